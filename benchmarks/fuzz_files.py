@@ -284,7 +284,7 @@ class Cases:
         ]  # fmt: skip
         with self.unguarded(file) as db:
             for _ in range(rng.randint(1, 3)):
-                table = rng.choice(("race", "contender", "round", "launch", "block", "event"))
+                table = rng.choice(("race", "column", "contender", "round", "launch", "block", "event"))
                 column = rng.choice([row[1] for row in db.execute(f"PRAGMA table_info({table})")])
                 some = "" if rng.random() < 0.5 else " WHERE rowid % 3 = 0"
                 with contextlib.suppress(sqlite3.Error):

@@ -34,7 +34,7 @@ from disturbed_record import MAY_LACK, RECORDINGS, TIMES  # noqa: E402
 from dragstrip import analysis  # noqa: E402
 from dragstrip.analysis import cpu_shares  # noqa: E402
 from dragstrip.machine_facts import Facts  # noqa: E402
-from dragstrip.record import METHOD_VERSION, Backend, Block, Entrant, Launch, Load, Plan, Race, Round  # noqa: E402
+from dragstrip.record import METHOD_VERSION, Backend, Block, Column, Entrant, Launch, Load, Plan, Race, Round  # noqa: E402
 
 NOISE = ROOT / "tests" / "noise" / "disturbed.csv.gz"
 NAMES = {recording.name: recording for recording in RECORDINGS}
@@ -116,15 +116,17 @@ def race_of(rounds: Sequence[Round]) -> Race:
         Entrant(name=name, title=name, kind="definition", version="", language="", parameters={}, definition_hash="")
         for name in OTHER
     )
+    plan = Plan(
+        lead_ns=first.lead_ns, counted_ns=first.counted_ns, passes=passes, budget_s=60.0,
+        planned_rounds=LOOKS, metric="auto",
+    )  # fmt: skip
+    load = Load(connections=32, threads=1, keepalive=True, timeout_ns=2_000_000_000)
+    column = Column(name="hello", workload="hello", load=load, plan=plan, entrants=tuple(entrants))
     return Race(
-        id="0" * 12, seed=1, started="2026-01-01T00:00:00+00:00", started_ns=0, workload="hello",
-        load=Load(connections=32, threads=1, keepalive=True, timeout_ns=2_000_000_000),
-        plan=Plan(
-            lead_ns=first.lead_ns, counted_ns=first.counted_ns, passes=passes, budget_s=60.0,
-            planned_rounds=LOOKS, metric="auto",
-        ),
+        id="0" * 12, seed=1, started="2026-01-01T00:00:00+00:00", started_ns=0,
+        columns=(column,),
         software="", method=METHOD_VERSION, machine=Facts(), server_cores=(1,), engine_cores=(0,),
-        backend=Backend.EPOLL, entrants=tuple(entrants),
+        backend=Backend.EPOLL,
         rounds=tuple(replace(this, index=at) for at, this in enumerate(rounds)),
     )  # fmt: skip
 

@@ -36,7 +36,7 @@ def main() -> None:
     """Writes docs/pictures/page-*.png."""
     result = dragstrip.stored(sys.argv[1] if len(sys.argv) > 1 else "last")
     several = _newest_of_several()
-    if result.record.columns or several is None:
+    if len(result.record.columns) > 1 or several is None:
         sys.exit("pictures want two stored races: RUN of one workload, and one of several (--workload hello,multiply)")
     with tempfile.TemporaryDirectory() as folder, browser() as running:
         file = result.to_html(Path(folder) / "race.html")

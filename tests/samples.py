@@ -6,7 +6,7 @@ import base64
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -216,21 +216,37 @@ def race(
         "seed": seed,
         "started": "2026-01-02T03:04:05+00:00",
         "started_ns": START_NS,
-        "workload": "hello",
-        "load": Load(connections=32, threads=1, keepalive=True, timeout_ns=2 * S),
-        "plan": Plan(lead_ns=10 * MS, counted_ns=25 * MS, passes=passes, budget_s=60.0, planned_rounds=max(rounds, 1)),
         "software": "0.1.0",
         "backend": Backend.EPOLL,
         "method": METHOD_VERSION,
         "machine": MACHINE,
         "server_cores": (1,),
         "engine_cores": (0,),
-        "entrants": (*(entrant(name) for name in rates), *losers),
         "rounds": tuple(round_of(rates, index, passes=passes, rng=rng, noise=noise) for index in range(rounds)),
         "events": tuple(events),
         "finished": "decided",
     }
-    return Race(**(usual | changes))
+    column: dict[str, Any] = {
+        "name": changes.get("workload", "hello"),
+        "workload": "hello",
+        "load": Load(connections=32, threads=1, keepalive=True, timeout_ns=2 * S),
+        "plan": Plan(lead_ns=10 * MS, counted_ns=25 * MS, passes=passes, budget_s=60.0, planned_rounds=max(rounds, 1)),
+        "entrants": (*(entrant(name) for name in rates), *losers),
+    }
+    own = {name: value for name, value in changes.items() if name in _COLUMN}
+    others = {name: value for name, value in changes.items() if name not in _COLUMN}
+    return Race(**(usual | {"columns": (Column(**(column | own)),)} | others))
+
+
+#: Fields of a column, which ``race`` and ``changed`` take as if they were the race's.
+_COLUMN = frozenset(field.name for field in fields(Column))
+
+
+def changed(race: Race, **changes: Any) -> Race:
+    """The race with these fields changed: its own, and those of all its columns."""
+    own = {name: value for name, value in changes.items() if name not in _COLUMN}
+    of_columns = {name: value for name, value in changes.items() if name in _COLUMN}
+    return replace(race, columns=tuple(replace(column, **of_columns) for column in race.columns), **own)
 
 
 def race_of_two(
@@ -256,25 +272,19 @@ def race_of_two(
     }
     made = [race(own, rounds=rounds, seed=seed + at, **changes) for at, own in enumerate(rates.values())]
     columns = tuple(
-        Column(
+        replace(
+            one.columns[0],
             name=name,
             workload="hello" if per_s else name,
-            rate_per_s=per_s[name] if per_s else 0.0,
-            lead_ns=10 * MS,
-            counted_ns=25 * MS,
-            passes=one.plan.passes,
-            blocks={entrant.name: (10 * MS, 25 * MS, one.plan.passes) for entrant in one.entrants},
-            entrants=one.entrants,
+            load=replace(one.load, rate_per_s=per_s[name] if per_s else 0.0),
+            plan=replace(one.plan, blocks={e.name: (10 * MS, 25 * MS, one.plan.passes) for e in one.entrants}),
             absent=tuple((absent or {}).get(name, ())),
         )
         for name, one in zip(rates, made, strict=True)
     )
     in_turn = [(at, one.rounds[index]) for index in range(rounds) for at, one in enumerate(made)]
-    names = dict.fromkeys(name for own in rates.values() for name in own)
     return replace(
         made[0],
-        workload=",".join(dict.fromkeys(column.workload for column in columns)),
-        entrants=tuple(next(e for one in made for e in one.entrants if e.name == name) for name in names),
         rounds=tuple(_moved(this, number, at) for number, (at, this) in enumerate(in_turn)),
         columns=columns,
     )

@@ -7,7 +7,7 @@ with one wall-clock anchor per race. Units stand last in each name.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from dragstrip.machine_facts import Facts
@@ -233,7 +233,7 @@ class Round:
     """One round: its launches and blocks, and why it is void as a whole, if it is.
 
     Args:
-        column: of a race of several: which of ``Race.columns`` it belongs to.
+        column: which of ``Race.columns`` it belongs to.
     """
 
     index: int
@@ -415,44 +415,34 @@ class Column:
 
     Args:
         name: as shown in all results, different for each column ("multiply", "1,200/s").
-        rate_per_s: of an open loop; 0: a closed loop.
-        lead_ns, counted_ns, passes, blocks: as in ``Plan``.
+        load, plan: of the race, with this column's own rate, pipelining, block lengths and passes.
         entrants: those that serve it, each as it stands in this column.
         absent: contenders that don't have the workload.
-        pipelining: requests on their way on each connection.
-        waits: as in ``Race``.
+        waits: responses of its workload wait for something other than a core.
     """
 
     name: str
     workload: str
-    rate_per_s: float
-    lead_ns: int
-    counted_ns: int
-    passes: int
+    load: Load
+    plan: Plan
     entrants: tuple[Entrant, ...]
-    blocks: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)
     absent: tuple[str, ...] = ()
-    pipelining: int = 1
     waits: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Race:
-    """A whole comparison, as the store gives it back.
-
-    A race of several workloads or rates has ``columns``. Then ``workload`` names all of them, a block's length and
-    ``entrants`` are the first column's that has them, and ``analysis.by_column`` gives each column as a race.
+    """A whole comparison, as the store gives it back; ``analysis.by_column`` gives each column as a race of its own.
 
     Args:
         id: 12 lower-case hex digits. seed: of the order of everything.
         started: wall clock, ISO 8601 UTC; started_ns: the same moment, monotonic.
         machine: the servers' machine, and how the race used it.
         backend: the engine's, by which the race goes on if it is resumed.
+        columns: one for each workload and rate, at least one.
         finished: "" while running or cut off, else one of "decided", "budget", "rounds",
             "interrupted", "void", "too few contenders", "machine lost".
-        columns: of a race of several workloads or rates; empty: there is one.
         family: of a race that is one column of another: how many columns share the error rate ``plan.alpha``.
-        waits: answers of its workload wait for something else (of several columns: of any).
         imported: it was read from a file, which may come from another machine.
     """
 
@@ -460,20 +450,50 @@ class Race:
     seed: int
     started: str
     started_ns: int
-    workload: str
-    load: Load
-    plan: Plan
     software: str
     method: int
     machine: Facts
     server_cores: tuple[int, ...]
     engine_cores: tuple[int, ...]
     backend: Backend
-    entrants: tuple[Entrant, ...]
+    columns: tuple[Column, ...]
     rounds: Sequence[Round] = ()
     events: Sequence[Event] = ()
     finished: str = ""
-    columns: tuple[Column, ...] = ()
     family: int = 1
-    waits: bool = False
     imported: bool = False
+
+    @property
+    def workload(self) -> str:
+        """Every column's workload, each once."""
+        return ",".join(dict.fromkeys(column.workload for column in self.columns))
+
+    @property
+    def load(self) -> Load:
+        """What all columns' loads share; a closed loop of single requests where they differ in rate or pipelining."""
+        load = self.columns[0].load
+        rates, depths = ({getattr(c.load, name) for c in self.columns} for name in ("rate_per_s", "pipelining"))
+        return replace(
+            load,
+            rate_per_s=load.rate_per_s if len(rates) == 1 else 0.0,
+            pipelining=load.pipelining if len(depths) == 1 else 1,
+        )
+
+    @property
+    def plan(self) -> Plan:
+        """The first column's plan: all columns share it, apart from lengths and passes of their blocks."""
+        return self.columns[0].plan
+
+    @property
+    def waits(self) -> bool:
+        """Whether responses of any column wait."""
+        return any(column.waits for column in self.columns)
+
+    @property
+    def entrants(self) -> tuple[Entrant, ...]:
+        """Every contender as in the first column that it is still in; it is out if it is out of all its columns."""
+        found: dict[str, Entrant] = {}
+        for entrant in (entrant for column in self.columns for entrant in column.entrants):
+            if entrant.name not in found or found[entrant.name].out:
+                found[entrant.name] = entrant
+        return tuple(found.values())

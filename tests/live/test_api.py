@@ -72,7 +72,7 @@ def test_a_recorded_plan_asks_for_the_same_again() -> None:
     entries = [contender.entry("nginx-return"), contender.entry("nginx-return:workers=2")]
     entrants = tuple(replace(samples.entrant(e.name), kind=e.kind, parameters=dict(e.parameters)) for e in entries)
     race = samples.race({"a": 1.0}, rounds=0, entrants=entrants, seed=11, server_cores=(4000,), engine_cores=())
-    race = replace(race, plan=replace(race.plan, rounds_fixed=True, planned_rounds=17, margin=0.02))
+    race = samples.changed(race, plan=replace(race.plan, rounds_fixed=True, planned_rounds=17, margin=0.02))
     request = request_of(race)
     assert [entry.definition_hash for entry in request.entries] == [entry.definition_hash for entry in entries]
     assert [entry.name for entry in request.entries] == ["nginx-return", "nginx-return:workers=2"]

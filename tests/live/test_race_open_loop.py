@@ -39,7 +39,7 @@ def at_one_rate(slower: float = 1.0, **changes: Any) -> Race:
         return replace(block, requests=1000, **{**quantiles, "max_ns": quantiles["p999_ns"], **lag, **own})
 
     rounds = tuple(replace(this, blocks=tuple(map(offered, this.blocks))) for this in race.rounds)
-    return replace(race, load=load, rounds=rounds, plan=replace(race.plan, metric="latency-p99"))
+    return samples.changed(race, load=load, rounds=rounds, plan=replace(race.plan, metric="latency-p99"))
 
 
 def check_of(race: Race, name: str) -> validity.Check:

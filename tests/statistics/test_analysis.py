@@ -335,7 +335,7 @@ def test_a_contender_that_is_out_yields_nothing_and_voids_nobody_elses_passes() 
         of_blocks(i, [*two_passes(), samples.block("c", pass_index=0, void=samples.voided("gave up"))]) for i in (0, 1)
     ]
     race = racing("abc", rounds)
-    gone = replace(race, entrants=(*race.entrants[:2], replace(race.entrants[2], out="died", out_round=1)))
+    gone = samples.changed(race, entrants=(*race.entrants[:2], replace(race.entrants[2], out="died", out_round=1)))
     judged = analysis.judge_column(gone)
     assert totals(gone) == [pytest.approx([60_000, 40_000])] * 2
     assert [(pair.a, pair.b) for pair in judged.pairs] == [("a", "b")]
@@ -363,7 +363,7 @@ def test_the_order_of_the_line_up_and_of_the_blocks_changes_no_number(names: lis
     entrants = sorted(race.entrants, key=lambda entrant: names.index(entrant.name))
     one, other = (
         analysis.judge_column(race),
-        analysis.judge_column(replace(race, entrants=tuple(entrants), rounds=mixed)),
+        analysis.judge_column(samples.changed(race, entrants=tuple(entrants), rounds=mixed)),
     )
     assert one.groups == other.groups
     assert one.estimates == other.estimates
@@ -601,7 +601,7 @@ def test_pauses_of_its_own_count_and_are_named() -> None:
     assert pauses_text(found, judged).startswith("a loses 9.9 %")
     assert analysis.judge(samples.race(rounds=12)).column.pauses == ()
     by_cpu = racing("ab", rounds)
-    by_cpu = replace(by_cpu, plan=replace(by_cpu.plan, metric="cpu"))
+    by_cpu = samples.changed(by_cpu, plan=replace(by_cpu.plan, metric="cpu"))
     judged = analysis.judge_column(by_cpu)
     assert "does not include them" in pauses_text(judged.pauses[0], judged)
 

@@ -111,23 +111,30 @@ class Comparison:
 
 
 def compare(
-    old: Race, new: Race, *, metric: str | None = None, margin: float | None = None, reference: str | None = None
+    old: Race,
+    new: Race,
+    *,
+    metric: str | None = None,
+    margin: float | None = None,
+    reference: str | None = None,
+    alpha: float | None = None,
 ) -> Comparison:
     """Compares two races; what speaks against it is in ``unlike``, to be minded by the caller.
 
     Args:
-        metric, margin: None for the new race's own.
+        metric, margin, alpha: None for the new race's own.
         reference: a name, "" for none, or None for the unchanged contender with the most rounds.
 
     Raises:
         BadUsage: it is one race, they share no contender, or the reference is not in both.
     """
     for race in (old, new):
-        if race.columns:
+        if len(race.columns) > 1:
             raise BadUsage(f"race {race.id} has several columns, which are compared one by one (compare_columns)")
     if old.id == new.id:
         raise BadUsage(f"race {old.id} is compared with itself; name two races (`dragstrip runs` lists them)")
     metric, margin = choose(new, metric).metric, new.plan.margin if margin is None else margin
+    alpha = new.plan.alpha if alpha is None else alpha
     then, now = (_Side(race, round_numbers(race, metric)) for race in (old, new))
     sides = (then, now)
     names = [entrant.name for entrant in new.entrants if all(entrant.name in side.numbers.names for side in sides)]
@@ -137,13 +144,13 @@ def compare(
         raise BadUsage(f"races {old.id} and {new.id} share no contender: {_few(before)}, then {_few(after)}")
     chosen = _reference(sides, unchanged(old, new), names, reference)
     compared = [name for name in names if name != chosen]
-    family = _Family(alpha=new.plan.alpha, compared=max(len(compared), 1), margin=margin)
+    family = _Family(alpha=alpha, compared=max(len(compared), 1), margin=margin)
     return Comparison(
         old=old.id,
         new=new.id,
         metric=metric,
         margin=margin,
-        alpha=new.plan.alpha,
+        alpha=alpha,
         reference=chosen,
         drift=_change(sides, chosen, None, family) if chosen else None,
         changes=tuple(_change(sides, name, chosen, family) for name in compared),
@@ -158,7 +165,7 @@ def compare(
 def compare_columns(
     old: Race, new: Race, *, metric: str | None = None, margin: float | None = None, reference: str | None = None
 ) -> tuple[tuple[str, Comparison], ...]:
-    """Two races compared column by column; of two races of one workload: as ``compare`` does, under no name.
+    """Two races compared column by column; of two races of one column: as ``compare`` does, under no name.
 
     Columns are matched by workload, and of one workload's rates the lower with the lower. All intervals of all columns
     hold at once: each column has an equal part of the error rate.
@@ -166,7 +173,7 @@ def compare_columns(
     Raises:
         BadUsage: they share no workload; else as ``compare``.
     """
-    if not old.columns and not new.columns:
+    if len(old.columns) == len(new.columns) == 1:
         return (("", compare(old, new, metric=metric, margin=margin, reference=reference)),)
     then, now = (_by_place(race) for race in (old, new))
     both = [place for place in now if place in then]
@@ -176,19 +183,19 @@ def compare_columns(
     made = []
     for place in both:
         name, column = now[place]
-        shared = replace(column, plan=replace(column.plan, alpha=column.plan.alpha / len(both)))
-        found = compare(then[place][1], shared, metric=metric, margin=margin, reference=reference)
+        found = compare(
+            then[place][1], column, metric=metric, margin=margin, reference=reference, alpha=new.plan.alpha / len(both)
+        )
         made.append((name, replace(found, alpha=new.plan.alpha)))
     return tuple(made)
 
 
 def _by_place(race: Race) -> dict[tuple[str, int], tuple[str, Race]]:
     """Each column with its name, by its workload and its rate's place among that workload's."""
-    names = [column.name for column in race.columns] or [race.workload]
     found: dict[tuple[str, int], tuple[str, Race]] = {}
-    for name, column in sorted(zip(names, by_column(race), strict=True), key=lambda one: one[1].load.rate_per_s):
+    for column in sorted(by_column(race), key=lambda column: column.load.rate_per_s):
         place = sum(workload == column.workload for workload, _ in found)
-        found[column.workload, place] = name, column
+        found[column.workload, place] = column.columns[0].name, column
     return found
 
 

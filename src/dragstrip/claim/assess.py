@@ -81,7 +81,7 @@ def _judged(claim: Claim, race: Race, raced: Sequence[Entrant]) -> tuple[Finding
     """The judgement of a race, and what the parity sheet and the checks say beside it."""
     names = [entrant.name for entrant in raced]
     # Looked at as if only these had raced: another one's fault is not theirs.
-    alone = replace(race, entrants=tuple(raced))
+    alone = analysis.with_column(race, 0, raced)
     held = held_by_generator(alone) if race.plan.metric == "cpu" and claim.fields.kind != "peak" else ()
     judged = analysis.judge_column(race, metric="cpu" if held else "throughput")
     found = replace(_JUDGES[claim.fields.kind](claim, judged, names), metric=judged.metric)

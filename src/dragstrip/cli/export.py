@@ -122,9 +122,9 @@ def _chosen(race: Race, column: str | None) -> Race:
         return race
     names = [one.name for one in race.columns]
     if column not in names:
-        having = f"it has {' and '.join(map(repr, names))}" if names else f"it is of {race.workload!r} alone"
-        raise BadUsage(f"--column {column!r}: race {race.id} has no such column; {having}")
-    return analysis.column_of(race, names.index(column))
+        having = " and ".join(map(repr, names))
+        raise BadUsage(f"--column {column!r}: race {race.id} has no such column; it has {having}")
+    return analysis.by_column(race)[names.index(column)]
 
 
 def _refuse_several(race: Race, what: str) -> None:
@@ -133,7 +133,7 @@ def _refuse_several(race: Race, what: str) -> None:
     Raises:
         BadUsage: names the columns.
     """
-    if race.columns:
+    if len(race.columns) > 1:
         names = " or ".join(repr(column.name) for column in race.columns)
         raise BadUsage(f"{what} can show only one column of race {race.id}; choose with --column: {names}")
 
@@ -183,9 +183,9 @@ def _drawn(race: Race, chosen: str, options: ExportOptions) -> Iterator[tuple[Pa
     from dragstrip.report.race import charts  # Altair takes half a second to load
 
     file, every_chart = options.file, chosen == "charts"
-    name = "ranking" if every_chart else options.chart or ("columns" if race.columns else "ranking")
+    name = "ranking" if every_chart else options.chart or ("columns" if len(race.columns) > 1 else "ranking")
     if name == "columns":
-        if not race.columns:
+        if len(race.columns) == 1:
             raise BadUsage(f"--chart columns: race {race.id} has one workload, {race.workload}; use another chart")
         drawn = charts.draw_columns(race, parts(race, analysis.judge(race), inspect(race)), dark=options.dark)
         yield file, partial(_picture, drawn, chosen)

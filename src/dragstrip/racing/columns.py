@@ -1,7 +1,4 @@
-"""The columns of a race before its first round: who enters which, proved and calibrated for its workload and rate.
-
-A race of one workload has one, which its record then doesn't tell from the race itself.
-"""
+"""The columns of a race before its first round: who enters which, proved and calibrated for its workload and rate."""
 
 from __future__ import annotations
 
@@ -10,13 +7,13 @@ from dataclasses import dataclass
 
 from dragstrip.contender import Missing, Ready
 from dragstrip.racing import schedule
-from dragstrip.racing.plan import plan_of
+from dragstrip.racing.plan import plans_of
 from dragstrip.racing.progress import ColumnProgress, Progress
 from dragstrip.racing.qualification import Qualification, qualify_all
 from dragstrip.racing.qualification_store import QualificationStore
 from dragstrip.racing.request import Request
 from dragstrip.racing.setup import RaceSetup
-from dragstrip.record import Column, Entrant, Plan
+from dragstrip.record import Column
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,10 +33,6 @@ class PreparedColumn:
     def workload(self) -> str:
         """The workload's name."""
         return self.setup.workload.name
-
-    def plan(self, request: Request, columns: int) -> Plan:
-        """What calibration asks for, where so many columns share the budget."""
-        return plan_of(request, self.qualification, self.setup.load, columns=columns)
 
 
 def prepare_columns(
@@ -84,22 +77,17 @@ def _rates(request: Request, workload: str, qualification: Qualification) -> Ite
         yield schedule.rate(request.rate_per_s, capacity_per_s)
 
 
-def columns_of(request: Request, entered: Sequence[PreparedColumn], plans: Sequence[Plan]) -> tuple[Column, ...]:
-    """The columns of the record; none where there is one."""
-    if len(entered) == 1:
-        return ()
+def columns_of(request: Request, entered: Sequence[PreparedColumn]) -> tuple[Column, ...]:
+    """The columns of the record."""
+    plans = plans_of(request, [(one.qualification, one.setup.load) for one in entered])
     return tuple(
         Column(
             name=_name(one, entered),
             workload=one.workload,
-            rate_per_s=one.setup.load.rate_per_s,
-            lead_ns=plan.lead_ns,
-            counted_ns=plan.counted_ns,
-            passes=plan.passes,
-            blocks=plan.blocks,
+            load=one.setup.load,
+            plan=plan,
             entrants=one.qualification.entrants(),
             absent=one.absent,
-            pipelining=one.setup.load.pipelining,
             waits=one.setup.workload.waits,
         )
         for one, plan in zip(entered, plans, strict=True)
@@ -113,12 +101,3 @@ def _name(one: PreparedColumn, entered: Sequence[PreparedColumn]) -> str:
     if not several:
         return one.workload
     return rate if len({other.workload for other in entered}) == 1 else f"{one.workload}, {rate}"
-
-
-def entrants_of(request: Request, entered: Sequence[PreparedColumn]) -> tuple[Entrant, ...]:
-    """Everybody in the order named, each as in the first column that it came into; out only if it came into none."""
-    own: dict[str, list[Entrant]] = {entry.name: [] for entry in request.entries}
-    for one in entered:
-        for entrant in one.qualification.entrants():
-            own[entrant.name].append(entrant)
-    return tuple(next((one for one in each if not one.out), each[0]) for each in own.values())

@@ -53,12 +53,13 @@ def plan_of(request: Request, qualification: Qualification, load: Load, *, colum
     )
 
 
-def plan_of_all(request: Request, each: Sequence[tuple[Plan, Qualification]]) -> Plan:
-    """The plan of a race of several columns: each column has as many rounds as the budget pays for of all of them."""
-    turn_s = sum(_round_s(qualification, _blocks(plan, qualification)) for plan, qualification in each)
-    budget_s = sum(plan.budget_s for plan, _ in each) if request.budget_s is None else request.budget_s
+def plans_of(request: Request, columns: Sequence[tuple[Qualification, Load]]) -> list[Plan]:
+    """Each column's plan; every column has as many rounds as the race's budget pays for of all of them."""
+    plans = [plan_of(request, qualification, load, columns=len(columns)) for qualification, load in columns]
+    turn_s = sum(_round_s(own, _blocks(plan, own)) for plan, (own, _) in zip(plans, columns, strict=True))
+    budget_s = sum(plan.budget_s for plan in plans) if request.budget_s is None else request.budget_s
     planned = request.rounds or schedule.planned_rounds(budget_s, turn_s)
-    return replace(each[0][0], budget_s=budget_s, planned_rounds=planned, blocks={})
+    return [replace(plan, budget_s=budget_s, planned_rounds=planned) for plan in plans]
 
 
 def _budget_s(request: Request, round_s: float, columns: int) -> float:

@@ -43,7 +43,7 @@ class RaceLoop:
         entered: Sequence[tuple[RaceSetup, Mapping[str, Qualified]]],
     ) -> None:
         self.store, self.progress, self.race = store, progress, race
-        names = [column.name for column in race.columns] or [race.workload]
+        names = [column.name for column in race.columns]
         shown = [ColumnProgress(progress, name) for name in names] if len(names) > 1 else [progress]
         self.columns = [
             ColumnLoop(self, at, names[at], setup, shown[at], contenders)
@@ -215,7 +215,7 @@ class ColumnLoop(RoundLoop):
         record = replace(outcome.round, column=self.at)
         self.whole.store.append_round(self.race.id, record)
         self.void_in_a_row = self.void_in_a_row + 1 if record.void else 0
-        seen = tuple(replace(event, column=self.at) for event in events) if self.race.family > 1 else tuple(events)
+        seen = tuple(replace(event, column=self.at) for event in events)
         for event in seen:
             self.whole.store.append_event(self.race.id, event)
         self.race, self.whole.race = (
@@ -238,6 +238,6 @@ class ColumnLoop(RoundLoop):
             replace(entrant, out=fallen[entrant.name], out_round=index) if entrant.name in fallen else entrant
             for entrant in self.race.entrants
         )
-        self.race = replace(self.race, entrants=entrants)
+        self.race = analysis.with_column(self.race, 0, entrants)
         self.whole.race = analysis.with_column(self.whole.race, self.at, entrants)
         self.judge()

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 
 from dragstrip import contender
-from dragstrip.analysis import by_column
 from dragstrip.machine import show_cores
 from dragstrip.racing.request import Request
 from dragstrip.record import Entrant, Load, Race
@@ -30,10 +29,10 @@ def request_of(race: Race, workloads: Sequence[Workload] = ()) -> Request:
     # Whatever describes the load is asked for again by its own name, what a later version adds too.
     load = {field.name: getattr(race.load, field.name) for field in fields(Load) if field.name in own}
     engine_cores = _here(race.engine_cores)
-    first, *also = workloads or map(load_workload, dict.fromkeys(one.workload for one in by_column(race)))
+    first, *also = workloads or map(load_workload, dict.fromkeys(column.workload for column in race.columns))
     rates: dict[str, tuple[float, ...]] = {}
     for column in race.columns:
-        rates[column.workload] = (*rates.get(column.workload, ()), column.rate_per_s)
+        rates[column.workload] = (*rates.get(column.workload, ()), column.load.rate_per_s)
     return Request(
         entries=tuple(_entry(entrant) for entrant in race.entrants),
         workload=first,

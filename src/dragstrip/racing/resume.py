@@ -65,7 +65,7 @@ def _go_on(
     _refuse_ended(race, extra_s)
     refuse_other_machine(race, site)
     given = {workload.name: workload for workload in workloads}
-    wanted = dict.fromkeys(column.workload for column in analysis.by_column(race))
+    wanted = dict.fromkeys(column.workload for column in race.columns)
     if given.keys() != wanted.keys():
         raise BadUsage(
             f"race {race.id} is of workload {', '.join(wanted)}, not {', '.join(given)}; --workload FILE names its file"
@@ -166,16 +166,19 @@ def _refuse_ended(race: Race, extra_s: float | None) -> None:
 def _extended(race: Race, extra_s: float, store: Store) -> Race:
     """The race with more budget, recorded: the last round counts on by what it pays for at the pace so far."""
     spent_s = sum((this.ended_ns - this.started_ns) / 1e9 for this in race.rounds)
-    columns = analysis.by_column(race)
-    done = max(sum(not this.void for this in column.rounds) for column in columns)
+    done = max(sum(not this.void for this in column.rounds) for column in analysis.by_column(race))
     budget_s = max(race.plan.budget_s, spent_s) + extra_s
     # Of several columns those that are open need a round each; at the pace so far it is as if all were.
-    turn_s = len(columns) * spent_s / max(len(race.rounds), 1)
+    turn_s = len(race.columns) * spent_s / max(len(race.rounds), 1)
     pays_for = schedule.planned_rounds(budget_s - spent_s, turn_s) if race.rounds else 0
     planned = max(race.plan.planned_rounds, done + pays_for)
     store.extend(race.id, budget_s=budget_s, planned_rounds=planned)
     extensions = (*race.plan.extensions, race.plan.planned_rounds)
-    return replace(race, plan=replace(race.plan, budget_s=budget_s, planned_rounds=planned, extensions=extensions))
+    columns = (
+        replace(c, plan=replace(c.plan, budget_s=budget_s, planned_rounds=planned, extensions=extensions))
+        for c in race.columns
+    )
+    return replace(race, columns=tuple(columns))
 
 
 def awake_and_wait_of(race: Race) -> tuple[str, str]:

@@ -12,8 +12,7 @@ from dragstrip import analysis, machine
 from dragstrip.machine_facts import Facts
 from dragstrip.process import database
 from dragstrip.racing import qualification_store, schedule
-from dragstrip.racing.columns import PreparedColumn, columns_of, entrants_of, prepare_columns
-from dragstrip.racing.plan import plan_of_all
+from dragstrip.racing.columns import PreparedColumn, columns_of, prepare_columns
 from dragstrip.racing.progress import Progress
 from dragstrip.racing.qualification import Qualification, set_up
 from dragstrip.racing.qualification_store import QualificationStore
@@ -108,34 +107,21 @@ def _database(workload: Workload) -> tuple[str, ...]:
 
 def _record(request: Request, entered: Sequence[PreparedColumn], started: str, started_ns: int, facts: Facts) -> Race:
     """The race's record before its first round; ``facts``: the machine's."""
-    setup, plans = entered[0].setup, [one.plan(request, len(entered)) for one in entered]
-    columns = columns_of(request, entered, plans)
-    each = list(zip(plans, (one.qualification for one in entered), strict=True))
-    loads = [one.setup.load for one in entered]
-    rates_per_s, depths = {load.rate_per_s for load in loads}, {load.pipelining for load in loads}
+    setup = entered[0].setup
     return Race(
         id=secrets.token_hex(6),
         seed=setup.seed,
         started=started,
         started_ns=started_ns,
-        workload=",".join(workload.name for workload in request.workloads),
-        load=replace(
-            setup.load,
-            rate_per_s=rates_per_s.pop() if len(rates_per_s) == 1 else 0.0,
-            pipelining=depths.pop() if len(depths) == 1 else 1,
-        ),
-        plan=plan_of_all(request, each) if columns else plans[0],
         software=__version__,
         method=METHOD_VERSION,
         machine=facts,
         server_cores=setup.lanes.server,
         engine_cores=setup.lanes.engine,
-        entrants=entrants_of(request, entered),
         # Rounds must not change their back end in the middle of a race, nor when it is resumed.
         backend=Backend(setup.engine.io),
         events=(*_purpose(request.purpose, started_ns), *_calibration_events(entered)),
-        columns=columns,
-        waits=any(workload.waits for workload in request.workloads),
+        columns=columns_of(request, entered),
     )
 
 
@@ -143,7 +129,7 @@ def _calibration_events(entered: Sequence[PreparedColumn]) -> Iterator[Event]:
     for at, one in enumerate(entered):
         for contender in one.qualification.ready.values():
             for event in contender.calibration.events:
-                yield replace(event, column=at) if len(entered) > 1 else event
+                yield replace(event, column=at)
 
 
 def _purpose(purpose: Purpose | None, at_ns: int) -> tuple[Event, ...]:

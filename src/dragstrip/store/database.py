@@ -15,7 +15,7 @@ import shutil
 import sqlite3
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -25,8 +25,7 @@ from typing import Any, Self
 from dragstrip import paths
 from dragstrip.errors import StoreError, StoreFull, Unreadable
 from dragstrip.paths import is_file
-from dragstrip.record import Block, Entrant, Event, EventKind, Launch, Load, Plan, Race, Round
-from dragstrip.store.columns import columns_of, columns_text, out_of, out_of_all
+from dragstrip.record import Block, Column, Entrant, Event, EventKind, Launch, Load, Plan, Race, Round
 from dragstrip.store.export_file import MOST_BYTES, attached, checked_export, copy_race, differing, write_export
 from dragstrip.store.facts import backend_of, event_columns, event_of
 from dragstrip.store.messages import ELSEWHERE, constraint_in_words, few, refused
@@ -41,9 +40,14 @@ BUSY_S = 10.0
 #: ``budget_s`` and ``planned_rounds``.
 _OWN = frozenset({EventKind.OUT, EventKind.FINISHED, EventKind.EXTENDED, EventKind.IMPORTED})
 
-_LOAD = tuple(f.name for f in fields(Load))
-_PLAN = tuple(f.name for f in fields(Plan) if f.name != "extensions")  # extensions are events
-_APART = ("load", "plan", "entrants", "rounds", "events", "finished", "columns", "family", "imported")
+#: What each column has of its own, by table: fields of the column, of its load and of its plan.
+_COLUMN = ("name", "workload", "absent", "waits")
+_COLUMN_LOAD = ("rate_per_s", "pipelining")
+_COLUMN_PLAN = ("lead_ns", "counted_ns", "passes", "blocks")
+
+_LOAD = tuple(f.name for f in fields(Load) if f.name not in _COLUMN_LOAD)
+_PLAN = tuple(f.name for f in fields(Plan) if f.name not in ("extensions", *_COLUMN_PLAN))  # extensions are events
+_APART = ("columns", "rounds", "events", "finished", "family", "imported")
 _RACE = tuple(f.name for f in fields(Race) if f.name not in _APART)
 _ROUND = ("index", "started_ns", "ended_ns", "void", "column")
 _EVENT = ("at_ns", "kind", "detail", "facts")
@@ -131,16 +135,10 @@ class Store:
         """
         if self._has(race.id):
             raise StoreError(f"race {race.id} is already in {self.path}: its record is never rewritten")
-        row = (
-            {name: getattr(race, name) for name in _RACE}
-            | {name: getattr(race.load, name) for name in _LOAD}
-            | {name: getattr(race.plan, name) for name in _PLAN}
-            | {"columns": columns_text(race.columns)}
-        )
         with self._transaction():
-            insert(self._db, "race", row)
-            for seq, entrant in enumerate(race.entrants):
-                insert(self._db, "contender", {"race": race.id, "seq": seq} | values(entrant, _ENTRANT))
+            insert(self._db, "race", values(race, _RACE) | values(race.load, _LOAD) | values(race.plan, _PLAN))
+            for index, column in enumerate(race.columns):
+                self._put_column(race.id, index, column)
             for round_ in race.rounds:
                 self._put_round(race.id, round_)
             for event in race.events:
@@ -153,10 +151,8 @@ class Store:
         with self._transaction():
             self._put_round(race_id, round)
 
-    def entrant_out(
-        self, race_id: str, name: str, reason: str, round_index: int | None, column: int | None = None
-    ) -> None:
-        """Records that a contender went out in a round, and why; of a race of several columns: out of which."""
+    def entrant_out(self, race_id: str, name: str, reason: str, round_index: int | None, column: int) -> None:
+        """Records that a contender went out of a column in a round, and why."""
         with self._transaction():
             event = Event(at_ns=time.monotonic_ns(), kind=EventKind.OUT, text=reason, column=column)
             self._put_event(race_id, event, name, round_index)
@@ -178,6 +174,13 @@ class Store:
         """Records how the race ended; a later resumption, and its end, override it when read."""
         with self._transaction():
             self._put_event(race_id, Event(at_ns=time.monotonic_ns(), kind=EventKind.FINISHED, text=how))
+
+    def _put_column(self, race_id: str, index: int, column: Column) -> None:
+        own = values(column.load, _COLUMN_LOAD) | values(column.plan, _COLUMN_PLAN)
+        insert(self._db, "column", {"race": race_id, "index": index} | values(column, _COLUMN) | own)
+        for seq, entrant in enumerate(column.entrants):
+            place = {"race": race_id, "column": index, "seq": seq}
+            insert(self._db, "contender", place | values(entrant, _ENTRANT))
 
     def _put_round(self, race_id: str, round_: Round) -> None:
         if ({p.round for p in round_.launches} | {p.round for p in round_.blocks}) - {round_.index}:
@@ -228,50 +231,57 @@ class Store:
         with self._transaction("DEFERRED"):
             refuse_other_method(self._db, race_id)
             (row,) = rows(self._db, "race", race_id, by="id")
-            line_up = [Entrant(**pick(race_id, r, _ENTRANT)) for r in rows(self._db, "contender", race_id, order="seq")]
-            rounds = self._rounds(race_id)
+            own = pick(race_id, row, _RACE)
+            columns = self._columns(race_id, row)
+            rounds = self._rounds(race_id, columns)
             events = rows(self._db, "event", race_id, order="id")
-        entrants, finished, kept = {entrant.name: entrant for entrant in line_up}, "", []
-        columns = columns_of(race_id, row["columns"], rounds)
-        plan = Plan(**_plan_values(race_id, row))
+        finished, kept = "", []
         for event in events:
             if event["kind"] == EventKind.OUT:
-                name, gone = event["contender"], {"out": event["detail"], "out_round": event["round"]}
-                if columns:
-                    columns = out_of(columns, event_of(race_id, event).column, name, gone)
-                    gone = gone if out_of_all(columns, name) else {}
-                entrants[name] = replace(entrants[name], **gone)
+                columns = _with_out(columns, event_of(race_id, event).column, event)
             elif event["kind"] == EventKind.FINISHED:
                 finished = event["detail"]
-            elif event["kind"] == EventKind.IMPORTED:
-                pass  # ``imported`` below
             elif event["kind"] == EventKind.EXTENDED:
-                now = json_of(race_id, "extension", event["detail"])
-                plan = replace(plan, extensions=(*plan.extensions, plan.planned_rounds), **now)
-            else:
+                columns = _extended(columns, json_of(race_id, "extension", event["detail"]))
+            elif event["kind"] != EventKind.IMPORTED:
                 finished = "" if event["kind"] == EventKind.RESUMED else finished
                 kept.append(event_of(race_id, event))
-        own = pick(race_id, row, _RACE)
         return Race(
             **own | {"backend": backend_of(race_id, own["backend"])},
-            load=Load(**pick(race_id, row, _LOAD)),
-            plan=plan,
-            entrants=tuple(entrants.values()),
+            columns=columns,
             rounds=rounds,
             events=tuple(kept),
             finished=finished,
-            columns=columns,
             imported=any(event["kind"] == EventKind.IMPORTED for event in events),
         )
 
-    def _rounds(self, race_id: str) -> tuple[Round, ...]:
+    def _columns(self, race_id: str, row: Mapping[str, Any]) -> tuple[Column, ...]:
+        """A race's columns as they entered; ``row``: what they share."""
+        entrants: dict[int, list[Entrant]] = {}
+        for entrant in rows(self._db, "contender", race_id, order='"column", seq'):
+            entrants.setdefault(entrant["column"], []).append(Entrant(**pick(race_id, entrant, _ENTRANT)))
+        load, plan = pick(race_id, row, _LOAD), pick(race_id, row, _PLAN)
+        columns = tuple(
+            Column(
+                **pick(race_id, own, _COLUMN),
+                load=Load(**load, **pick(race_id, own, _COLUMN_LOAD)),
+                plan=Plan(**plan, **pick(race_id, own, _COLUMN_PLAN)),
+                entrants=tuple(entrants.get(own["index"], ())),
+            )
+            for own in rows(self._db, "column", race_id, order='"index"')
+        )
+        if not columns:
+            raise Unreadable(race_id, "it has no column")
+        return columns
+
+    def _rounds(self, race_id: str, columns: Sequence[Column]) -> tuple[Round, ...]:
         launches: dict[int, list[Launch]] = {}
         for row in rows(self._db, "launch", race_id, order="round, seq"):
             launches.setdefault(row["round"], []).append(Launch(**pick(race_id, row, _LAUNCH)))
         blocks: dict[int, list[Block]] = {}
         for row in rows(self._db, "block", race_id, order="round, seq"):
             blocks.setdefault(row["round"], []).append(Block(**pick(race_id, row, _BLOCK)))
-        return tuple(
+        rounds = tuple(
             Round(
                 **pick(race_id, row, _ROUND),
                 launches=tuple(launches.get(row["index"], ())),
@@ -279,6 +289,16 @@ class Store:
             )
             for row in rows(self._db, "round", race_id, order='"index"')
         )
+        for round_ in rounds:
+            if not 0 <= round_.column < len(columns):
+                raise Unreadable(race_id, f"round {round_.index} is of column {round_.column}, of {len(columns)}")
+            names = {entrant.name for entrant in columns[round_.column].entrants}
+            for launch in round_.launches:
+                if launch.contender not in names:
+                    raise Unreadable(
+                        race_id, f"round {round_.index} has a launch of {launch.contender!r:.40}, no contender"
+                    )
+        return rounds
 
     def resolve(self, id_or_prefix: str) -> str:
         """The one race id that is meant; see ``load``."""
@@ -306,12 +326,9 @@ class Store:
     def runs(self) -> list[RunLine]:
         """All races, newest first, without reading their blocks."""
         with self._transaction("DEFERRED"):
-            races = self._db.execute(
-                "SELECT id, started, workload FROM race ORDER BY started DESC, rowid DESC"
-            ).fetchall()
-            names: dict[str, list[str]] = {}
-            for race_id, name in self._db.execute("SELECT race, name FROM contender ORDER BY race, seq"):
-                names.setdefault(race_id, []).append(name)
+            races = self._db.execute("SELECT id, started FROM race ORDER BY started DESC, rowid DESC").fetchall()
+            workloads = self._by_race('SELECT race, workload FROM column ORDER BY race, "index"')
+            names = self._by_race('SELECT race, name FROM contender ORDER BY race, "column", seq')
             rounds = dict(self._db.execute("SELECT race, count(*) FROM round GROUP BY race").fetchall())
             ends = self._db.execute(
                 "SELECT race, kind, detail FROM event WHERE kind IN (?, ?) ORDER BY id",
@@ -319,9 +336,23 @@ class Store:
             ).fetchall()
         finished = {race_id: detail if kind == EventKind.FINISHED else "" for race_id, kind, detail in ends}
         return [
-            RunLine(id_, started, workload, tuple(names.get(id_, ())), rounds.get(id_, 0), finished.get(id_, ""))
-            for id_, started, workload in (map(str, line) for line in races)
+            RunLine(
+                race=id_,
+                started=started,
+                workload=",".join(workloads.get(id_, ())),
+                contenders=tuple(names.get(id_, ())),
+                rounds=rounds.get(id_, 0),
+                finished=finished.get(id_, ""),
+            )
+            for id_, started in (map(str, line) for line in races)
         ]
+
+    def _by_race(self, query: str) -> dict[str, dict[str, None]]:
+        """Values by race, each once and in order, of a query that gives pairs of both."""
+        found: dict[str, dict[str, None]] = {}
+        for race_id, value in self._db.execute(query):
+            found.setdefault(race_id, {})[str(value)] = None
+        return found
 
     def noted(self, kind: EventKind) -> list[tuple[str, Event]]:
         """Every event of a kind as (race, event), newest first; one that can't be read is passed over."""
@@ -422,10 +453,21 @@ class Store:
             raise refused(error, f"store {self.path} can't be {done}", BUSY_S, self.path) from error
 
 
-def _plan_values(race_id: str, row: Mapping[str, Any]) -> dict[str, Any]:
-    """A plan's columns; JSON has lists where the record has tuples."""
-    values_ = pick(race_id, row, _PLAN)
-    try:
-        return values_ | {"blocks": {name: tuple(lengths) for name, lengths in values_["blocks"].items()}}
-    except TypeError as error:
-        raise Unreadable(race_id, f"race.blocks is {values_['blocks']!r:.60}: {error}") from error
+def _with_out(columns: Sequence[Column], index: int | None, event: Mapping[str, Any]) -> tuple[Column, ...]:
+    """The columns with the contender of an event out of one of them."""
+
+    def entrants(column: Column) -> Iterator[Entrant]:
+        for entrant in column.entrants:
+            gone = entrant.name == event["contender"]
+            yield replace(entrant, out=event["detail"], out_round=event["round"]) if gone else entrant
+
+    return tuple(
+        replace(column, entrants=tuple(entrants(column))) if at == index else column
+        for at, column in enumerate(columns)
+    )
+
+
+def _extended(columns: Sequence[Column], more: Mapping[str, Any]) -> tuple[Column, ...]:
+    """The columns with more budget, and with the last round that was planned before."""
+    plans = (replace(c.plan, extensions=(*c.plan.extensions, c.plan.planned_rounds), **more) for c in columns)
+    return tuple(replace(column, plan=plan) for column, plan in zip(columns, plans, strict=True))

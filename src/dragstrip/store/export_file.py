@@ -16,7 +16,7 @@ from dragstrip.errors import StoreError
 from dragstrip.store.messages import AGAIN, constraint_in_words
 from dragstrip.store.schema import create, refuse_foreign, refuse_other_versions, roll_back
 
-TABLES = ("race", "contender", "round", "launch", "block", "event")
+TABLES = ("race", "column", "contender", "round", "launch", "block", "event")
 
 SEAL = "CREATE TABLE seal (race TEXT NOT NULL, sha256 TEXT NOT NULL)"
 
@@ -26,11 +26,11 @@ MOST_HISTOGRAM_BYTES, MOST_DIGITS = 2**20, 3
 
 #: Counts by which arrays and loops are sized, and the most that a race may have.
 MOST_COUNTS = (
-    ("race", "passes", 10_000),
+    ("column", "index", 1_000),
+    ("column", "passes", 10_000),
     ("race", "planned_rounds", 100_000),
     ("race", "connections", 1_000_000),
     ("round", "index", 100_000),
-    ("round", "column", 1_000),
     ("block", "seq", 1_000_000),
     ("block", "pass_index", 10_000),
     ("block", "position", 10_000),

@@ -19,7 +19,7 @@ from dragstrip.store.json_values import decode, encode
 from dragstrip.store.messages import TYPES
 
 #: Columns that hold JSON text: maps and lists, which have no column type of their own.
-TUPLES = frozenset({"server_cores", "engine_cores", "cores", "void"})
+TUPLES = frozenset({"server_cores", "engine_cores", "cores", "absent", "void"})
 JSON_COLUMNS = TUPLES | {"machine", "parameters", "parity", "errors", "blocks", "kinds"}
 FLAGS = frozenset({"keepalive", "rounds_fixed", "settled", "died", "gave_up", "waits"})
 
@@ -109,20 +109,28 @@ def pick(race_id: str, row: Mapping[str, Any], names: Sequence[str]) -> dict[str
 def _value(race_id: str, name: str, value: Any) -> Any:
     if name not in JSON_COLUMNS:
         return bool(value) if name in FLAGS else value
-    wanted = list if name in TUPLES else dict
     made = json_of(race_id, name, value)
-    if not isinstance(made, wanted):
-        raise Unreadable(race_id, f"{name} is {value!r:.60}, expected a JSON {'array' if wanted is list else 'object'}")
-    if name == "void":
-        return tuple(void_of(race_id, one) for one in made)
+    if not isinstance(made, list if name in TUPLES else dict):
+        shape = "array" if name in TUPLES else "object"
+        raise Unreadable(race_id, f"{name} is {value!r:.60}, expected a JSON {shape}")
+    if isinstance(made, list):
+        return tuple(void_of(race_id, reason) for reason in made) if name == "void" else tuple(made)
     if name == "machine":
         try:
             return decode(Facts, made)
         except TypeError as error:
             raise Unreadable(race_id, f"{name}: {error}") from error
-    if name == "kinds" and isinstance(made, dict):
-        return {kind: kind_of(race_id, one) for kind, one in made.items()}
-    return tuple(made) if wanted is list else made
+    if name == "kinds":
+        return {kind: kind_of(race_id, stored) for kind, stored in made.items()}
+    if name == "blocks":
+        return {contender: _lengths(race_id, stored) for contender, stored in made.items()}
+    return made
+
+
+def _lengths(race_id: str, stored: Any) -> tuple[int, ...]:
+    if not isinstance(stored, list) or [type(length) for length in stored] != [int] * 3:
+        raise Unreadable(race_id, f"column.blocks has {stored!r:.60}, expected three whole numbers")
+    return tuple(stored)
 
 
 def json_of(race_id: str, name: str, text: str) -> Any:

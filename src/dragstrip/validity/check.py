@@ -73,7 +73,7 @@ class Check:
         fact: of the parity sheet, which has a check for each fact; else "".
         findings: what was seen above "pass", the worst first.
         otherwise: what was seen if nothing is above "pass".
-        column: of a race of several columns: in which.
+        column: name of the column that it is about.
     """
 
     name: CheckName

@@ -96,12 +96,15 @@ def is_void(checks: Sequence[Check]) -> bool:
 def inspect(race: Race) -> tuple[Check, ...]:
     """All checks on a race, in the order of the page. Contenders that are out are not looked at, they have no number.
 
-    A race whose rounds are all void is looked at as it is, so that the cause is told. Of a race of several columns each
-    column is looked at by itself.
+    A race whose rounds are all void is inspected as it is, so that the checks show the cause. Each column is inspected
+    by itself.
     """
-    if race.columns:
-        named = zip((column.name for column in race.columns), by_column(race), strict=True)
-        return tuple(replace(check, column=name) for name, column in named for check in inspect(column))
+    return tuple(
+        replace(check, column=column.columns[0].name) for column in by_column(race) for check in _inspect_column(column)
+    )
+
+
+def _inspect_column(race: Race) -> tuple[Check, ...]:
     sides = _sides(race)
     blocks = {side.name: side.blocks for side in sides}
     return (

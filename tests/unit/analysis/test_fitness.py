@@ -26,7 +26,7 @@ MS = samples.MS
 def auto(**changes: object) -> Race:
     """A quiet race whose metric was left open."""
     race = samples.race(**changes)  # type: ignore[arg-type]
-    return replace(race, plan=replace(race.plan, metric="auto"))
+    return samples.changed(race, plan=replace(race.plan, metric="auto"))
 
 
 def with_blocks(race: Race, change: Callable[[Block], Block]) -> Race:
@@ -105,7 +105,7 @@ def test_cpu_that_can_not_be_read_leaves_throughput() -> None:
 def test_an_open_loop_is_decided_by_cpu_per_request() -> None:
     """All are offered the same rate."""
     race = auto()
-    offered = replace(race, load=replace(race.load, rate_per_s=1000.0))
+    offered = samples.changed(race, load=replace(race.load, rate_per_s=1000.0))
     assert (choose(offered).metric, choose(offered).reason) == ("cpu", SameRate())
 
 
@@ -123,36 +123,36 @@ def held_back(*names: str) -> Callable[[Block], Block]:
 
 def test_where_answers_wait_a_disturbed_machine_leaves_throughput() -> None:
     """A server that waits uses no CPU time during the wait; if answers don't wait, CPU time decides."""
-    waiting = replace(with_blocks(auto(), taken(0.2)), waits=True)
+    waiting = samples.changed(with_blocks(auto(), taken(0.2)), waits=True)
     judged = analysis.judge_column(waiting)
     assert (judged.metric, judged.metric_reason) == ("throughput", None)
     assert {pair.metric for pair in judged.pairs} == {"throughput"}
-    working = analysis.judge_column(replace(waiting, waits=False))
+    working = analysis.judge_column(samples.changed(waiting, waits=False))
     assert working.metric == "cpu"
     assert metric_reason_text(working.metric_reason) == (
         "other programs kept servers or load generator waiting for 20 % of the time"
     )
     assert analysis.round_numbers(waiting).metric == "throughput"
-    assert analysis.round_numbers(replace(waiting, waits=False)).metric == "cpu"
+    assert analysis.round_numbers(samples.changed(waiting, waits=False)).metric == "cpu"
 
 
 def test_where_answers_wait_a_generator_at_its_limit_leaves_those_that_it_does_not_limit() -> None:
     """Two can still be compared by throughput, and the third has no verdict; CPU time would hide who waits."""
     rates = {"held": 44_000.0, "one": 40_000.0, "two": 30_000.0}
-    race = replace(with_blocks(auto(rates_per_s=rates, rounds=14), held_back("held")), waits=True)
+    race = samples.changed(with_blocks(auto(rates_per_s=rates, rounds=14), held_back("held")), waits=True)
     judged = analysis.judge_column(race)
     words = {(p.a, p.b): (p.verdict, p.unfit) for p in judged.pairs}
     assert (judged.metric, judged.metric_reason) == ("throughput", None)
     assert words["one", "two"] == ("faster", ())
     assert words["held", "one"] == ("undecided", ((UnfitReason.GENERATOR, ("held",)),))
-    assert choose(replace(race, waits=False)).reason == GeneratorLimit(("held",))
+    assert choose(samples.changed(race, waits=False)).reason == GeneratorLimit(("held",))
 
 
 def test_where_answers_wait_and_throughput_compares_nobody_cpu_decides_and_says_what_it_hides() -> None:
     """One of two, or two of three, were held back by the generator."""
-    two = replace(with_blocks(auto(), held_back("quick")), waits=True)
+    two = samples.changed(with_blocks(auto(), held_back("quick")), waits=True)
     rates = {"held": 44_000.0, "one": 40_000.0, "two": 30_000.0}
-    three = replace(with_blocks(auto(rates_per_s=rates), held_back("held", "one")), waits=True)
+    three = samples.changed(with_blocks(auto(rates_per_s=rates), held_back("held", "one")), waits=True)
     for race, names in ((two, ("quick",)), (three, ("held", "one"))):
         assert choose(race).metric == "cpu"
         assert choose(race).reason == GeneratorLimit(names, waits=True)
@@ -163,22 +163,18 @@ def test_where_answers_wait_and_throughput_compares_nobody_cpu_decides_and_says_
 
 def test_where_answers_wait_an_open_loop_is_decided_by_cpu_and_says_where_waits_show() -> None:
     """All are offered the same rate: throughput would say nothing."""
-    race = replace(auto(), waits=True)
-    race = replace(race, load=replace(race.load, rate_per_s=1000.0))
+    race = samples.changed(auto(), waits=True)
+    race = samples.changed(race, load=replace(race.load, rate_per_s=1000.0))
     assert (choose(race).metric, choose(race).reason) == ("cpu", SameRate(waits=True))
-    assert choose(replace(race, waits=False)).reason == SameRate()
+    assert choose(samples.changed(race, waits=False)).reason == SameRate()
     assert metric_reason_text(choose(race).reason).endswith("the latencies show how long each one waits")
 
 
 def test_each_workload_of_several_has_its_own_choice() -> None:
     """On the same disturbed machine: by CPU time where servers work, by throughput where they wait."""
     race = samples.race_of_two()
-    race = replace(
-        with_blocks(race, taken(0.2)),
-        plan=replace(race.plan, metric="auto"),
-        columns=(race.columns[0], replace(race.columns[1], waits=True)),
-        waits=True,
-    )
+    race = samples.changed(with_blocks(race, taken(0.2)), plan=replace(race.plan, metric="auto"))
+    race = replace(race, columns=(race.columns[0], replace(race.columns[1], waits=True)))
     assert [column.metric for column in analysis.judge(race).columns] == ["cpu", "throughput"]
 
 

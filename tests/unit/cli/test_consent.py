@@ -50,7 +50,7 @@ def a_strangers(folder: Path, **changes: object) -> Path:
     race: Race = samples.race(rounds=2)
     command = {"command": "touch marker {port}", "folder": str(folder)}
     entrants = tuple(replace(one, kind="serve", parameters=command) for one in race.entrants)
-    made = replace(race, entrants=entrants, finished="", machine=replace(machine.facts(), **changes))
+    made = samples.changed(race, entrants=entrants, finished="", machine=replace(machine.facts(), **changes))
     with Store(folder / "theirs.sqlite") as store:
         store.begin(made)
         store.export_race("last", folder / "theirs.race")

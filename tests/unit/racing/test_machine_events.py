@@ -139,7 +139,7 @@ def test_connections_that_are_not_kept_open_as_asked_are_named() -> None:
     )
     anew = Load(connections=32, threads=1, keepalive=False, timeout_ns=10**9)
     assert check(samples.race(load=anew), "connections").status == "void"
-    assert check(replace(closing, load=anew), "connections").status == "void"  # steady's were reused
+    assert check(samples.changed(closing, load=anew), "connections").status == "void"  # steady's were reused
 
 
 @pytest.mark.parametrize(("length", "status"), [(150, "pass"), (149, "pass"), (144, "warn"), (120, "void")])
@@ -204,9 +204,9 @@ def test_launches_of_two_kinds_are_raced_for_twenty_rounds_whatever_is_decided()
     few, many = (changed(samples.race(rounds=n, noise=0.004), kinds) for n in (12, 20))
     plan = replace(few.plan, planned_rounds=50)
     assert validity.of_two_kinds(few)
-    assert over(replace(few, plan=plan)) is None
-    assert over(replace(many, plan=plan)) == "decided"
-    assert over(replace(samples.race(noise=0.004), plan=plan)) == "decided"
+    assert over(samples.changed(few, plan=plan)) is None
+    assert over(samples.changed(many, plan=plan)) == "decided"
+    assert over(samples.changed(samples.race(noise=0.004), plan=plan)) == "decided"
     assert "--rounds 20" in check_text(check(few, "launches"))
     assert "--rounds 20" not in check_text(check(many, "launches"))
 
@@ -219,7 +219,7 @@ def test_a_race_ends_by_what_is_decided_by_its_budget_or_by_rounds_that_can_not_
         plan = replace(race.plan, planned_rounds=max(int(budget_s), 10), budget_s=budget_s, rounds_fixed=fixed)
         why = samples.voided("too few blocks")
         after = tuple(replace(r, void=why if r.index < void else ()) for r in race.rounds)
-        return over(replace(race, plan=plan, rounds=after), needed=needed, spent_s=float(rounds))
+        return over(samples.changed(race, plan=plan, rounds=after), needed=needed, spent_s=float(rounds))
 
     assert ends(5, 5, 20, "quick") == "void"  # a sixth would be no truer
     assert ends(5, 5, 20, "quick", fixed=True) == "void"
@@ -235,19 +235,19 @@ def test_a_race_too_slow_for_ten_rounds_takes_fewer_blocks_in_each() -> None:
     """Planned for a second a round, and one takes two: half of the blocks, three at the least."""
     race = samples.race(rounds=2, passes=20)
     plan = replace(race.plan, planned_rounds=20, budget_s=20.0, blocks={"quick": (1, 2, 20), "steady": (5, 9, 6)})
-    race = replace(race, plan=plan)
+    race = samples.changed(race, plan=plan)
     assert loop_of(race, spent_s=4.0).plan().passes == 20
     thinned = loop_of(race, spent_s=6.4).plan()
     assert (thinned.passes, {name: own[2] for name, own in thinned.blocks.items()}) == (10, {"quick": 10, "steady": 3})
     assert {own[2] for own in loop_of(race, spent_s=100.0).plan().blocks.values()} == {3}
-    assert loop_of(replace(race, plan=replace(plan, rounds_fixed=True)), spent_s=100.0).plan().passes == 20
+    assert loop_of(samples.changed(race, plan=replace(plan, rounds_fixed=True)), spent_s=100.0).plan().passes == 20
 
 
 def test_a_closed_loops_blocks_begin_anywhere_in_a_latency_and_an_open_loops_where_they_did() -> None:
     """The lead-ins of one contender's blocks in a round are spread over a latency, from the planned one on."""
     race = samples.race(rounds=0, passes=4)
     plan = replace(race.plan, blocks={"quick": (10, 40, 4), "steady": (5_000, 20_000, 4)})
-    loop = loop_of(replace(race, plan=plan))
+    loop = loop_of(samples.changed(race, plan=plan))
     latencies = {"quick": 2, "steady": 1_000}
     loop.contenders = cast(
         "dict[str, Qualified]",

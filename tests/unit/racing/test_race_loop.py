@@ -79,7 +79,7 @@ def test_a_race_of_several_is_asked_for_again_as_it_was() -> None:
             replace(samples.entrant(name), kind=one.kind, parameters=dict(one.parameters))
             for name, one in entries.items()
         )
-        return replace(race, entrants=entrants, server_cores=(), engine_cores=())
+        return samples.changed(race, entrants=entrants, server_cores=(), engine_cores=())
 
     two = {name: dict.fromkeys(names, 1e4) for name in ("hello", "multiply")}
     again = request_of(known(samples.race_of_two(two)))
@@ -127,7 +127,8 @@ def open_race(rounds: Sequence[int], *, budget_s: float = 600.0) -> Race:
     race = samples.race_of_two({"hello": alike, "multiply": alike}, rounds=max(rounds), noise=0.1)
     kept = [r for r in race.rounds if r.index // 2 < rounds[r.column]]
     plan = replace(race.plan, planned_rounds=40, budget_s=budget_s)
-    return replace(race, rounds=tuple(replace(r, index=at) for at, r in enumerate(kept)), plan=plan, finished="")
+    rounds_kept = tuple(replace(r, index=at) for at, r in enumerate(kept))
+    return samples.changed(race, rounds=rounds_kept, plan=plan, finished="")
 
 
 def renumbered(race: Race) -> Race:
@@ -180,7 +181,7 @@ def test_a_race_goes_half_beyond_its_budget_for_the_tenth_round_of_every_column(
     spent_s = sum((this.ended_ns - this.started_ns) / 1e9 for this in race.rounds)
     for name, times, goes_on in (("a", 1.3, ["multiply"]), ("b", 1.6, [])):
         (tmp_path / name).mkdir()
-        loop = loop_of(replace(race, plan=replace(race.plan, budget_s=spent_s / times)), tmp_path / name)
+        loop = loop_of(samples.changed(race, plan=replace(race.plan, budget_s=spent_s / times)), tmp_path / name)
         assert [one.name for one in loop._open()] == goes_on
         assert loop.columns[0].finished == "budget"
 
@@ -189,7 +190,7 @@ def test_a_decided_column_rests_and_the_race_ends_with_its_last_one(tmp_path: Pa
     """Without a round more: what is decided stays so when a race is resumed."""
     apart, alike = {"quick": 9e4, "steady": 3e4, "slow": 1e4}, {"quick": 3e4, "steady": 3e4, "slow": 3e4}
     race = samples.race_of_two({"hello": apart, "multiply": alike}, noise=0.1, rounds=20)
-    open_ = replace(race, plan=replace(race.plan, planned_rounds=40, budget_s=900.0), finished="")
+    open_ = samples.changed(race, plan=replace(race.plan, planned_rounds=40, budget_s=900.0), finished="")
     loop = loop_of(open_, tmp_path)
     assert [one.name for one in loop._open()] == ["multiply"]
     assert loop.columns[0].finished == "decided"

@@ -29,7 +29,7 @@ def fixed(rates: dict[str, float], *, seed: int, rounds: int = 12, noise: float 
     """A race whose number of rounds was fixed; ``mine`` is a command of one's own."""
     race = samples.race(rates, seed=seed, rounds=rounds, passes=3, noise=noise, **changes)
     entrants = tuple(replace(e, kind="serve") if e.name == "mine" else e for e in race.entrants)
-    return replace(race, plan=replace(race.plan, rounds_fixed=True), entrants=entrants)
+    return samples.changed(race, plan=replace(race.plan, rounds_fixed=True), entrants=entrants)
 
 
 def test_fixed_races_are_compared_by_welchs_interval() -> None:
@@ -61,7 +61,7 @@ def test_a_contender_that_did_not_change_takes_the_machines_change_out() -> None
 def test_a_race_that_stopped_by_what_it_saw_gets_a_wider_interval() -> None:
     """Its own anytime-valid half-widths are added up; a fixed race of the same numbers is narrower."""
     races = [fixed(BASE, seed=seed) for seed in (1, 2)]
-    loose = [replace(race, plan=replace(race.plan, rounds_fixed=False, planned_rounds=500)) for race in races]
+    loose = [samples.changed(race, plan=replace(race.plan, rounds_fixed=False, planned_rounds=500)) for race in races]
     tight, wide = compare(*races).changes[0], compare(*loose).changes[0]
     assert wide.low < tight.low < tight.ratio < tight.high < wide.high
     assert wide.ratio == pytest.approx(tight.ratio)
@@ -74,7 +74,7 @@ def test_too_few_launches_give_no_interval_and_say_so() -> None:
     assert change.verdict == "undecided"
     assert not change.has_interval
     assert "10 rounds" in comparison.sentence(change, "throughput")
-    cut = replace(old, plan=replace(old.plan, planned_rounds=40))
+    cut = samples.changed(old, plan=replace(old.plan, planned_rounds=40))
     assert "cut off" in comparison.sentence(compare(old, replace(cut, id="f" * 12)).changes[0], "throughput")
 
 
@@ -103,7 +103,9 @@ def _by_logs(mine: Sequence[float], yardstick: Sequence[float], name: str) -> Ra
         for index in range(len(mine))
     )
     race = fixed(BASE, seed=1, rounds=1)
-    return replace(race, id=name * 12, rounds=rounds, plan=replace(race.plan, passes=1, planned_rounds=len(mine)))
+    return samples.changed(
+        race, id=name * 12, rounds=rounds, plan=replace(race.plan, passes=1, planned_rounds=len(mine))
+    )
 
 
 def test_what_can_not_be_compared_is_named() -> None:
@@ -112,8 +114,8 @@ def test_what_can_not_be_compared_is_named() -> None:
     new = fixed(BASE, seed=2)
     for other, word in (
         (replace(new, machine=replace(new.machine, cpu="Another CPU")), "Another CPU"),
-        (replace(new, load=replace(new.load, connections=64)), "connections: 32, then 64"),
-        (replace(new, workload="multiply"), "multiply"),
+        (samples.changed(new, load=replace(new.load, connections=64)), "connections: 32, then 64"),
+        (samples.changed(new, workload="multiply"), "multiply"),
         (replace(new, server_cores=(1, 2)), "server cores"),
     ):
         found = compare(old, other)
@@ -122,7 +124,7 @@ def test_what_can_not_be_compared_is_named() -> None:
     mild = compare(old, replace(new, machine=replace(new.machine, kernel="Linux 9")))
     assert mild.comparable
     assert [one.weight for one in mild.unlike] == ["caveat"]
-    moved = replace(new, entrants=tuple(replace(e, version="2.0") for e in new.entrants))
+    moved = samples.changed(new, entrants=tuple(replace(e, version="2.0") for e in new.entrants))
     found = compare(old, moved)
     assert found.reference is None
     assert {one.weight for one in found.unlike} == {"change"}
@@ -148,7 +150,7 @@ def store(tmp_path: Path) -> Path:
         kept.begin(fixed(BASE, seed=1))
         kept.begin(fixed(BASE, seed=2))
         kept.begin(fixed(SLOWER, seed=3))
-        kept.begin(replace(fixed(BASE, seed=4), load=replace(samples.race().load, timeout_ns=9)))
+        kept.begin(samples.changed(fixed(BASE, seed=4), load=replace(samples.race().load, timeout_ns=9)))
         kept.begin(fixed({"yardstick": 50_000.0, "other": 9_000.0}, seed=5, out=out))
         kept.begin(fixed(BASE | {hostile: 20_000.0}, seed=6))
         kept.begin(fixed(BASE | {hostile: 20_000.0}, seed=7))

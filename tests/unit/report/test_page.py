@@ -32,7 +32,7 @@ def race_of_eight() -> Race:
     first = replace(
         first, blocks=(replace(first.blocks[0], void=samples.voided("errors", **{HOSTILE: 1})), *first.blocks[1:])
     )
-    return replace(race, entrants=entrants, rounds=(first, *race.rounds[1:]))
+    return samples.changed(race, entrants=entrants, rounds=(first, *race.rounds[1:]))
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +112,9 @@ def test_on_a_phone_a_figure_stands_apart_from_its_interval(running: Any, file: 
 def test_options_are_not_broken_and_settings_are_in_words(running: Any, tmp_path: Path) -> None:
     """A browser breaks lines after an option's dashes; `{cores}` is a definition's own notation."""
     race = samples.race(rounds=3, finished="budget")
-    race = replace(race, entrants=tuple(replace(one, parameters={"workers": "{cores}"}) for one in race.entrants))
+    race = samples.changed(
+        race, entrants=tuple(replace(one, parameters={"workers": "{cores}"}) for one in race.entrants)
+    )
     path = tmp_path / "race.html"
     race_page.write(race, judge(race), inspect(race), path)
     watched = Watched(running, path.as_uri())

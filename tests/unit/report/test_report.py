@@ -250,7 +250,7 @@ def test_one_that_fell_out_under_way_yields_no_number() -> None:
     """Its blocks are counted as such; requests, estimates and latency are not given, in the page neither."""
     whole = samples.race(SPEEDS)
     entrants = tuple(replace(e, out="died under load", out_round=3) if e.name == "slow" else e for e in whole.entrants)
-    race = replace(whole, entrants=entrants)
+    race = samples.changed(whole, entrants=entrants)
     made = told(race)
     jsonschema.validate(made, race_export.schema())
     (slow,) = [contender for contender in made["columns"][0]["contenders"] if contender["name"] == "slow"]
@@ -309,9 +309,10 @@ def hostile_race() -> Race:
         ),
     )
     event = samples.noted(EventKind.INTRUDER, subject=nasty, numbers={"pid": 7, "share": 0.5})
-    return replace(
+    return samples.changed(
         race,
         entrants=entrants,
+        name=nasty,
         workload=nasty,
         software=nasty,
         started=nasty,
@@ -380,7 +381,7 @@ def test_the_page_shows_the_other_metrics_and_who_serves_more_but_spends_more() 
     assert "Throughput of the row over the column" in seen
     assert "uses more" in shown(race, verbose=True)
     assert wording.contradiction_text(note)[:60] in re.sub(r"\s+", " ", shown(race))
-    by_cpu = replace(race, plan=replace(race.plan, metric="cpu"))
+    by_cpu = samples.changed(race, plan=replace(race.plan, metric="cpu"))
     seen = "".join(Reader(rendered(by_cpu)).text)
     assert wording.contradiction_text(note) in seen
     assert "▲ uses less" in seen
@@ -476,7 +477,7 @@ def test_the_pages_blocks_are_the_races(race: Race) -> None:
 def test_page_and_terminal_stand_at_any_time_of_a_race(rounds: int, metric: str) -> None:
     """No round, one, too few for an interval, enough; for both metrics, and without readable CPU time."""
     race = samples.race(SPEEDS, rounds=rounds, finished="")
-    race = replace(race, plan=replace(race.plan, metric=metric))
+    race = samples.changed(race, plan=replace(race.plan, metric=metric))
     assert Reader(rendered(race)).open == []
     assert shown(race)
     blind = tuple(
@@ -495,7 +496,7 @@ def test_less_cpu_stands_first_where_cpu_decides() -> None:
         replace(r, blocks=tuple(replace(block, server_cpu_ns=cpu_ns[block.contender]) for block in r.blocks))
         for r in race.rounds
     )
-    race = replace(race, rounds=cheap, plan=replace(race.plan, metric="cpu"))
+    race = samples.changed(race, rounds=cheap, plan=replace(race.plan, metric="cpu"))
     assert [row.name for row in summary.ranked(race, judge_column(race))] == ["thrifty", "lavish"]
     assert "less is better" in rendered(race)
     assert "less is better" in shown(race)
@@ -520,13 +521,13 @@ def test_the_page_says_how_to_run_it_again() -> None:
     race = samples.race()
     mine = samples.entrant("mine", kind="serve", parameters={"command": "'./serve r' {port}"})
     url = samples.entrant("http://127.0.0.1:8080/", kind="url", parameters={})
-    race = replace(
+    race = samples.changed(
         race, entrants=(*race.entrants, mine, url), plan=replace(race.plan, rounds_fixed=True, planned_rounds=20)
     )
     line = race_page.command(race)
     assert line.startswith("dragstrip race quick steady --serve 'mine='\"'\"'./serve r'\"'\"' {port}' http")
     placed = replace(mine, parameters={"command": "./serve {port}", "folder": "/my place"})
-    assert race_page.command(replace(race, entrants=(placed, url))).startswith(
+    assert race_page.command(samples.changed(race, entrants=(placed, url))).startswith(
         "cd '/my place' && dragstrip race --serve 'mine=./serve {port}' http"
     )
     assert "--seed 7 --rounds 20 --server-cores 1 --engine-cores 0" in line
@@ -626,7 +627,7 @@ def test_the_parity_sheet_marks_what_differs(race: Race) -> None:
     sheets = [
         tuple(replace(one, parity=log) for one, log in zip(race.entrants, logs[:n], strict=False)) for n in (2, 3)
     ]
-    two, three = (page_of_parity(replace(race, entrants=entrants), 120) for entrants in sheets)
+    two, three = (page_of_parity(samples.changed(race, entrants=entrants), 120) for entrants in sheets)
     assert re.search(r"^\s+access log\s+off\s+none", two, re.MULTILINE)
     assert re.search(r"^▲\s+access log\s+off\s+none\s+to a file", three, re.MULTILINE)
     assert "twin: twin" in narrow
@@ -735,7 +736,7 @@ def test_a_race_under_way_tells_time_left_lights_and_errors(race: Race) -> None:
     under_way = replace(
         race, rounds=(replace(first, blocks=(failed, *first.blocks[1:])), *race.rounds[1:]), finished=""
     )
-    under_way = replace(under_way, entrants=(*race.entrants, samples.entrant("quick")))
+    under_way = samples.changed(under_way, entrants=(*race.entrants, samples.entrant("quick")))
     file = io.StringIO()
     with live.Progress(Console(file=file, force_terminal=True, width=120)) as progress:
         progress.round_done(under_way, judge(under_way))
@@ -770,10 +771,10 @@ def test_time_left_is_bounded_by_budget_and_planned_rounds(race: Race) -> None:
     """A fixed design counts rounds; another is over when its budget is; before a round nothing is said."""
     verdict = judge(race)
     assert live.time_left(replace(race, rounds=()), verdict) == ""
-    fixed = replace(race, plan=replace(race.plan, rounds_fixed=True, planned_rounds=28))
+    fixed = samples.changed(race, plan=replace(race.plan, rounds_fixed=True, planned_rounds=28))
     each_s = (race.rounds[0].ended_ns - race.rounds[0].started_ns) / 1e9
     assert live.time_left(fixed, verdict) == f"{14 * each_s:.0f} s left at most"
-    spent = replace(race, plan=replace(race.plan, budget_s=1.0, planned_rounds=500))
+    spent = samples.changed(race, plan=replace(race.plan, budget_s=1.0, planned_rounds=500))
     assert live.time_left(spent, verdict).startswith("0 s left")
 
 
@@ -843,7 +844,7 @@ def test_where_the_race_chose_its_metric_the_headline_says_which_and_why() -> No
         replace(r, blocks=tuple(replace(block, server_cpu_ns=cpu_ns[block.contender]) for block in r.blocks))
         for r in race.rounds
     )
-    race = replace(race, rounds=cheap, plan=replace(race.plan, metric="cpu"))
+    race = samples.changed(race, rounds=cheap, plan=replace(race.plan, metric="cpu"))
     of, verdict, checks = judged_of(race, metric_reason=GeneratorLimit(("lavish",)))
     assert columns.headline(of, verdict, checks).endswith(
         " CPU time per request decides: the load generator, not lavish, limited the throughput."

@@ -84,7 +84,7 @@ def test_terminal_and_page_show_each_kind(race: Race, tmp_path: Path) -> None:
 
 def test_a_record_comes_back_with_its_kinds_and_its_pipelining(race: Race, tmp_path: Path) -> None:
     """To the byte of each histogram."""
-    deep = replace(race, load=replace(race.load, pipelining=16))
+    deep = samples.changed(race, load=replace(race.load, pipelining=16))
     with Store(tmp_path / "races.sqlite") as store:
         store.begin(replace(deep, rounds=(), finished=""))
         for this in deep.rounds:

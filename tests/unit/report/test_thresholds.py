@@ -71,7 +71,7 @@ def test_nothing_to_be_said_is_no_success() -> None:
     assert (code, text.count("what was measured of old is void")) == (EXIT_VOID, 2)
     assert ruled(whole, SLOWER, void=("other",))[0] == EXIT_FAILURE
     first, *rest = whole.entrants
-    assert "old is out" in ruled(replace(whole, entrants=(replace(first, out="died"), *rest)), SLOWER)[1]
+    assert "old is out" in ruled(samples.changed(whole, entrants=(replace(first, out="died"), *rest)), SLOWER)[1]
 
 
 def test_one_that_fell_out_fails() -> None:

@@ -44,7 +44,7 @@ def fill(path: Path, races: int) -> None:
 
 
 def _newer(race: Race) -> Race:
-    return replace(race, entrants=tuple(replace(entrant, version="2.0") for entrant in race.entrants))
+    return samples.changed(race, entrants=tuple(replace(entrant, version="2.0") for entrant in race.entrants))
 
 
 @pytest.fixture(scope="module")

@@ -77,7 +77,7 @@ def test_a_race_grows_by_rounds_and_what_came_later_is_folded_in(path: Path) -> 
         assert store.load(whole.id) == replace(whole, rounds=(), finished="")
         for round_ in whole.rounds:
             store.append_round(whole.id, round_)
-        store.entrant_out(whole.id, "steady", "died under load", 2)
+        store.entrant_out(whole.id, "steady", "died under load", 2, 0)
         store.finish(whole.id, "interrupted")
         read = store.load(whole.id)
     assert read.rounds == whole.rounds
@@ -98,7 +98,7 @@ def test_a_resumed_race_is_running_again_until_it_ends_again(path: Path) -> None
         assert (store.load("last").finished, store.runs()[0].finished) == ("budget", "budget")
 
 
-@pytest.mark.parametrize("table", ["race", "contender", "round", "launch", "block", "event"])
+@pytest.mark.parametrize("table", ["race", "column", "contender", "round", "launch", "block", "event"])
 def test_the_file_itself_refuses_to_rewrite_a_record(path: Path, table: str) -> None:
     """Triggers stop UPDATE and DELETE, whoever holds the file."""
     race = samples.race(rounds=1)
@@ -203,7 +203,7 @@ def test_races_are_listed_without_touching_a_block(path: Path) -> None:
         runs = store.runs()
     assert len(runs) == 20
     assert {(run.contenders, run.rounds, run.finished) for run in runs} == {(("quick", "steady"), 3, "decided")}
-    assert touched - {None} == {"race", "contender", "round", "event"}
+    assert touched - {None} == {"race", "column", "contender", "round", "event"}
 
 
 def test_a_race_moves_to_another_store_as_one_file(path: Path, tmp_path: Path) -> None:
@@ -211,7 +211,7 @@ def test_a_race_moves_to_another_store_as_one_file(path: Path, tmp_path: Path) -
     race, moved = samples.race(out={"dud": "never started"}), tmp_path / "moved.race"
     with Store(path) as store:
         store.begin(replace(race, finished=""))
-        store.entrant_out(race.id, "steady", "died", 4)
+        store.entrant_out(race.id, "steady", "died", 4, 0)
         store.finish(race.id, "budget")
         store.begin(samples.race(seed=8))
         assert store.export_race(race.id[:11] + race.id[11], moved) == race.id
@@ -366,25 +366,37 @@ def test_a_race_of_two_workloads_comes_back_equal(path: Path, tmp_path: Path) ->
         assert other.load(other.import_race(tmp_path / "two.race")) == replace(read, imported=True)
 
 
+def test_columns_of_one_name_and_rounds_of_none_are_refused(path: Path) -> None:
+    """The schema refuses both when they are written."""
+    race = samples.race_of_two()
+    with Store(path) as store:
+        with pytest.raises(StoreError, match=r"UNIQUE .*column\.name"):
+            store.begin(replace(race, columns=(race.columns[0], race.columns[0])))
+        with pytest.raises(StoreError, match="FOREIGN KEY"):
+            store.begin(replace(race, columns=race.columns[:1]))
+        assert store.runs() == []
+
+
 @pytest.mark.parametrize(
-    ("columns", "said"),
+    ("change", "said"),
     [
-        ('[{"name": "hello"}]', "no columns"),
-        ("[[]]", "no columns"),
-        ("of one", "two of one name"),
-        ("too few", "round 1 is of column 1, of 1"),
+        ("DELETE FROM column", "it has no column"),
+        ('DELETE FROM column WHERE "index" = 1', "round 1 is of column 1, of 1"),
+        ("DELETE FROM contender WHERE name = 'slow'", "round 0 has a launch of 'slow', no contender"),
+        ("UPDATE column SET blocks = '{\"quick\": [1, 2]}'", r"column.blocks has \[1, 2\]"),
+        ("UPDATE column SET blocks = '{\"quick\": 7}'", "column.blocks has 7"),
+        ("UPDATE column SET absent = '{}'", "absent is '{}', expected a JSON array"),
     ],
 )
-def test_columns_that_are_none_are_refused_by_the_races_name(path: Path, columns: str, said: str) -> None:
+def test_columns_that_are_none_are_refused_by_the_races_name(path: Path, change: str, said: str) -> None:
     """The store's other races go on being read."""
     race = samples.race_of_two()
-    shaped = {"of one": (race.columns[0], race.columns[0]), "too few": race.columns[:1]}
+    with Store(path) as store:
+        store.begin(race)
+    with samples.unguarded(path) as db:
+        db.execute(change)
     with Store(path) as store:
         store.begin(samples.race(seed=9))
-        store.begin(replace(race, columns=shaped.get(columns, race.columns)))
-        if columns not in shaped:
-            with samples.unguarded(path) as db:
-                db.execute("UPDATE race SET columns = ? WHERE id = ?", (columns, race.id))
         with pytest.raises(Unreadable, match=said):
             store.load(race.id)
         assert store.load("000000000009").seed == 9
@@ -459,7 +471,7 @@ def test_more_budget_is_an_event_that_the_plan_shows(path: Path) -> None:
 def test_blocks_by_contender_come_back_as_they_were(path: Path) -> None:
     """JSON has lists where the record has tuples."""
     race = samples.race(rounds=1)
-    race = replace(race, plan=replace(race.plan, blocks={"quick": (2_000_000, 5_000_000, 40)}))
+    race = samples.changed(race, plan=replace(race.plan, blocks={"quick": (2_000_000, 5_000_000, 40)}))
     with Store(path) as store:
         store.begin(race)
         assert store.load(race.id).plan.blocks == race.plan.blocks

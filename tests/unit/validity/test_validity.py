@@ -292,7 +292,7 @@ def test_littles_law_holds_rate_against_latency(off: float, status: str) -> None
     """connections = rate × (mean latency + turn-round); latencies measured 5 % too long warn, 20 % too short void."""
     race = with_blocks(samples.race(), lambda b: replace(b, latency_sum_ns=int(b.latency_sum_ns * off)))
     assert check(race, "Little's law").status == status
-    fresh = replace(race, load=replace(race.load, keepalive=False))
+    fresh = samples.changed(race, load=replace(race.load, keepalive=False))
     assert check(fresh, "Little's law").status == status  # a connection's opening is part of its latency
 
 
@@ -303,7 +303,7 @@ def test_a_generator_at_its_limit_does_not_void_what_cpu_time_decides() -> None:
     assert reasons(busy, by_cpu=True) == ()
     assert reasons(replace(busy, gave_up=True), by_cpu=True)[0].startswith("gave up")
     race = with_blocks(samples.race(), lambda block: replace(block, engine_cpu_ns=24 * MS, server_cpu_ns=20 * MS))
-    by_cpu = replace(race, plan=replace(race.plan, metric="cpu"))
+    by_cpu = samples.changed(race, plan=replace(race.plan, metric="cpu"))
     assert [check(one, "generator").status for one in (race, by_cpu)] == ["warn", "warn"]
     assert check_text(check(race, "generator")) != check_text(check(by_cpu, "generator"))
     assert validity.held_by_generator(by_cpu) == ("quick", "steady")
@@ -368,7 +368,7 @@ def test_shared_cores_and_a_running_server_are_said() -> None:
     """Neither voids, both warn."""
     race = samples.race(server_cores=(0,), engine_cores=(0,))
     assert check(race, "lanes").status == "warn"
-    running = replace(race, entrants=(replace(race.entrants[0], kind="url"), race.entrants[1]))
+    running = samples.changed(race, entrants=(replace(race.entrants[0], kind="url"), race.entrants[1]))
     assert "already running" in check_text(check(running, "launches"))
 
 
@@ -551,7 +551,9 @@ def test_a_contender_that_is_out_is_not_looked_at() -> None:
         if b.contender == "steady" else b,
     )  # fmt: skip
     assert validity.is_void(validity.inspect(race))
-    out = replace(race, entrants=(race.entrants[0], replace(race.entrants[1], out="gave wrong answers", out_round=0)))
+    out = samples.changed(
+        race, entrants=(race.entrants[0], replace(race.entrants[1], out="gave wrong answers", out_round=0))
+    )
     assert not validity.is_void(validity.inspect(out))
 
 

@@ -3,30 +3,19 @@
 
 CREATE TABLE race (
     id TEXT NOT NULL, seed INTEGER NOT NULL, started TEXT NOT NULL, started_ns INTEGER NOT NULL,
-    workload TEXT NOT NULL,
-    waits INTEGER NOT NULL CONSTRAINT "race.waits must be 0 or 1" CHECK (waits IN (0, 1)),
-    columns TEXT NOT NULL
-        CONSTRAINT "race.columns must be a JSON array" CHECK (json_valid(columns) AND json_type(columns) = 'array'),
     connections INTEGER NOT NULL CONSTRAINT "race.connections must be above 0" CHECK (connections > 0),
     threads INTEGER NOT NULL CONSTRAINT "race.threads must be above 0" CHECK (threads > 0),
     keepalive INTEGER NOT NULL CONSTRAINT "race.keepalive must be 0 or 1" CHECK (keepalive IN (0, 1)),
     timeout_ns INTEGER NOT NULL CONSTRAINT "race.timeout_ns must be above 0" CHECK (timeout_ns > 0),
     http TEXT NOT NULL,
-    rate_per_s REAL NOT NULL CONSTRAINT "race.rate_per_s must be 0 or above" CHECK (rate_per_s >= 0),
     pace TEXT NOT NULL,
-    pipelining INTEGER NOT NULL CONSTRAINT "race.pipelining must be above 0" CHECK (pipelining > 0),
     streams INTEGER NOT NULL CONSTRAINT "race.streams must be above 0" CHECK (streams > 0),
-    lead_ns INTEGER NOT NULL,
-    counted_ns INTEGER NOT NULL CONSTRAINT "race.counted_ns must be above 0" CHECK (counted_ns > 0),
-    passes INTEGER NOT NULL CONSTRAINT "race.passes must be above 0" CHECK (passes > 0),
     budget_s REAL NOT NULL CONSTRAINT "race.budget_s must be above 0" CHECK (budget_s > 0),
     planned_rounds INTEGER NOT NULL CONSTRAINT "race.planned_rounds must be above 0" CHECK (planned_rounds > 0),
     metric TEXT NOT NULL,
     margin REAL NOT NULL CONSTRAINT "race.margin must be from 0 to below 1" CHECK (margin >= 0 AND margin < 1),
     alpha REAL NOT NULL CONSTRAINT "race.alpha must be between 0 and 1" CHECK (alpha > 0 AND alpha < 1),
     rounds_fixed INTEGER NOT NULL CONSTRAINT "race.rounds_fixed must be 0 or 1" CHECK (rounds_fixed IN (0, 1)),
-    blocks TEXT NOT NULL
-        CONSTRAINT "race.blocks must be a JSON object" CHECK (json_valid(blocks) AND json_type(blocks) = 'object'),
     software TEXT NOT NULL, method INTEGER NOT NULL,
     machine TEXT NOT NULL
         CONSTRAINT "race.machine must be a JSON object" CHECK (json_valid(machine) AND json_type(machine) = 'object'),
@@ -41,8 +30,28 @@ CREATE TABLE race (
     PRIMARY KEY (id)
 ) STRICT;
 
+-- What differs between a race's columns; what all share is in its row of race.
+CREATE TABLE column (
+    race TEXT NOT NULL,
+    "index" INTEGER NOT NULL CONSTRAINT "column.index must be 0 or above" CHECK ("index" >= 0),
+    name TEXT NOT NULL, workload TEXT NOT NULL,
+    waits INTEGER NOT NULL CONSTRAINT "column.waits must be 0 or 1" CHECK (waits IN (0, 1)),
+    absent TEXT NOT NULL
+        CONSTRAINT "column.absent must be a JSON array" CHECK (json_valid(absent) AND json_type(absent) = 'array'),
+    rate_per_s REAL NOT NULL CONSTRAINT "column.rate_per_s must be 0 or above" CHECK (rate_per_s >= 0),
+    pipelining INTEGER NOT NULL CONSTRAINT "column.pipelining must be above 0" CHECK (pipelining > 0),
+    lead_ns INTEGER NOT NULL,
+    counted_ns INTEGER NOT NULL CONSTRAINT "column.counted_ns must be above 0" CHECK (counted_ns > 0),
+    passes INTEGER NOT NULL CONSTRAINT "column.passes must be above 0" CHECK (passes > 0),
+    blocks TEXT NOT NULL
+        CONSTRAINT "column.blocks must be a JSON object" CHECK (json_valid(blocks) AND json_type(blocks) = 'object'),
+    PRIMARY KEY (race, "index"),
+    UNIQUE (race, name),
+    FOREIGN KEY (race) REFERENCES race (id)
+) STRICT;
+
 CREATE TABLE contender (
-    race TEXT NOT NULL, seq INTEGER NOT NULL, name TEXT NOT NULL, title TEXT NOT NULL,
+    race TEXT NOT NULL, "column" INTEGER NOT NULL, seq INTEGER NOT NULL, name TEXT NOT NULL, title TEXT NOT NULL,
     kind TEXT NOT NULL
         CONSTRAINT "contender.kind must be definition, serve or url" CHECK (kind IN ('definition', 'serve', 'url')),
     version TEXT NOT NULL, language TEXT NOT NULL,
@@ -54,19 +63,19 @@ CREATE TABLE contender (
         CONSTRAINT "contender.parity must be a JSON object"
             CHECK (json_valid(parity) AND json_type(parity) = 'object'),
     out TEXT NOT NULL, out_round INTEGER,
-    PRIMARY KEY (race, name),
-    FOREIGN KEY (race) REFERENCES race (id)
+    PRIMARY KEY (race, "column", name),
+    FOREIGN KEY (race, "column") REFERENCES column (race, "index")
 ) STRICT;
 
 CREATE TABLE round (
     race TEXT NOT NULL,
     "index" INTEGER NOT NULL CONSTRAINT "round.index must be 0 or above" CHECK ("index" >= 0),
-    "column" INTEGER NOT NULL CONSTRAINT "round.column must be 0 or above" CHECK ("column" >= 0),
+    "column" INTEGER NOT NULL,
     started_ns INTEGER NOT NULL, ended_ns INTEGER NOT NULL,
     void TEXT NOT NULL
         CONSTRAINT "round.void must be a JSON array" CHECK (json_valid(void) AND json_type(void) = 'array'),
     PRIMARY KEY (race, "index"),
-    FOREIGN KEY (race) REFERENCES race (id)
+    FOREIGN KEY (race, "column") REFERENCES column (race, "index")
 ) STRICT;
 
 CREATE TABLE launch (
@@ -81,8 +90,7 @@ CREATE TABLE launch (
     threads INTEGER NOT NULL, log_tail TEXT NOT NULL, served INTEGER, database_statements INTEGER,
     database_wanted REAL, database_cpu_ns INTEGER, database_exec_ns INTEGER, database_connections INTEGER,
     PRIMARY KEY (race, round, contender),
-    FOREIGN KEY (race, round) REFERENCES round (race, "index"),
-    FOREIGN KEY (race, contender) REFERENCES contender (race, name)
+    FOREIGN KEY (race, round) REFERENCES round (race, "index")
 ) STRICT;
 
 CREATE TABLE block (
@@ -121,8 +129,7 @@ CREATE TABLE event (
         CONSTRAINT "event.facts must be a JSON object" CHECK (json_valid(facts) AND json_type(facts) = 'object'),
     contender TEXT, round INTEGER,
     CONSTRAINT "event.contender must be given by an event of kind 'out'" CHECK (kind <> 'out' OR contender IS NOT NULL),
-    FOREIGN KEY (race) REFERENCES race (id),
-    FOREIGN KEY (race, contender) REFERENCES contender (race, name)
+    FOREIGN KEY (race) REFERENCES race (id)
 ) STRICT;
 
 CREATE INDEX event_of_race ON event (race);
@@ -133,6 +140,10 @@ CREATE TRIGGER race_update BEFORE UPDATE ON race
     BEGIN SELECT RAISE(ABORT, 'records are append only: race'); END;
 CREATE TRIGGER race_delete BEFORE DELETE ON race
     BEGIN SELECT RAISE(ABORT, 'records are append only: race'); END;
+CREATE TRIGGER column_update BEFORE UPDATE ON column
+    BEGIN SELECT RAISE(ABORT, 'records are append only: column'); END;
+CREATE TRIGGER column_delete BEFORE DELETE ON column
+    BEGIN SELECT RAISE(ABORT, 'records are append only: column'); END;
 CREATE TRIGGER contender_update BEFORE UPDATE ON contender
     BEGIN SELECT RAISE(ABORT, 'records are append only: contender'); END;
 CREATE TRIGGER contender_delete BEFORE DELETE ON contender

@@ -34,7 +34,7 @@ def race(record: Race, verdict: Verdict, checks: Sequence[Check], rules: Sequenc
     ]
     for check in checks:
         if check.status is not Status.PASS:
-            at = f"at {cell(check.column)}: " if check.column else ""
+            at = f"at {cell(check.column)}: " if len(found) > 1 else ""
             lines.append(f"- {check.status}: {at}{cell(check_text(check))}")
     lines += ["", f"race {cell(record.id)}, {len(record.rounds)} rounds, workload {cell(record.workload)}"]
     return "\n".join(lines) + "\n"

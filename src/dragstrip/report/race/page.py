@@ -227,7 +227,11 @@ def _sections(race: Race, each: Sequence[ColumnSections]) -> list[tuple[str, str
         for name in ("validity", "parity")
         if name == "validity" or column.parity
     ]
-    there = {"columns": bool(race.columns), "foreign": bool(external.figures(race)), "contenders": bool(race.entrants)}
+    there = {
+        "columns": len(race.columns) > 1,
+        "foreign": bool(external.figures(race)),
+        "contenders": bool(race.entrants),
+    }
     before, after = (
         [(name, _WORDS.get(name, name)) for name in names if there.get(name, True)]
         for names in (("columns",), ("contenders", "method", "machine", "data"))
@@ -368,7 +372,7 @@ def command(race: Race) -> str:
     parts += [] if load.keepalive else ["--no-keepalive"]
     parts += [] if load.http == "1.1" else ["--http", load.http]
     parts += [] if load.streams == 1 else ["--streams", str(load.streams)]
-    own_rates = any(column.rate_per_s for column in race.columns) and not of_rates(race)
+    own_rates = any(column.load.rate_per_s for column in race.columns) and not of_rates(race)
     rate = f"{load.rate_per_s:.17g}" if load.rate_per_s else "auto" if own_rates else ""
     parts += ["--rate", rate] if rate else []
     parts += ["--pace", load.pace] if rate or of_rates(race) else []

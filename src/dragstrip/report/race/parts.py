@@ -18,7 +18,7 @@ class Part:
     """One column of a race.
 
     Args:
-        name: of the column; of a race of one workload: the workload's.
+        name: of the column.
         race: the column as a race of its own.
         absent: contenders that don't have its workload.
     """
@@ -27,13 +27,11 @@ class Part:
     race: Race
     verdict: ColumnVerdict
     checks: Sequence[Check]
-    absent: tuple[str, ...] = ()
+    absent: tuple[str, ...]
 
 
 def parts(race: Race, verdict: Verdict, checks: Sequence[Check]) -> list[Part]:
-    """Every column in order; of a race of one workload one part, which is the race itself."""
-    if not race.columns:
-        return [Part(race.workload, race, verdict.column, checks)]
+    """Every column in order."""
     from dragstrip.analysis import by_column
 
     return [

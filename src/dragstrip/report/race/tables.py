@@ -42,7 +42,7 @@ def block_rows(race: Race) -> Iterator[Row]:
     ``kind`` is "used", "dropped" (with its pass or round) or "void"; ``at_s`` is from the race's start. Of a race of
     several columns the last cell says which.
     """
-    if race.columns:
+    if len(race.columns) > 1:
         yield from _by_column(race, block_rows)
         return
     for seen in chart_data.blocks(race):
@@ -58,7 +58,7 @@ def block_rows(race: Race) -> Iterator[Row]:
 
 def round_rows(race: Race) -> Iterator[Row]:
     """One row per contender and round that counts: the numbers that decide; of several columns the last says which."""
-    if race.columns:
+    if len(race.columns) > 1:
         yield from _by_column(race, round_rows)
         return
     from dragstrip.analysis import round_numbers
@@ -76,9 +76,9 @@ def round_rows(race: Race) -> Iterator[Row]:
 def _by_column(race: Race, rows_of: Callable[[Race], Iterator[Row]]) -> Iterator[Row]:
     from dragstrip.analysis import by_column
 
-    for column, as_race in zip(race.columns, by_column(race), strict=True):
-        for row in rows_of(as_race):
-            yield {**row, "column": column.name}
+    for column in by_column(race):
+        for row in rows_of(column):
+            yield {**row, "column": column.columns[0].name}
 
 
 def csv_text(rows: Iterable[Mapping[str, Cell]]) -> str:

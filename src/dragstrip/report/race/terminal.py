@@ -328,10 +328,10 @@ def summary(race: Race) -> str:
 def _asked(race: Race) -> str:
     """The workload; of several columns all of them, with the rates at which each is offered."""
     if not of_rates(race):
-        return figures.several(tuple(column.workload for column in race.columns)) if race.columns else race.workload
+        return figures.several(tuple(column.workload for column in race.columns))
     rates: dict[str, list[str]] = {}
     for column in race.columns:
-        rates.setdefault(column.workload, []).append(f"{column.rate_per_s:,g}/s")
+        rates.setdefault(column.workload, []).append(f"{column.load.rate_per_s:,g}/s")
     return figures.several(tuple(f"{name} at {figures.several(tuple(each))}" for name, each in rates.items()))
 
 
@@ -347,12 +347,12 @@ def _cores(cores: Sequence[int]) -> str:
 
 def show_parity(console: Console, race: Race) -> None:
     """The parity sheet: what each contender was seen to do; rows that differ are marked. One for each column."""
-    if race.columns:
+    if len(race.columns) > 1:
         from dragstrip.analysis import by_column
 
-        for column, as_race in zip(race.columns, by_column(race), strict=True):
-            glyphs.emit(console, Text(column.name, style="bold reverse"))
-            show_parity(console, as_race)
+        for column in by_column(race):
+            glyphs.emit(console, Text(column.columns[0].name, style="bold reverse"))
+            show_parity(console, column)
         return
     facts = parity_rows(race)
     if not facts:

@@ -25,7 +25,7 @@ def rulings(race: Race, verdict: Verdict, checks: Sequence[Check], rules: Sequen
     """
     named = [entrant.name for entrant in race.entrants]
     return [
-        Ruled(part.name if race.columns else "", *judged)
+        Ruled(part.name if len(race.columns) > 1 else "", *judged)
         for part in parts(race, verdict, checks)
         for rule in rules
         for name in named[1:]
