@@ -227,8 +227,7 @@ EDGES = frozenset(
         *("process/launcher.py", "process/supervisor.py", "racing/blocks.py"),
         *("store/columns.py", "store/database.py", "store/facts.py", "store/json_values.py"),
         *("store/machine_profile.py", "store/rows.py"),
-        *(f"fleet/{name}.py" for name in ("agent", "channel", "generator_duties", "messages", "fleet_site")),
-        *(f"fleet/{name}.py" for name in ("remote_engine", "remote_load", "sent", "server_duties", "setup")),
+        *(f"fleet/{name}.py" for name in ("agent", "wire")),
         *("report/race/charts.py", "report/claims/chart.py"),
     }
 )

@@ -81,10 +81,11 @@ def down(file: Path) -> None:
 
 @fleet.command(hidden=True)
 @click.argument("name")
+@click.argument("role", default="load")
 @click.option("--end", is_flag=True, help="Stop the agents of this name instead.")
-def agent(name: str, end: bool) -> None:
+def agent(name: str, role: str, end: bool) -> None:
     """Runs on a machine for the length of a race; started over ssh, not by hand."""
     if end:
         click.echo(len(end_agents(name)))
     else:
-        fleet_agent.main()
+        fleet_agent.main(role)

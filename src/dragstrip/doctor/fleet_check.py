@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dragstrip.doctor.finding import ClockOffset, FleetFinding, FleetSubject, IdleCost, Link, NotMeasured, Reached
 from dragstrip.errors import DragstripError, MachineLost
 from dragstrip.fleet.definition import Fleet, Machine
+from dragstrip.fleet.duties import Duties
 from dragstrip.fleet.fleet_site import FleetSite
 from dragstrip.fleet.machines import Connected, Machines, connect
 from dragstrip.fleet.messages import Usage
@@ -70,7 +71,7 @@ def _opened(machines: Machines, idle_s: float) -> Iterator[FleetFinding]:
 
 def _idle(machines: Machines, idle_s: float) -> Iterator[FleetFinding]:
     def usage(connected: Connected) -> Usage:
-        return connected.channel.ask("usage", Usage)
+        return connected.channel.ask(Duties.usage)
 
     before = machines.on_all(usage)
     time.sleep(idle_s)

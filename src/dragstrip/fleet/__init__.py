@@ -5,8 +5,9 @@ This side: ``definition`` reads ``fleet.toml``; ``machines`` are all of them, ea
 ``remote_server`` within them; ``remote_load`` is ``dragstrip load``, ``remote_script`` its script's ``done``.
 ``packing`` puts Dragstrip on machines, ``down`` ends agents there.
 
-The other side: an ``agent`` on each machine does what ``server_duties`` and ``generator_duties`` say, and what both
-have of ``round_duties`` and a ``meter``; ``load_there`` is a generator's part of ``dragstrip load``.
+The other side: an ``agent`` on each machine has ``duties``: ``server_duties`` or ``generator_duties``, and a ``meter``.
 
-Between them: ``sent`` is what an agent is told, ``messages`` what it may answer. Page: ``docs/FLEET.md``.
+Between them: a call names a duty, and ``wire`` makes lines of JSON of its arguments and of what it returns;
+``messages`` are those that are no plain values. ``merging`` adds up what several generators saw. Page:
+``docs/FLEET.md``.
 """

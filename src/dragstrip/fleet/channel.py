@@ -1,8 +1,8 @@
 """This side's end of one agent: a process (ssh, or a child of ours) that talks JSON lines over its stdin and stdout.
 
 ``{"id": 3, "do": "launch", "with": {…}}`` → ``{"id": 3, "gives": {…}}`` or
-``{"id": 3, "refused": {"kind": "StageError", "text": "…"}}``. Several requests may be under way. Some tell how far they
-are before that: ``{"id": 3, "shows": {…}}``.
+``{"id": 3, "refused": {"kind": "StageError", "text": "…"}}``. Several calls may run at once. Some show how far they
+are before they end: ``{"id": 3, "shows": {…}}``. An agent that ends says why, unasked: ``{"lost": "…"}``.
 
 An agent whose pipe ends, that stays silent, or that answers what no agent of ours would is lost. Everybody who waits
 for it is told why, and nothing of it is believed any more.
@@ -19,16 +19,19 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from dragstrip import errors
 from dragstrip.errors import DragstripError, MachineLost
 from dragstrip.fleet.definition import Fleet, Machine
-from dragstrip.fleet.messages import MOST_LINE_BYTES, Clock, Reply
+from dragstrip.fleet.duties import Duties
+from dragstrip.fleet.wire import MAX_LINE_BYTES, bind, encode_call, shapes
 
-_Reply = TypeVar("_Reply", bound=Reply)
+_Arguments = ParamSpec("_Arguments")
+_Reply = TypeVar("_Reply")
 
 #: Seconds that an answer may take where nothing is said: what an agent does by itself takes tens of milliseconds.
 USUAL_S = 20.0
@@ -115,35 +118,36 @@ class Channel:
         for thread in reversed(self._threads):  # who reads the answers waits for who listens to the last words
             thread.start()
 
-    def ask(self, what: str, reply: type[_Reply], within_s: float = USUAL_S, **values: Any) -> _Reply:
-        """Has the agent do something and waits for its answer.
-
-        Args:
-            what: the agent's word for it. reply: what must come back. values: by name, JSON-able.
+    def ask(
+        self,
+        duty: Callable[Concatenate[Any, _Arguments], _Reply],
+        *values: _Arguments.args,
+        **named: _Arguments.kwargs,
+    ) -> _Reply:
+        """Has the agent do one of its duties, like ``Duties.clock``, and waits the usual time for what it returns.
 
         Raises:
-            MachineLost: no answer, or none that fits. Any refusal that the agent passed on.
+            MachineLost: no reply, or none that fits. Any refusal that the agent passed on.
         """
-        return self.begin(what, reply, **values)(within_s)
+        return self.begin(duty, *values, **named)(USUAL_S)
 
-    def begin(self, what: str, reply: type[_Reply], **values: Any) -> Callable[[float], _Reply]:
-        """The same in two steps: what comes back waits so many seconds for the answer."""
-        return self.begin_seen(what, reply, None, **values)
-
-    def begin_seen(
-        self, what: str, reply: type[_Reply], seen: Callable[[Any], None] | None, **values: Any
+    def begin(
+        self,
+        duty: Callable[Concatenate[Any, _Arguments], _Reply],
+        *values: _Arguments.args,
+        **named: _Arguments.kwargs,
     ) -> Callable[[float], _Reply]:
-        """The same, with what the agent shows before its answer.
+        """The same in two steps: what comes back waits this many seconds for the reply.
 
-        Args:
-            seen: is called for each, in another thread; it raises ``ValidationError`` where that is none of ours.
+        An argument named ``show`` stays here: it is called, in another thread, with each thing that the agent shows.
         """
-        number, waiting = next(self._numbers), _Waiting(seen)
+        arguments, number = bind(duty, *values, **named), next(self._numbers)
+        waiting = _Waiting(shapes(duty).shown, arguments.get("show"))
+        line = encode_call(number, duty, arguments)
         with self._lock:
             if self.lost is not None:
                 raise self.lost
             self._waiting[number] = waiting
-            line = json.dumps({"id": number, "do": what, "with": values}).encode() + b"\n"
             try:
                 assert self._process.stdin is not None
                 self._process.stdin.write(line)
@@ -154,12 +158,13 @@ class Channel:
         def answer(within_s: float) -> _Reply:
             # Who is interrupted here (Ctrl-C) may wait again.
             if not waiting.there.wait(within_s):
-                self.lose(f"its agent did not answer ({what}) within {within_s:.0f} s")
+                self.lose(f"its agent did not answer ({duty.__name__}) within {within_s:.0f} s")
             with self._lock:
                 self._waiting.pop(number, None)
-            if waiting.message is None:
+            if waiting.line is None:
                 raise self.lost or MachineLost(self.name, "its agent is gone")
-            return self._taken(what, reply, waiting.message)
+            reply: _Reply = self._reply(duty, waiting)
+            return reply
 
         return answer
 
@@ -190,19 +195,19 @@ class Channel:
                 with contextlib.suppress(OSError, ValueError):
                     pipe.close()
 
-    def _taken(self, what: str, reply: type[_Reply], message: Mapping[str, Any]) -> _Reply:
-        if "refused" in message:
-            raise self._refusal(what, message["refused"])
+    def _reply(self, duty: Callable[..., Any], waiting: _Waiting) -> Any:
+        if waiting.refused is not None:
+            raise self._refusal(duty.__name__, waiting.refused)
         try:
-            return reply.model_validate(message.get("gives"))
+            return shapes(duty).reply.model_validate_json(waiting.line or b"").gives  # type: ignore[attr-defined]
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
-            at = ".".join(str(part) for part in first["loc"]) or "the whole"
-            why = f"its agent's answer ({what}) is none of ours: {at}: {first['msg']}"
+            at = ".".join(str(part) for part in first["loc"][1:]) or "the whole"
+            why = f"its agent's answer ({duty.__name__}) is none of ours: {at}: {first['msg']}"
             self.lose(why)
             raise MachineLost(self.name, why) from error
 
-    def _refusal(self, what: str, refused: Any) -> DragstripError:
+    def _refusal(self, what: str, refused: object) -> DragstripError:
         if isinstance(refused, dict) and all(isinstance(refused.get(key), str) for key in ("kind", "text")):
             kind, text = refused["kind"], f"{refused['text'][:20_000]}"
             if kind.startswith("engine:"):
@@ -220,9 +225,9 @@ class Channel:
         assert pipe is not None
         why = ""
         while not why:
-            line = pipe.readline(MOST_LINE_BYTES + 1)
+            line = pipe.readline(MAX_LINE_BYTES + 1)
             if not line.endswith(b"\n"):
-                why = f"its agent sent a line of over {MOST_LINE_BYTES:,} bytes" if len(line) > MOST_LINE_BYTES else "-"
+                why = f"its agent sent a line of over {MAX_LINE_BYTES:,} bytes" if len(line) > MAX_LINE_BYTES else "-"
                 break
             why = self._deliver(line)
         if why == "-":
@@ -249,11 +254,11 @@ class Channel:
             number = message.get("id")
             waiting = self._waiting.get(number) if isinstance(number, int) else None
             if waiting is not None and "shows" not in message:
-                waiting.message = message
+                waiting.line, waiting.refused = line, message.get("refused")
                 waiting.there.set()
-        if waiting is not None and waiting.seen is not None and "shows" in message:
+        if waiting is not None and waiting.shown is not None and waiting.show is not None and "shows" in message:
             try:
-                waiting.seen(message["shows"])
+                waiting.show(waiting.shown.model_validate_json(line).shows)  # type: ignore[attr-defined]
             except ValidationError as error:
                 return f"what its agent shows is none of ours: {error.errors(include_url=False)[0]['msg']}"
         return ""  # or nobody waits for it any more
@@ -267,14 +272,15 @@ class Channel:
                 self._words.append(text[:300])
 
 
+@dataclass
 class _Waiting:
-    """Somebody who waits for an answer."""
+    """Somebody who waits for an agent's reply, and for what it shows before."""
 
-    __slots__ = ("message", "seen", "there")
-
-    def __init__(self, seen: Callable[[Any], None] | None) -> None:
-        self.there, self.seen = threading.Event(), seen
-        self.message: Mapping[str, Any] | None = None
+    shown: type[BaseModel] | None
+    show: Callable[[Any], None] | None
+    there: threading.Event = field(default_factory=threading.Event)
+    line: bytes | None = None
+    refused: object = None
 
 
 class ControlClock:
@@ -286,7 +292,7 @@ class ControlClock:
         best: tuple[int, int] | None = None
         for _ in range(self.EXCHANGES):
             sent = time.monotonic_ns()
-            there = channel.ask("clock", Clock).now_ns
+            there = channel.ask(Duties.clock).now_ns
             came = time.monotonic_ns()
             if best is None or came - sent < best[0]:
                 best = came - sent, there - (sent + came) // 2

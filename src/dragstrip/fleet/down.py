@@ -32,7 +32,7 @@ def end_agents(name: str) -> list[int]:
         with contextlib.suppress(OSError):
             words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
             ours = folder.stat().st_uid == os.geteuid() and (folder / "ns/net").readlink() == own
-            if ours and words[-4:-1] == [*WORDS, name] and int(folder.name) != os.getpid():
+            if ours and words[-5:-2] == [*WORDS, name] and int(folder.name) != os.getpid():
                 found.append(int(folder.name))
     for number in (signal.SIGTERM, signal.SIGKILL):
         for pid in found:

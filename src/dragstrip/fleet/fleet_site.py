@@ -5,33 +5,26 @@ from __future__ import annotations
 import contextlib
 import secrets
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from dragstrip.contender import Entry, Missing, Ready
 from dragstrip.errors import BadUsage, EngineFailure, MachineLost
 from dragstrip.fleet.channel import Channel, EngineRefusal
+from dragstrip.fleet.duties import Duties
+from dragstrip.fleet.generator_duties import GeneratorDuties
 from dragstrip.fleet.machines import Connected, Machines
-from dragstrip.fleet.messages import (
-    Command,
-    Divided,
-    MachineReply,
-    Nothing,
-    Offset,
-    Opened,
-    State,
-)
+from dragstrip.fleet.messages import CoreSets, Opened, SentEntry
 from dragstrip.fleet.remote_engine import SERVER_S, RemoteEngine
-from dragstrip.fleet.sent import entry_values, load_values
+from dragstrip.fleet.server_duties import ServerDuties
 from dragstrip.fleet.setup import EXCHANGES, FleetAwake, FleetSetup, refuse_database
 from dragstrip.machine import Lanes
-from dragstrip.machine_facts import Facts, FleetMachine
+from dragstrip.machine_facts import Facts, FleetMachine, Inventory
 from dragstrip.process.keep_awake import OFF
 from dragstrip.racing.launching import Launching
 from dragstrip.racing.setup import RaceSetup
 from dragstrip.record import Load
-from dragstrip.store.json_values import decode
 from dragstrip.workload import Workload
 
 if TYPE_CHECKING:
@@ -40,8 +33,8 @@ if TYPE_CHECKING:
 #: After the last generator's mark a block begins so much later than an answer takes: four of the longest round trips.
 AHEAD_TRIPS, AHEAD_LEAST_NS, AHEAD_MOST_NS = 4, 300_000, 50_000_000
 
-#: Seconds that a contender's build may take.
-BUILD_S = 960.0
+#: Seconds that a contender's build may take; that a machine may take to open a race, and to close it.
+BUILD_S, OPEN_S = 960.0, 60.0
 
 
 class FleetSite:
@@ -56,21 +49,15 @@ class FleetSite:
 
     def facts(self) -> Facts:
         """The servers' machine's, and below ``machines`` those of all."""
-        found = dict(self._machines.on_all(lambda one: (one.name, one.channel.ask("facts", MachineReply).facts)))
-        each = {
-            one.name: decode(
-                FleetMachine,
-                found[one.name]
-                | {
-                    "role": one.machine.role,
-                    "address": one.machine.address,
-                    "control_round_trip_ns": one.clock.round_trip_ns,
-                },
+        found = dict(self._machines.on_all(lambda one: (one.name, one.channel.ask(Duties.facts))))
+        machines = {
+            one.name: FleetMachine(
+                **{field.name: getattr(found[one.name], field.name) for field in fields(Inventory)},
+                role=one.machine.role, address=one.machine.address, control_round_trip_ns=one.clock.round_trip_ns,
             )
             for one in self._machines.all
-        }
-        server = decode(Facts, found[self._machines.server.name])
-        return replace(server, fleet=self.machines(), machines=each)
+        }  # fmt: skip
+        return replace(found[self._machines.server.name], fleet=self.machines(), machines=machines)
 
     def with_profile(self, facts: Facts, store: Path, lanes: Lanes) -> Facts:
         """The same facts: these machines were not examined here."""
@@ -79,27 +66,27 @@ class FleetSite:
     def lanes(self, server: str | None, engine: str | None) -> Lanes:
         """Each machine's cores; those of the first generator stand for all."""
         own, first = self._machines.server, self._machines.generators[0]
-        return Lanes(tuple(self._cores(own).server), tuple(self._cores(first).engine), shared=False, note="")
+        return Lanes(self._cores(own).server, self._cores(first).engine, shared=False, note="")
 
     def check(self, entry: Entry) -> Ready | Missing:
         """Whether a contender is installed on the servers' machine."""
         if entry.url is not None:
             return Ready("running", {})
-        state = self._server.ask("check", State, 60.0, entry=entry_values(entry))
-        if state.ready:
-            return Ready(state.version, {})
-        return Missing(f"on {self._server.name}: {state.reason}", state.remedy)
+        state = self._server.begin(ServerDuties.check, SentEntry.of(entry))(60.0)
+        if isinstance(state, Missing):
+            return Missing(f"on {self._server.name}: {state.reason}", state.remedy)
+        return state
 
     def pending_build(self, entry: Entry) -> tuple[str, ...] | None:
         """What is to be built of it there."""
         if entry.url is not None:
             return None
-        return tuple(self._server.ask("pending_build", Command, 60.0, entry=entry_values(entry)).words) or None
+        return self._server.begin(ServerDuties.pending_build, SentEntry.of(entry))(60.0)
 
     def build(self, entry: Entry) -> Path | None:
         """Builds it there."""
         if entry.url is None:
-            self._server.ask("build", Nothing, BUILD_S, entry=entry_values(entry))
+            self._server.begin(ServerDuties.build, SentEntry.of(entry))(BUILD_S)
         return None
 
     @contextlib.contextmanager
@@ -143,12 +130,11 @@ class FleetSite:
             raise BadUsage(
                 f"--connections {load.connections}: each of {count} generators needs at least one; give {count} or more"
             )
-        asked = {"seed": seed, "keep_cores_awake": keep != OFF}
         opened: dict[str, Opened] = {}
 
         def reopen() -> None:
             opened.clear()
-            opened.update(self._opened(asked, load_values(load), io, wait))
+            opened.update(self._opened(load, seed, io, wait, keep_cores_awake=keep != OFF))
 
         try:
             reopen()
@@ -158,25 +144,22 @@ class FleetSite:
         finally:
             self._closed()
 
-    def _opened(self, asked: Mapping[str, Any], load: Mapping[str, Any], io: str, wait: str) -> dict[str, Opened]:
+    def _opened(self, load: Load, seed: int, io: str, wait: str, *, keep_cores_awake: bool) -> dict[str, Opened]:
         """Opens the race on every machine: the observer first, to which every generator's marks go."""
         token, server = secrets.token_hex(16), self._machines.server
         address = server.machine.address
-        opened = {
-            server.name: server.channel.ask(
-                "open_server", Opened, 60.0, cores=self._cores(server).server, address=address, token=token, **asked
-            )
-        }
+        opening = server.channel.begin(
+            ServerDuties.open, seed=seed, cores=self._cores(server).server, address=address, token=token,
+            keep_cores_awake=keep_cores_awake,
+        )  # fmt: skip
+        opened = {server.name: opening(OPEN_S)}
 
         def begin(one: Connected) -> tuple[str, Opened]:
-            cores = self._cores(one).engine
-            engine = {
-                "cores": cores,
-                "io": io,
-                "wait": wait,
-                "load": {**load, "threads": min(load["threads"], len(cores))},
-            }
-            return one.name, one.channel.ask("open_generator", Opened, 60.0, **engine, **asked)
+            opening = one.channel.begin(
+                GeneratorDuties.open, load=load, seed=seed, cores=self._cores(one).engine, io=io, wait=wait,
+                keep_cores_awake=keep_cores_awake,
+            )  # fmt: skip
+            return one.name, opening(OPEN_S)
 
         opened |= dict(self._machines.on_all(begin, self._machines.generators))
         self._mark(opened[server.name].port, address, token)
@@ -197,12 +180,12 @@ class FleetSite:
         trips_ns = list[int]()
         for at, one in enumerate(self._machines.generators):
             one.channel.ask(
-                "marker", Nothing, ahead_ns=ahead_ns, host=address, port=port, token=token, generator=at,
-                generators=len(self._machines.generators),
+                GeneratorDuties.mark, host=address, port=port, token=token, generator=at,
+                generators=len(self._machines.generators), ahead_ns=ahead_ns,
             )  # fmt: skip
-            offset = one.channel.ask("clock_offset", Offset, exchanges=EXCHANGES)
+            offset = one.channel.ask(GeneratorDuties.clock_offset, EXCHANGES)
             if offset.offset_ns is None:
-                self._server.ask("beat", Nothing, SERVER_S)  # raises if it is that one that is gone
+                self._server.begin(Duties.beat)(SERVER_S)  # raises if it is that one that is gone
                 raise MachineLost(
                     one.name, f"the observer at {address}, UDP port {port}, does not answer it; is the way there free?"
                 )
@@ -212,13 +195,13 @@ class FleetSite:
     def _closed(self) -> None:
         def end(one: Connected) -> None:
             with contextlib.suppress(MachineLost):
-                one.channel.ask("close_server" if one is self._machines.server else "close_generator", Nothing, 60.0)
+                one.channel.begin(Duties.close)(OPEN_S)
 
         self._machines.on_all(end)
 
-    def _cores(self, one: Connected) -> Divided:
+    def _cores(self, one: Connected) -> CoreSets:
         try:
-            return one.channel.ask("lanes", Divided, cores=one.machine.cores)
+            return one.channel.ask(Duties.core_sets, one.machine.cores)
         except BadUsage as error:
             raise BadUsage(f"{self._machines.fleet.file}: {one.name}: {error}") from error
 

@@ -1,162 +1,131 @@
-"""What an agent does on a generator's machine: runs blocks, marks idle points, asks contenders for proofs."""
+"""What an agent does on a generator's machine: runs blocks, marks idle points, asks contenders for proofs, loads."""
 
 from __future__ import annotations
 
-import os
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dragstrip import parity
-from dragstrip.errors import StageError
-from dragstrip.fleet import messages
-from dragstrip.fleet.load_there import LoadThere
+from dragstrip.compat.wrk_script import WrkScript
+from dragstrip.errors import BadUsage, StageError
+from dragstrip.fleet.duties import Duties, OpenRace, awake_cores, stay_off
 from dragstrip.fleet.messages import (
     LoadRan,
     LoadReady,
+    LoadScript,
     LoadSlice,
-    Nothing,
     Offset,
     Opened,
     Proof,
-    Reply,
-    Session,
+    ReferenceResponse,
+    SentAsking,
+    SentBlock,
     Tallies,
+    Tally,
 )
 from dragstrip.fleet.meter import Meter
-from dragstrip.fleet.round_duties import RoundDuties, keep
-from dragstrip.fleet.sent import asking_of, encryption_of, load_of, request_of
+from dragstrip.loading import run as loading
+from dragstrip.loading.request import LoadRequest
+from dragstrip.loading.result import Slice
 from dragstrip.machine.link import device_towards
 from dragstrip.process import launcher
-from dragstrip.process.keep_awake import Awake
 from dragstrip.racing.machine_events import MachineMonitor
 from dragstrip.racing.proving import connection_facts, prove
 from dragstrip.racing.setup import block_plan
 from dragstrip.record import Load
-from dragstrip.scrutiny import TROUBLE, Encryption, Server, describe_error, reference_heads, with_own_form
-from dragstrip.workload import HOST, Asking
+from dragstrip.scrutiny import TROUBLE, Server, describe_error, reference_heads, with_own_form
+from dragstrip.workload import HOST
 
 if TYPE_CHECKING:
-    from dragstrip._engine import Engine, Marker
+    from dragstrip._engine import Engine, Marker, Script
 
-_TALLY, _KIND = tuple(messages.Tally.model_fields), tuple(messages.KindTally.model_fields)
+#: No server of this number is watched: its marks tell when to begin, and nothing else.
+UNWATCHED = 0
 
 
-@dataclass
-class _Race:
-    """What is open for one race."""
+@dataclass(kw_only=True)
+class _GeneratorsRace(OpenRace):
+    """A race, or a load, that this machine generates its share of.
 
-    resources: ExitStack
+    Args:
+        prepared: of a load, with its session.
+    """
+
     engine: Engine
     folder: Path
     load: Load
     seed: int
     cores: tuple[int, ...]
-    awake: Awake
-    watch: MachineMonitor
-    meter: Meter
     marker: Marker | None = None
-    loading: LoadThere | None = None
-    held: ExitStack = field(default_factory=ExitStack)
+    session: int = 0
+    prepared: loading.Prepared | None = None
 
 
-class GeneratorDuties(RoundDuties[_Race]):
-    """Those of a generator's machine; one race at a time."""
+class GeneratorDuties(Duties[_GeneratorsRace]):
+    """Duties of a generator's machine."""
 
     def __init__(self) -> None:
-        self._race: _Race | None = None
-        self._opening = threading.Lock()
-        #: A run is under way; whoever asked for it waits in silence. When the last one ended, ``time.monotonic``.
-        self.busy, self.silent, self.ended_s = False, False, 0.0
+        super().__init__()
+        #: A run goes on; whoever asked for it waits in silence. When the last one ended, ``time.monotonic``.
+        self._busy, self._silent, self._ended_s = False, False, 0.0
 
-    def duties(self) -> dict[str, Callable[..., Reply]]:
-        """By the word that asks for each."""
-        return {
-            "open_generator": self.open,
-            "marker": self.marker,
-            "clock_offset": self.clock_offset,
-            "open_session": self.open_session,
-            "close_session": self.close_session,
-            "observe": self.observe,
-            "run": self.run,
-            "stop_run": self.stop_run,
-            "load_ready": self.load_ready,
-            "load_run": self.load_run,
-            "prove": self.prove,
-            "connection_facts": self.connection_facts,
-            "generator_before": self.before,
-            "generator_after": self.after,
-            "generator_awake": self.awake,
-            "close_generator": self.close,
-        }
+    def last_sign_s(self) -> float:
+        """When a run ended that the other side waited for; now, if it waits in silence."""
+        return time.monotonic() if self._silent else self._ended_s
 
     def open(
-        self,
-        *,
-        load: Mapping[str, Any],
-        seed: int,
-        cores: list[int],
-        io: str,
-        wait: str,
-        keep_cores_awake: bool,
+        self, *, load: Load, seed: int, cores: tuple[int, ...], io: str, wait: str, keep_cores_awake: bool
     ) -> Opened:
-        """Starts the engine on these cores."""
+        """Starts the engine on the first of these cores, one for each thread that the load has at most."""
         from dragstrip._engine import Engine
 
-        with self._opening:
-            self.end()
-            resources = ExitStack()
-            try:
-                asked = load_of(load)
-                lane = tuple(cores)[: asked.threads]
-                others = os.sched_getaffinity(0) - set(lane)
-                if others:
-                    os.sched_setaffinity(0, others)  # Python's threads stay off the engine's cores
-                folder = resources.enter_context(launcher.scratch_root())
-                wait, kept = keep(lane, wait, keep_cores_awake, resources)
-                engine = Engine(list(lane), io=io, wait=wait)
-                resources.callback(engine.shutdown)
-                resources.callback(engine.stop)
-            except BaseException:
-                resources.close()
-                raise
-            self._race = _Race(
-                resources, engine, folder, asked, seed, lane, kept, MachineMonitor(lane), Meter("", lane)
-            )
+        with self._opening() as resources:
+            cores = cores[: load.threads]
+            stay_off(cores)
+            folder = resources.enter_context(launcher.scratch_root())
+            wait, awake = awake_cores(cores, wait, keep_cores_awake, resources)
+            engine = Engine(list(cores), io=io, wait=wait)
+            resources.callback(engine.shutdown)
+            resources.callback(self._await_end)
+            resources.callback(engine.stop)
+            self._race = _GeneratorsRace(
+                resources=resources, awake=awake, monitor=MachineMonitor(cores), meter=Meter("", cores),
+                engine=engine, folder=folder, load=load, seed=seed, cores=cores,
+            )  # fmt: skip
             return Opened(
-                awake=kept.text, way=kept.way, io=engine.io, backend=engine.backend, wait=engine.wait,
-                stamps=engine.latency_stamps, threads=len(lane),
+                awake=awake.text, way=awake.way, io=engine.io, backend=engine.backend, wait=engine.wait,
+                stamps=engine.latency_stamps, threads=len(cores),
             )  # fmt: skip
 
-    def marker(self, *, host: str, port: int, token: str, generator: int, generators: int, ahead_ns: int) -> Nothing:
+    def mark(self, *, host: str, port: int, token: str, generator: int, generators: int, ahead_ns: int) -> None:
         """Marks go there from now on."""
         from dragstrip._engine import Marker
 
-        race = self._open()
+        race = self._open_race()
         race.marker = Marker(
             host, port, bytes.fromhex(token), generator=generator, generators=generators, ahead_ns=ahead_ns
         )
         race.meter = Meter(device_towards(host), race.cores)
-        return Nothing()
 
     def clock_offset(self, exchanges: int) -> Offset:
         """How far the observer's clock is ahead of ours; common begins are told by it from now on."""
-        marker = self._open().marker
+        marker = self._open_race().marker
         found = marker.clock(exchanges) if marker is not None else None
         return Offset(offset_ns=found[0] if found else None, round_trip_ns=found[1] if found else 0)
 
     def open_session(
-        self, *, asking: Mapping[str, Any], host: str, port: int, connections: int, turns: tuple[int, int]
-    ) -> Session:
-        """Opens this generator's share of the connections."""
+        self, *, asking: SentAsking, host: str, port: int, connections: int, turns: tuple[int, int]
+    ) -> int:
+        """Opens this generator's share of the connections; the engine's session."""
         from dragstrip._engine import SessionPlan, Target, Tls
 
-        race, asked = self._open(), self._asking(asking)
-        load, tls = race.load, self._encryption(asking)
+        race = self._open_race()
+        load, asked, tls = race.load, asking.asking(race.seed, race.folder), asking.encryption(race.folder)
         try:
             server = Server(host, port, tls)
             exchanges = with_own_form(server, asked.exchanges(keepalive=load.keepalive, http=load.http))
@@ -175,112 +144,164 @@ class GeneratorDuties(RoundDuties[_Race]):
             sequence=asked.workload.sequence(exchanges, race.seed),
             heads=heads,
             streams=load.streams if asked.framed else None,
-            turns=(turns[0], turns[1]),
+            turns=turns,
         )
-        return Session(session=race.engine.open(plan))
+        return race.engine.open(plan)
 
-    def close_session(self, session: int) -> Nothing:
+    def close_session(self, session: int) -> None:
         """Closes its connections."""
-        self._open().engine.close(session)
-        return Nothing()
+        self._open_race().engine.close(session)
 
-    def observe(self, session: int, server: int) -> Nothing:
+    def observe(self, session: int, server: int) -> None:
         """Has the server's CPU time asked for around each of the session's blocks."""
-        race = self._open()
+        race = self._open_race()
         if race.marker is not None:
             race.engine.observe(session, race.marker, server)
-        return Nothing()
 
-    def run(self, *, blocks: list[Mapping[str, Any]], run: int) -> Tallies:
+    def run(self, *, blocks: Sequence[SentBlock], run: int) -> Tallies:
         """Runs blocks in one call of the engine."""
-        race = self._open()
+        race = self._open_race()
         if race.marker is not None:
             race.marker.begin(run)
         race.meter.begin()
         with self._running(silent=True):
-            done = race.engine.run([block_plan(**block) for block in blocks], steal_cores=list(race.cores))
-        return Tallies(tallies=[_tally(tally) for tally in done], traffic=race.meter.end())
+            done = race.engine.run([block_plan(**asdict(block)) for block in blocks], steal_cores=list(race.cores))
+        tallies = [Tally.model_validate(tally, from_attributes=True) for tally in done]
+        return Tallies(tallies=tallies, traffic=race.meter.end())
 
-    def stop_run(self) -> Nothing:
-        """Ends a run that is under way."""
-        self._open().engine.stop()
-        return Nothing()
+    def stop_run(self) -> None:
+        """Ends a run that goes on."""
+        self._open_race().engine.stop()
 
-    def load_ready(
-        self,
-        *,
-        request: Mapping[str, Any],
-        cacert: str | None,
-        turns: tuple[int, int],
-        script_threads: tuple[int, int],
+    def ready_load(
+        self, *, request: LoadRequest, cacert: str | None, turns: tuple[int, int], script_threads: tuple[int, int]
     ) -> LoadReady:
-        """Learns the right answers to what ``dragstrip load`` asks, and opens this generator's connections."""
-        race = self._open()
-        asked = request_of(request)
-        if cacert is not None:
-            (race.folder / "cacert.pem").write_text(cacert, encoding="utf-8")
-            asked = replace(asked, cacert=str(race.folder / "cacert.pem"))
-        share, numbers = (turns[0], turns[1]), (script_threads[0], script_threads[1])
-        race.loading = LoadThere(race.engine, race.marker, asked, race.cores, share, numbers)
-        return race.loading.ready()
+        """Learns the reference responses of ``dragstrip load``, and opens this generator's connections.
 
-    def load_run(self, *, shown: bool, show: Callable[[LoadSlice], None]) -> LoadRan:
-        """Loads, for as long as was asked; ``shown``: each second is told when it is over, as somebody looks."""
-        loading = self._open().loading
-        if loading is None:
+        Args:
+            request: with this generator's share of the connections. cacert: the text of its file.
+            turns: of an open loop's schedule, which all generators share (``_engine.SessionPlan``).
+            script_threads: how many threads of a script come before this generator's, and how many all generators have.
+
+        Raises:
+            BadUsage, DragstripError, EngineError: as ``loading.run.run``.
+        """
+        race = self._open_race()
+        if cacert is not None:
+            file = race.folder / "cacert.pem"
+            file.write_text(cacert, encoding="utf-8")
+            request = replace(request, cacert=str(file))
+        load_script = partial(WrkScript, done_elsewhere=True, numbers=script_threads)
+        prepared = loading.prepare(request, load_script, race.cores)
+        session = race.session = race.engine.open(loading.session_plan(prepared, turns))
+        race.prepared = prepared
+        if race.marker is not None:
+            race.marker.begin(1)
+            race.engine.observe(session, race.marker, UNWATCHED)
+        learned = prepared.learned
+        io, backend, stamps = loading.worked(race.engine, session)
+        return LoadReady(
+            reference=ReferenceResponse(learned=replace(learned, body=b""), body_bytes=len(learned.body)),
+            connections=prepared.connections,
+            cores=list(prepared.cores),
+            by_length=prepared.by_length,
+            any_body=prepared.any_body,
+            plain_statuses=loading.plain_statuses(prepared),
+            notes=list(prepared.notes),
+            doubts=list(prepared.doubts),
+            io=io,
+            backend=backend,
+            stamps=stamps,
+            script=_sent_script(prepared),
+        )
+
+    def load(self, *, show: Callable[[LoadSlice], None] | None) -> LoadRan:
+        """Loads until the time is up, or somebody stops the engine.
+
+        Args:
+            show: is given each second when it is over; None: nothing is sent while the load runs.
+
+        Raises:
+            DragstripError: the script failed; file and line are told.
+        """
+        race, slices = self._open_race(), list[Slice]()
+        prepared = race.prepared
+        if prepared is None:
             raise StageError("no load was made ready on this machine")
         with self._running(silent=False):
-            return loading.run(show if shown else None)
+            finished = loading.drive(race.engine, race.session, prepared, slices, _Shown(show))
+        script = prepared.script
+        if script is not None:
+            script.refuse_failure()
+        return LoadRan.model_validate(
+            {
+                "finished": finished,
+                "slices": slices,
+                "printed": script.printed() if script is not None else "",
+                "globals": _globals(script.state) if script is not None and script.state.sets_up else [],
+            }
+        )
 
     @contextmanager
     def _running(self, *, silent: bool) -> Iterator[None]:
         """A run; ``silent``: whoever asked for it says nothing until it is over."""
-        self.busy, self.silent = True, silent
+        self._busy, self._silent = True, silent
         try:
             yield
         finally:
-            self.ended_s, self.busy, self.silent = time.monotonic(), False, False
+            self._ended_s, self._busy, self._silent = time.monotonic(), False, False
 
-    def prove(self, *, asking: Mapping[str, Any], host: str, port: int) -> Proof:
-        """Has a contender prove its answers."""
-        asked = self._asking(asking)
-        load = replace(self._open().load, pipelining=asked.workload.pipelining)
-        findings = prove(asked, load, Server(host, port, self._encryption(asking)))
-        return Proof(problems=list(findings.problems), facts=parity.sheet_texts(findings.facts))
+    def _await_end(self) -> None:
+        """A run that was stopped ends within one turn of the engine."""
+        until = time.monotonic() + 2.0
+        while self._busy and time.monotonic() < until:
+            time.sleep(0.02)
 
-    def connection_facts(self, *, asking: Mapping[str, Any], host: str, port: int) -> Proof:
+    def prove(self, *, asking: SentAsking, host: str, port: int) -> Proof:
+        """Has a contender prove its responses."""
+        race = self._open_race()
+        asked = asking.asking(race.seed, race.folder)
+        load = replace(race.load, pipelining=asked.workload.pipelining)
+        findings = prove(asked, load, Server(host, port, asking.encryption(race.folder)))
+        return Proof(problems=findings.problems, facts=parity.sheet_texts(findings.facts))
+
+    def connection_facts(self, *, asking: SentAsking, host: str, port: int) -> Proof:
         """What a contender does with connections."""
-        facts = connection_facts(self._asking(asking), Server(host, port, self._encryption(asking)))
-        return Proof(problems=[], facts=parity.sheet_texts(facts))
-
-    def _asking(self, values: Mapping[str, Any]) -> Asking:
-        race = self._open()
-        return asking_of(values, race.seed, race.folder)
-
-    def _encryption(self, values: Mapping[str, Any]) -> Encryption | None:
-        return encryption_of(values, self._open().folder)
-
-    def close(self) -> Nothing:
-        """The race is over."""
-        self.end()
-        return Nothing()
-
-    def end(self) -> None:
-        """Stops a run that is under way, and the engine."""
-        race, self._race = self._race, None
-        if race is not None:
-            race.engine.stop()
-            race.held.close()
-            until = time.monotonic() + 2.0
-            while self.busy and time.monotonic() < until:
-                time.sleep(0.02)
-            race.resources.close()
+        race = self._open_race()
+        server = Server(host, port, asking.encryption(race.folder))
+        facts = connection_facts(asking.asking(race.seed, race.folder), server)
+        return Proof(problems=(), facts=parity.sheet_texts(facts))
 
 
-def _tally(tally: Any) -> messages.Tally:
-    """A block's tally as it is sent."""
-    made = {name: getattr(tally, name) for name in _TALLY}
-    made["kinds"] = [
-        messages.KindTally.model_construct(**{name: getattr(kind, name) for name in _KIND}) for kind in tally.kinds
-    ]
-    return messages.Tally.model_construct(**made)
+def _sent_script(prepared: loading.Prepared) -> LoadScript | None:
+    if prepared.script is None:
+        return None
+    state = prepared.script.state
+    return LoadScript(hooks=state.hooks, fixed=state.fixed, printed=prepared.printed)
+
+
+def _globals(script: Script) -> list[bytes]:
+    """The variables of this machine's threads.
+
+    Raises:
+        BadUsage: they take too much; the message has the script's file.
+    """
+    from dragstrip._engine import ScriptError
+
+    try:
+        return script.globals()
+    except ScriptError as error:
+        raise BadUsage(str(error)) from error
+
+
+class _Shown:
+    """Hands each second on, if somebody looks (``loading.run.Progress``)."""
+
+    def __init__(self, show: Callable[[Slice], None] | None) -> None:
+        self._show, self.shown = show, show is not None
+
+    def begun(self, *_: object) -> None: ...
+
+    def slice_done(self, _: LoadRequest, done: Sequence[Slice]) -> None:
+        if self._show is not None:
+            self._show(done[-1])

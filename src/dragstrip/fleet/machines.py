@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Self, TypeVar
 
 from dragstrip.errors import BadUsage, MachineLost
-from dragstrip.fleet.agent import WORDS, hello
+from dragstrip.fleet.agent import WORDS
 from dragstrip.fleet.channel import NO_COMMAND, Channel, ControlClock, words_to_reach
 from dragstrip.fleet.definition import Fleet, Machine
+from dragstrip.fleet.duties import Duties, hello
 from dragstrip.fleet.holder import SESSION, this_client
-from dragstrip.fleet.messages import Hello, Nothing
+from dragstrip.fleet.messages import Hello
 
 _One = TypeVar("_One")
 _Given = TypeVar("_Given")
@@ -56,9 +57,9 @@ def connect(fleet: Fleet, machine: Machine, within_s: float = CONNECT_S) -> Conn
         MachineLost: it can't be reached, or what answers is no agent of ours.
         BadUsage: it has another Dragstrip than this machine, or another client uses it.
     """
-    channel = Channel(machine.name, words_to_reach(machine, fleet, [*WORDS, machine.name]))
+    channel = Channel(machine.name, words_to_reach(machine, fleet, [*WORDS, machine.name, machine.role]))
     try:
-        greeting = channel.ask("hello", Hello, within_s)
+        greeting = channel.begin(Duties.hello)(within_s)
         own = hello()
         if (greeting.protocol, greeting.version, greeting.sources) != (own.protocol, own.version, own.sources):
             raise BadUsage(
@@ -87,7 +88,7 @@ def _hold(machine: Machine, channel: Channel, within_s: float) -> None:
     until = time.monotonic() + HELD_S
     while True:
         try:
-            channel.ask("hold", Nothing, within_s, session=SESSION, holder=this_client())
+            channel.begin(Duties.hold, SESSION, this_client())(within_s)
             return
         except BadUsage as held:
             if time.monotonic() >= until:
@@ -197,7 +198,7 @@ class Machines:
     @staticmethod
     def _one_beat(one: Connected) -> None:
         with contextlib.suppress(MachineLost):
-            one.channel.ask("beat", Nothing, BEAT_LOST_S)
+            one.channel.begin(Duties.beat)(BEAT_LOST_S)
 
     @staticmethod
     def _side_by_side(work: Callable[[_One], _Given], some: Sequence[_One]) -> Iterator[_Given]:

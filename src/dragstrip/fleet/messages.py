@@ -1,4 +1,4 @@
-"""What an agent may answer: one model for each kind of reply, exact types and no unknown keys.
+"""What goes between the two sides of a fleet: values that make something again on the other side, and replies.
 
 An agent's machine may be in other hands than ours. So nothing of a reply is run or unpickled: it is JSON of a bounded
 length, and what does not fit its model ends the race.
@@ -6,50 +6,145 @@ length, and what does not fit its model ends the race.
 
 from __future__ import annotations
 
-import base64
-import binascii
-from typing import Annotated, Any, Literal
+import hashlib
+import threading
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
+from pydantic import AfterValidator, BaseModel, Field
 
-from dragstrip.record import EventKind
+from dragstrip import workload
+from dragstrip.contender import Entry, entry_of
+from dragstrip.errors import BadUsage
+from dragstrip.fleet.wire import REPLY
+from dragstrip.loading.learn import Learned
+from dragstrip.loading.result import Slice
+from dragstrip.scrutiny import Encryption
+from dragstrip.workload import HTTP2, Asking, Data, Workload
 
 #: Of the lines between the two sides: it rises where one side would not understand the other.
-PROTOCOL = 1
+PROTOCOL = 2
 
-#: The longest line: a round's tallies of a large race are a few million bytes.
-MOST_LINE_BYTES = 64 * 2**20
-
-#: Texts of an agent are shown to a person: so long at most.
-_Text = Annotated[str, Field(max_length=100_000)]
+_MAX_COUNT = 2**63 - 1
+_Count = Annotated[int, Field(ge=0, le=_MAX_COUNT)]
+_Name = Annotated[str, Field(max_length=200)]
+_Port = Annotated[int, Field(ge=0, le=65_535)]
+_Status = Annotated[int, Field(ge=100, le=999)]
 #: What a script printed: the engine keeps no more of it.
 _Printed = Annotated[str, Field(max_length=8 * 2**20)]
-_Name = Annotated[str, Field(max_length=200)]
-_Count = Annotated[int, Field(ge=0, lt=2**63)]
-_Status = Annotated[str, Field(pattern=r"^[1-9][0-9]{2}$")]
-_Port = Annotated[int, Field(ge=0, le=65_535)]
 
 
-def _decoded(value: Any) -> bytes:
-    if not isinstance(value, str):
-        raise ValueError("base64 text is wanted")
-    try:
-        return base64.b64decode(value, validate=True)
-    except binascii.Error as error:
-        raise ValueError("base64 text is wanted") from error
+@dataclass(frozen=True, slots=True)
+class SentWorkload:
+    """A workload: its name, and the text of its file."""
+
+    name: str
+    text: str
+
+    @classmethod
+    def of(cls, asked: Workload) -> Self:
+        """A workload as it is sent."""
+        return cls(asked.name, asked.source.text)
+
+    def load(self, folder: Path) -> Workload:
+        """The workload that was sent; its file is written to ``folder`` if this version ships another one.
+
+        Raises:
+            BadDefinition: this version doesn't accept it.
+        """
+        if self.name in workload.names():
+            shipped = workload.load(self.name)
+            if shipped.source.text == self.text:
+                return shipped
+        file = folder / f"{self.name}.toml"
+        file.write_text(self.text, encoding="utf-8")
+        return workload.load(file)
 
 
-Blob = Annotated[bytes, BeforeValidator(_decoded), PlainSerializer(lambda value: base64.b64encode(value).decode())]
+@dataclass(frozen=True, slots=True)
+class SentEntry:
+    """What makes the same contender on another machine."""
+
+    name: str
+    kind: str
+    parameters: Mapping[str, int | float | bool | str]
+    definition_hash: str
+    for_workload: str
+
+    @classmethod
+    def of(cls, entry: Entry) -> Self:
+        """A contender as it is sent."""
+        asking = entry.contender.asking if entry.contender is not None else ""
+        return cls(entry.name, entry.kind, dict(entry.parameters), entry.definition_hash, asking)
+
+    def entry(self) -> Entry:
+        """The contender that was sent.
+
+        Raises:
+            BadUsage: its definition is not here, or is another one.
+        """
+        made = entry_of(self.name, self.kind, self.parameters)
+        # A command is the one that was sent; its program is this machine's, and need not be on the other.
+        if made.kind != "serve" and made.definition_hash != self.definition_hash:
+            raise BadUsage(
+                f"{made.name}: its definition on the servers' machine is another one "
+                f"({made.definition_hash[:12]} there, {self.definition_hash[:12]} here); copy the folder there"
+            )
+        return made.for_workload(self.for_workload, asks_database=False) if self.for_workload else made
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentAsking:
+    """What makes the same requests and responses for one launch.
+
+    Args:
+        own_form, framed: as in ``Asking``. drawn_by: what drew the launch's data.
+        cacert: who signed its certificate, in PEM; "": it is reached in the clear.
+    """
+
+    workload: SentWorkload
+    mark: str
+    own_form: bool
+    framed: bool
+    drawn_by: str
+    cacert: str
+
+    def asking(self, seed: int, folder: Path) -> Asking:
+        """What was sent; ``folder``: for a workload's file."""
+        asked = self.workload.load(folder)
+        data = asked.data(self.drawn_by) if self.drawn_by else Data()
+        return Asking(workload=asked, seed=seed, mark=self.mark, own_form=self.own_form, framed=self.framed, data=data)
+
+    def encryption(self, folder: Path) -> Encryption | None:
+        """How the launch is reached over TLS; None: in the clear. ``folder``: for its authority's certificate."""
+        if not self.cacert:
+            return None
+        file = folder / f"{hashlib.sha256(self.cacert.encode()).hexdigest()[:16]}.pem"
+        if not file.exists():
+            part = file.with_suffix(f".{threading.get_ident()}")  # whoever else reads it must find all of it
+            part.write_text(self.cacert, encoding="ascii")
+            part.replace(file)
+        return Encryption(file, HTTP2 if self.framed else "1.1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentBlock:
+    """A block of a race, as ``racing.setup.block_plan`` has it."""
+
+    session: int
+    lead_ns: int
+    counted_ns: int
+    rate_per_s: float = 0.0
+    pace: str = "precise"
+    seed: int = 0
 
 
 class Reply(BaseModel):
-    """Base of all replies."""
+    """Base of all replies that are no plain values."""
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
-
-
-class Nothing(Reply):
-    """It was done."""
+    model_config = REPLY
 
 
 class Hello(Reply):
@@ -69,12 +164,6 @@ class Hello(Reply):
     cores: list[int]
 
 
-class MachineReply(Reply):
-    """What is known of the machine (``machine_facts.Facts``)."""
-
-    facts: dict[str, Any]
-
-
 class Clock(Reply):
     """The machine's CLOCK_MONOTONIC."""
 
@@ -88,49 +177,34 @@ class Usage(Reply):
     now_ns: _Count
 
 
-class Divided(Reply):
-    """The machine's cores."""
+class CoreSets(Reply):
+    """The machine's cores: those that serve, and those that load."""
 
-    server: list[int]
-    engine: list[int]
-
-
-class State(Reply):
-    """Whether a contender is installed; ``reason`` and ``remedy`` where it is missing."""
-
-    ready: bool
-    version: _Name = ""
-    reason: _Text = ""
-    remedy: _Text = ""
-
-
-class Command(Reply):
-    """A build's command; empty where there is nothing to build."""
-
-    words: list[_Text]
+    server: tuple[int, ...]
+    engine: tuple[int, ...]
 
 
 class Opened(Reply):
     """What a race found on the machine.
 
     Args:
-        port: the observer's, on the server's machine.
+        port: the observer's, on the servers' machine.
         awake, way: what keeps the cores awake, in words; None where nothing does.
         io, backend, wait, stamps, threads: of a generator's engine.
     """
 
     port: _Port = 0
-    awake: _Text = ""
-    way: _Name | None = None
+    awake: str
+    way: _Name | None
     io: _Name = ""
-    backend: _Text = ""
+    backend: str = ""
     wait: _Name = ""
     stamps: _Name = ""
     threads: _Count = 0
 
 
-class Up(Reply):
-    """A server that has given its first right answer.
+class ServerStarted(Reply):
+    """A server that has sent its first correct response.
 
     Args:
         cacert: of one that speaks TLS who signed its certificate, in PEM; "" for any other.
@@ -139,74 +213,29 @@ class Up(Reply):
     number: _Count
     host: _Name
     port: _Port
-    pid: _Count
     ready_ns: _Count
     cpu_source: _Name
-    note: _Text
-    drawn_by: _Text
-    cacert: _Text
+    note: str
+    drawn_by: str
+    cacert: str
 
 
-class Look(Reply):
-    """How a server is."""
+class ServerState(Reply):
+    """How a server is now."""
 
     alive: bool
     processes: _Count
     threads: _Count
     resident_bytes: _Count
-    users: list[_Name]
-    log_tail: _Text
-
-
-class ThreadTimes(Reply):
-    """CPU time of each thread, ns."""
-
-    cpu_ns: dict[str, int]
-
-
-class Over(Reply):
-    """How a launch ended (``process.launcher.Ended``)."""
-
-    exit_status: int | None
-    died: bool
-    cpu_ns: int | None
-    peak_memory_bytes: int | None
-    how: _Text
-    left_over: Annotated[tuple[_Text, ...], Field(strict=False)] = ()
-    log_tail: _Text
-
-
-class Counted(Reply):
-    """A server's own count; None where it can't say."""
-
-    requests: int | None
-
-
-class Seen(Reply):
-    """An event of the machine (``record.Event``)."""
-
-    kind: Annotated[EventKind, Field(strict=False)]  # JSON has its value
-    subject: _Text
-    numbers: dict[str, float]
-
-
-class AllSeen(Reply):
-    """What was seen since the last time."""
-
-    events: list[Seen]
+    users: tuple[_Name, ...]
+    log_tail: str
 
 
 class Proof(Reply):
     """What scrutineering found."""
 
-    problems: list[_Text]
-    facts: dict[str, _Text]
-
-
-class Session(Reply):
-    """An engine's session."""
-
-    session: _Count
+    problems: tuple[str, ...]
+    facts: dict[str, str]
 
 
 class Offset(Reply):
@@ -222,7 +251,7 @@ class KindTally(Reply):
     requests: _Count
     failed: _Count
     latency_sum_ns: _Count
-    latency_hdr: Blob
+    latency_hdr: bytes
 
 
 class Tally(Reply):
@@ -243,7 +272,7 @@ class Tally(Reply):
     bytes_in: _Count
     bytes_out: _Count
     connects: _Count
-    latency_hdr: Blob
+    latency_hdr: bytes
     latency_sum_ns: _Count
     turn_sum_ns: _Count
     clock_step_ns: _Count
@@ -262,13 +291,13 @@ class Tally(Reply):
     engine_threads: _Count
     steal_ns: _Count
     gave_up: bool
-    sample: _Text
+    sample: str
     offered: _Count | None
     unsent: _Count | None
     departed: _Count | None
     lag_p99_ns: _Count | None
-    lag_hdr: Blob | None
-    latency_sent_hdr: Blob | None
+    lag_hdr: bytes | None
+    latency_sent_hdr: bytes | None
     kinds: list[KindTally]
 
 
@@ -285,22 +314,10 @@ class Traffic(Reply):
 
 
 class Tallies(Reply):
-    """Those of a run's finished blocks."""
+    """Tallies of a run's finished blocks."""
 
     tallies: list[Tally]
     traffic: Traffic
-
-
-class Right(Reply):
-    """The right answer to a load's requests (``loading.learn.Learned``); of its body only the length is told."""
-
-    status: _Count
-    reason: _Text
-    body_bytes: _Count
-    server: _Text
-    closes: bool
-    tls: _Text
-    changes: bool
 
 
 class LoadScript(Reply):
@@ -312,67 +329,50 @@ class LoadScript(Reply):
     """
 
     hooks: list[_Name]
-    fixed: list[Blob] | None
+    fixed: list[bytes] | None
     printed: _Printed
 
 
+class ReferenceResponse(Reply):
+    """A generator's reference response, whose body's bytes stay there: it compares with them."""
+
+    learned: Learned
+    body_bytes: _Count
+
+
 class LoadReady(Reply):
-    """A generator that has learned the right answers and opened its connections (``loading.run.Prepared``).
+    """A generator that has learned the correct responses and opened its connections (``loading.run.Prepared``).
 
     Args:
         script: where there is one.
     """
 
-    right: Right
+    reference: ReferenceResponse
     connections: _Count
     cores: list[int]
     by_length: bool
     any_body: bool
     plain_statuses: dict[_Status, _Count]
-    notes: list[_Text]
-    doubts: list[_Text]
-    io: _Text
+    notes: list[str]
+    doubts: list[str]
+    io: str
     backend: _Name
     stamps: _Name
     script: LoadScript | None
 
 
-class LoadSlice(Reply):
-    """About a second of a load (``loading.result.Slice``)."""
+def _believable(part: Slice) -> Slice:
+    counts = [value for value in asdict(part).values() if isinstance(value, int)]
+    counts += [*part.errors.values(), *part.statuses.values()]
+    if not all(0 <= count <= _MAX_COUNT for count in counts):
+        raise ValueError("a count is below 0 or above 2^63")
+    if not all(100 <= status <= 999 for status in part.statuses):
+        raise ValueError("a status does not have three digits")
+    return part
 
-    started_ns: _Count
-    counted_ns: _Count
-    duration_ns: _Count
-    requests: _Count
-    answered: _Count
-    sent: _Count
-    failed: _Count
-    in_flight: _Count
-    errors: dict[_Name, _Count]
-    bytes_in: _Count
-    bytes_out: _Count
-    connects: _Count
-    latency_hdr: Blob
-    connect_hdr: Blob
-    first_byte_hdr: Blob
-    latency_sum_ns: _Count
-    p50_ns: _Count
-    p99_ns: _Count
-    max_ns: _Count
-    engine_cpu_ns: _Count
-    engine_wait_ns: _Count
-    gave_up: bool
-    statuses: dict[_Status, _Count]
-    samples: dict[str, _Text]
-    turn_sum_ns: _Count
-    clock_step_ns: _Count
-    early_stamps: _Count
-    offered: _Count | None
-    unsent: _Count | None
-    departed: _Count | None
-    lag_p99_ns: _Count | None
-    lag_hdr: Blob | None
-    latency_sent_hdr: Blob | None
+
+#: About a second of a load.
+LoadSlice = Annotated[Slice, AfterValidator(_believable)]
 
 
 class LoadRan(Reply):
@@ -387,14 +387,4 @@ class LoadRan(Reply):
     finished: Literal["count", "duration", "gave up", "interrupted", "script"]
     slices: list[LoadSlice]
     printed: _Printed
-    globals: list[Blob]
-
-
-class Lost(Reply):
-    """Sent unasked: the agent ends.
-
-    Args:
-        lost: why; ``Channel`` knows the line by this name.
-    """
-
-    lost: _Text
+    globals: list[bytes]

@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import IO
 
 from dragstrip.errors import BadUsage, MachineLost
-from dragstrip.fleet.agent import PACKAGE
 from dragstrip.fleet.channel import words_for_shell
 from dragstrip.fleet.definition import Fleet, Machine
+from dragstrip.fleet.duties import PACKAGE, own_files
 
 #: The Python that both sides run: compiled packages fit one minor version only.
 PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
@@ -54,9 +54,8 @@ class Step:
 
 def files() -> Iterator[tuple[Path, str]]:
     """Every file that goes there, and its place below ``site-packages``: our package, and all that it needs."""
-    for file in sorted(PACKAGE.rglob("*")):
-        if file.is_file() and "__pycache__" not in file.parts and not file.name.startswith("."):
-            yield file, f"{PACKAGE.name}/{file.relative_to(PACKAGE)}"
+    for file in own_files():
+        yield file, f"{PACKAGE.name}/{file.relative_to(PACKAGE)}"
     for one in _needed("dragstrip", {}).values():
         own = one.metadata["Name"] == "dragstrip"
         for path in one.files or ():

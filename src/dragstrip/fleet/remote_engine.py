@@ -5,13 +5,17 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from dragstrip.errors import MachineLost
 from dragstrip.fleet.channel import EngineRefusal
+from dragstrip.fleet.duties import Duties
+from dragstrip.fleet.generator_duties import GeneratorDuties
 from dragstrip.fleet.machines import Connected, Machines
-from dragstrip.fleet.messages import KindTally, Nothing, Session, Tallies, Tally, Traffic
+from dragstrip.fleet.merging import merge
+from dragstrip.fleet.messages import SentAsking, SentBlock, Tallies, Tally, Traffic
+from dragstrip.fleet.server_duties import ServerDuties
 from dragstrip.record import Load
 
 if TYPE_CHECKING:
@@ -21,12 +25,6 @@ if TYPE_CHECKING:
 MORE_S = 20.0
 #: Seconds within which the servers' machine must answer, where a generator says that its observer does not.
 SERVER_S = 5.0
-
-#: How the parts of several generators become one: all else of a tally is a sum.
-_MOST = ("counted_ns", "duration_ns", "clock_step_ns", "server_cpu_ns", "server_wait_ns", "server_runs", "lead_ns")
-_FIRST = ("session", "sample")
-_HISTOGRAMS = ("latency_hdr", "lag_hdr", "latency_sent_hdr")
-_QUANTILES = ("p50_ns", "p90_ns", "p99_ns", "p999_ns", "max_ns")
 
 
 def shares(total: int, count: int) -> tuple[int, ...]:
@@ -50,13 +48,13 @@ class Destination:
 
     Args:
         server: its number on the servers' machine; None: nobody of ours watches it.
-        asking: as ``sent.asking_values`` has it.
+        asking: what it is asked.
     """
 
     host: str
     port: int
     server: int | None
-    asking: Mapping[str, Any]
+    asking: SentAsking
 
 
 class RemoteEngine:
@@ -93,18 +91,18 @@ class RemoteEngine:
         """
         count = len(self._machines.generators)
         split = shares(self._load.connections, count)
-        values = [
-            {"connections": own, "turns": turn} for own, turn in zip(split, turns(self._threads, split), strict=True)
-        ]
         numbers: list[int] = []
+        within_s = self._load.timeout_ns / 1e9 + MORE_S
         try:
-            for one, own in zip(self._machines.generators, values, strict=True):
-                asked = {"host": place.host, "port": place.port, "asking": place.asking, **own}
-                within_s = self._load.timeout_ns / 1e9 + MORE_S
-                answer = one.channel.ask("open_session", Session, within_s, **asked)
-                numbers.append(answer.session)
+            shared = zip(self._machines.generators, split, turns(self._threads, split), strict=True)
+            for generator, connections, own_turns in shared:
+                opening = generator.channel.begin(
+                    GeneratorDuties.open_session, asking=place.asking, host=place.host, port=place.port,
+                    connections=connections, turns=own_turns,
+                )  # fmt: skip
+                numbers.append(opening(within_s))
                 if place.server is not None:
-                    one.channel.ask("observe", Nothing, session=answer.session, server=place.server)
+                    generator.channel.ask(GeneratorDuties.observe, numbers[-1], place.server)
         except BaseException:
             self._close(numbers)
             raise
@@ -125,10 +123,10 @@ class RemoteEngine:
         number, longest_s = next(self._runs), sum(self._longest_s(block) for block in blocks)
         block_s = max(self._longest_s(block) for block in blocks)
         server = self._machines.server
-        server.channel.ask("run_begins", Nothing, block_s=block_s)
+        server.channel.ask(ServerDuties.begin_run, block_s)
         with self._machines.silence():
             begun = [
-                one.channel.begin("run", Tallies, blocks=[self._values(block, at) for block in blocks], run=number)
+                one.channel.begin(GeneratorDuties.run, blocks=[self._sent(block, at) for block in blocks], run=number)
                 for at, one in enumerate(self._machines.generators)
             ]
             done = _awaited(self._machines.generators, begun, longest_s + MORE_S)
@@ -137,7 +135,7 @@ class RemoteEngine:
             if len(part) < len(blocks):
                 self._lost(one, len(part), len(blocks))
         traffic = {one.name: own.traffic for one, own in zip(self._machines.generators, done, strict=True)}
-        self._observed(parts, traffic | {server.name: server.channel.ask("run_ends", Traffic)})
+        self._observed(parts, traffic | {server.name: server.channel.ask(ServerDuties.end_run)})
         merged = [merge(block) for block in zip(*parts, strict=True)]
         return [self._here(tally) for tally in merged]
 
@@ -149,7 +147,7 @@ class RemoteEngine:
         """Ends the current run."""
         for one in self._machines.generators:
             with contextlib.suppress(MachineLost):
-                one.channel.begin("stop_run", Nothing)
+                one.channel.begin(GeneratorDuties.stop_run)
 
     def shutdown(self) -> None:
         """Each agent does that."""
@@ -157,7 +155,7 @@ class RemoteEngine:
     def _close(self, numbers: Sequence[int]) -> None:
         for one, number in zip(self._machines.generators, numbers, strict=False):
             with contextlib.suppress(MachineLost):
-                one.channel.ask("close_session", Nothing, session=number)
+                one.channel.ask(GeneratorDuties.close_session, number)
 
     def _lost(self, generator: Connected, done: int, planned: int) -> None:
         """A run that ended early: its marks were no longer answered.
@@ -165,7 +163,7 @@ class RemoteEngine:
         Raises:
             MachineLost: the servers' machine, or the generator where that one still answers.
         """
-        self._machines.server.channel.ask("beat", Nothing, SERVER_S)  # raises if it is that one
+        self._machines.server.channel.begin(Duties.beat)(SERVER_S)  # raises if it is that one
         raise MachineLost(
             generator.name, f"its marks were no longer answered: {done} of {planned} blocks are done; see the data link"
         )
@@ -173,15 +171,14 @@ class RemoteEngine:
     def _longest_s(self, block: BlockPlan) -> float:
         return (block.lead_ns + block.counted_ns + self._load.timeout_ns) / 1e9
 
-    def _values(self, block: BlockPlan, generator: int) -> dict[str, Any]:
+    def _sent(self, block: BlockPlan, generator: int) -> SentBlock:
         """A block as a generator is told it: the whole rate, of which it takes its turns."""
-        open_loop: Mapping[str, Any] = {}
-        if block.open_loop is not None:
-            step = block.open_loop.steps[0]
-            pace, seed = block.open_loop.precision, block.open_loop.seed
-            open_loop = {"rate_per_s": step.from_per_s, "pace": pace, "seed": seed}
-        session = self._sessions[block.session][generator]
-        return {"session": session, "lead_ns": block.lead_ns, "counted_ns": block.counted_ns, **open_loop}
+        session, open_loop = self._sessions[block.session][generator], block.open_loop
+        sent = SentBlock(session=session, lead_ns=block.lead_ns, counted_ns=block.counted_ns)
+        if open_loop is None:
+            return sent
+        rate_per_s = open_loop.steps[0].from_per_s
+        return replace(sent, rate_per_s=rate_per_s, pace=open_loop.precision, seed=open_loop.seed)
 
     def _here(self, tally: Tally) -> Tally:
         """The same with its times by this machine's clock, as a round's are."""
@@ -204,48 +201,8 @@ def _awaited(
         except KeyboardInterrupt:
             for one in machines:
                 with contextlib.suppress(MachineLost):
-                    one.channel.begin("stop_run", Nothing)
+                    one.channel.begin(GeneratorDuties.stop_run)
             raise
     if failed:
         raise failed[0]
     return parts
-
-
-def _merged_kinds(parts: Sequence[KindTally], add: Callable[[Sequence[bytes]], bytes]) -> KindTally:
-    """One of a mix's requests, as all generators saw it."""
-    sums = {name: sum(getattr(part, name) for part in parts) for name in ("requests", "failed", "latency_sum_ns")}
-    recorded = [part.latency_hdr for part in parts if part.latency_hdr]
-    return KindTally.model_construct(**sums, latency_hdr=bytes(add(recorded)) if recorded else b"")
-
-
-def merge(parts: Sequence[Tally]) -> Tally:
-    """One block as all generators saw it. Counts add up, histograms are added; quantiles are read off the sum."""
-    if len(parts) == 1:
-        return parts[0]
-    from dragstrip._engine import merge as add
-    from dragstrip._engine import quantiles
-
-    made: dict[str, Any] = {}
-    for name in Tally.model_fields:
-        values = [getattr(part, name) for part in parts]
-        if name in _QUANTILES or name == "lag_p99_ns":
-            continue
-        if name in _FIRST:
-            made[name] = next((value for value in values if value), values[0])
-        elif name in _HISTOGRAMS:
-            made[name] = None if values[0] is None else bytes(add(values))
-        elif name == "kinds":
-            made[name] = [_merged_kinds(kinds, add) for kinds in zip(*values, strict=True)]
-        elif name == "errors":
-            made[name] = {kind: sum(one.get(kind, 0) for one in values) for kind in sorted({*itertools.chain(*values)})}
-        elif name == "gave_up":
-            made[name] = all(values)
-        elif name in ("started_ns", "counted_start_ns"):
-            made[name] = values[0]
-        elif any(value is None for value in values):
-            made[name] = None
-        else:
-            made[name] = max(values) if name in _MOST else sum(values)
-    made |= dict(zip(_QUANTILES, quantiles(made["latency_hdr"]), strict=True))
-    made["lag_p99_ns"] = None if made["lag_hdr"] is None else quantiles(made["lag_hdr"])[2]
-    return Tally.model_construct(**made)

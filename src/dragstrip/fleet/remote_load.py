@@ -9,24 +9,26 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 from urllib.parse import urlsplit
 
 from dragstrip.contender import AllowedHost, is_loopback
 from dragstrip.errors import BadUsage, DragstripError, MachineLost
 from dragstrip.fleet.fleet_site import FleetSite
+from dragstrip.fleet.generator_duties import GeneratorDuties
 from dragstrip.fleet.machines import Connected, Machines
-from dragstrip.fleet.messages import LoadRan, LoadReady, LoadSlice, Nothing, Traffic
+from dragstrip.fleet.merging import merge
+from dragstrip.fleet.messages import LoadRan, LoadReady
 from dragstrip.fleet.remote_engine import MORE_S, shares, turns
 from dragstrip.fleet.remote_script import RemoteScript
-from dragstrip.fleet.sent import request_values
+from dragstrip.fleet.server_duties import ServerDuties
 from dragstrip.fleet.setup import FleetAwake
 from dragstrip.loading.arrivals import MAX_S
 from dragstrip.loading.learn import Learned
@@ -47,10 +49,6 @@ _SCRIPT_S = 60.0
 _MOST_SECONDS = round(2 * MAX_S)
 
 _AT_ODDS = "contradict each other"
-
-_MOST = ("counted_ns", "duration_ns", "clock_step_ns")
-_HISTOGRAMS = ("latency_hdr", "connect_hdr", "first_byte_hdr", "lag_hdr", "latency_sent_hdr")
-_QUANTILES = ("p50_ns", "p99_ns", "max_ns", "lag_p99_ns")
 
 
 def load_over(machines: Machines, request: LoadRequest, progress: Progress) -> LoadResult:
@@ -199,9 +197,10 @@ def _made_ready(machines: Machines, request: LoadRequest, threads: Sequence[int]
 
     def ready(one: Connected) -> LoadReady:
         part, turn, number = share[one.name]
-        asked = {"request": request_values(part), "cacert": cacert, "turns": turn, "script_threads": number}
         with _named(one):
-            return one.channel.ask("load_ready", LoadReady, within_s, **asked)
+            return one.channel.begin(
+                GeneratorDuties.ready_load, request=part, cacert=cacert, turns=turn, script_threads=number
+            )(within_s)
 
     return machines.on_all(ready, machines.generators)
 
@@ -230,16 +229,16 @@ def _learned(generators: Sequence[Connected], ready: Sequence[LoadReady]) -> Lea
     Raises:
         DragstripError: two generators were answered differently.
     """
-    first = ready[0].right
-    for one, other in zip(generators, (each.right for each in ready), strict=True):
-        if (other.status, other.body_bytes) != (first.status, first.body_bytes):
+    first = ready[0].reference
+    for one, other in zip(generators, (each.reference for each in ready), strict=True):
+        if (other.learned.status, other.body_bytes) != (first.learned.status, first.body_bytes):
             raise DragstripError(
-                f"{generators[0].name} was answered status {first.status} and {first.body_bytes:,} bytes, {one.name} "
-                f"status {other.status} and {other.body_bytes:,} bytes; load an address that answers all alike"
+                f"{generators[0].name} was answered status {first.learned.status} and {first.body_bytes:,} bytes, "
+                f"{one.name} status {other.learned.status} and {other.body_bytes:,} bytes; load an address that "
+                "answers all alike"
             )
-    values = first.model_dump()
     # The bytes stay with the generators, which compare with them; a report tells only how many there are.
-    return Learned(body=bytes(values.pop("body_bytes")), **values)
+    return replace(first.learned, body=bytes(first.body_bytes))
 
 
 def _run(
@@ -254,15 +253,15 @@ def _run(
         MachineLost: a generator is gone, or its marks are no longer answered. DragstripError: a script failed there.
     """
     lasts_s, server = _lasts_s(request) + request.timeout_s, machines.server.channel
-    server.ask("run_begins", Nothing, block_s=0.0)
+    server.ask(ServerDuties.begin_run, 0.0)
     ahead_ns = [one.clock.offset_ns for one in machines.generators]
     with Seconds(ahead_ns, show) as seconds:
         answers = [
-            one.channel.begin_seen("load_run", LoadRan, partial(seconds.take, at), shown=shown)
+            one.channel.begin(GeneratorDuties.load, show=partial(seconds.take, at) if shown else None)
             for at, one in enumerate(machines.generators)
         ]
         ran, interrupted = _awaited(machines.generators, answers, lasts_s + MORE_S)
-    server.ask("run_ends", Traffic)
+    server.ask(ServerDuties.end_run)
     for one, part in zip(machines.generators, ran, strict=True):
         if part.finished == "interrupted" and not interrupted:
             raise MachineLost(one.name, "its marks were no longer answered; see the data link")
@@ -282,7 +281,7 @@ def _awaited(
     def stop() -> None:
         for one in generators:
             with suppress(MachineLost):
-                one.channel.begin("stop_run", Nothing)
+                one.channel.begin(GeneratorDuties.stop_run)
 
     def wait(one: Connected, answer: Callable[[float], LoadRan]) -> None:
         try:
@@ -348,7 +347,7 @@ def _seconds(ran: Sequence[LoadRan], ahead_ns: Sequence[int]) -> Iterator[Slice]
             lasted_ns[at] += part.counted_ns
         counted_ns, until_ns = max(lasted_ns) - until_ns, max(lasted_ns)
         waited_ns = max(part.duration_ns - part.counted_ns for _, part in there)
-        both = merge([(part, ahead_ns[at]) for at, part in there])
+        both = merged_second([(part, ahead_ns[at]) for at, part in there])
         yield replace(both, counted_ns=counted_ns, duration_ns=counted_ns + waited_ns)
 
 
@@ -365,9 +364,7 @@ def _result(
     """All generators' parts as one run."""
     ahead_ns = [one.clock.offset_ns for one in machines.generators]
     slices = tuple(_seconds(ran, ahead_ns))
-    statuses = Counter[int]()
-    for one in ready:
-        statuses.update({int(status): count for status, count in one.plain_statuses.items()})
+    statuses = sum((Counter(one.plain_statuses) for one in ready), Counter[int]())
     first = ready[0]
     return LoadResult(
         request=request,
@@ -404,7 +401,7 @@ class Seconds:
 
     def __init__(self, ahead_ns: Sequence[int], show: Callable[[list[Slice]], None]) -> None:
         self._ahead_ns, self._show = tuple(ahead_ns), show
-        self._rows: list[dict[int, LoadSlice]] = []
+        self._rows: list[dict[int, Slice]] = []
         self._told = [0] * len(ahead_ns)
         self._done: list[Slice] = []
         self._lock, self._over = threading.Lock(), False
@@ -417,13 +414,8 @@ class Seconds:
         with self._lock:
             self._over = True
 
-    def take(self, generator: int, message: object) -> None:
-        """What a generator shows.
-
-        Raises:
-            ValidationError: it is none of ours.
-        """
-        part = LoadSlice.model_validate(message)
+    def take(self, generator: int, part: Slice) -> None:
+        """What a generator shows."""
         with self._lock:
             second = self._told[generator]
             if self._over or second >= _MOST_SECONDS:
@@ -444,42 +436,10 @@ class Seconds:
         self._show(self._done)
 
     def _merged(self, second: int) -> Slice:
-        return merge([(part, self._ahead_ns[at]) for at, part in sorted(self._rows[second].items())])
+        return merged_second([(part, self._ahead_ns[at]) for at, part in sorted(self._rows[second].items())])
 
 
-def merge(parts: Sequence[tuple[LoadSlice, int]]) -> Slice:
-    """One second as all generators saw it; beside each part, how far its clock is ahead of ours, ns.
-
-    Counts add up, histograms are added; quantiles are read off the sum.
-    """
-    from dragstrip._engine import quantiles
-
-    made: dict[str, Any] = {"started_ns": min(part.started_ns - ahead_ns for part, ahead_ns in parts)}
-    for name in LoadSlice.model_fields.keys() - {"started_ns", *_QUANTILES}:
-        values = [getattr(part, name) for part, _ in parts]
-        made[name] = _joined(name)(values)
-    p50, _, p99, _, most = quantiles(made["latency_hdr"]) if made["latency_hdr"] else (0,) * 5
-    made |= {"p50_ns": p50, "p99_ns": p99, "max_ns": most}
-    made["lag_p99_ns"] = quantiles(made["lag_hdr"])[2] if made["lag_hdr"] else None
-    return Slice(**made)
-
-
-def _joined(name: str) -> Callable[[Sequence[Any]], Any]:
-    """How the generators' values of a field become one."""
-    if name in _MOST:
-        return max
-    if name in _HISTOGRAMS:
-        return lambda values: None if values[0] is None else merged(values)
-    if name == "samples":
-        return lambda values: {kind: text for one in reversed(values) for kind, text in one.items()}
-    if name == "gave_up":
-        return all
-    if name == "errors":
-        return lambda values: dict(sum((Counter(one) for one in values), Counter[str]()))
-    if name == "statuses":
-        return lambda values: dict(sum((Counter(dict(_by_number(one))) for one in values), Counter[int]()))
-    return lambda values: None if values[0] is None else sum(values)
-
-
-def _by_number(statuses: Mapping[str, int]) -> Sequence[tuple[int, int]]:
-    return [(int(status), count) for status, count in statuses.items()]
+def merged_second(parts: Sequence[tuple[Slice, int]]) -> Slice:
+    """One second as all generators saw it; beside each part, how far its clock is ahead of ours, ns."""
+    started_ns = min(part.started_ns - ahead_ns for part, ahead_ns in parts)
+    return replace(merge([part for part, _ in parts]), started_ns=started_ns)

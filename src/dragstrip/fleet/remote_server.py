@@ -6,17 +6,19 @@ import contextlib
 
 from dragstrip.errors import MachineLost
 from dragstrip.fleet.channel import Channel
-from dragstrip.fleet.messages import Look, Nothing, Over, ThreadTimes, Up
-from dragstrip.process.launcher import GRACE_S, LOST_S, Ended
+from dragstrip.fleet.messages import ServerStarted, ServerState
+from dragstrip.fleet.server_duties import ServerDuties
+from dragstrip.process.ended import Ended
+from dragstrip.process.launcher import GRACE_S, LOST_S
 
 
 class RemoteServer:
     """One launch on another machine. Once its machine is lost it is taken for ended: an agent stops what it started."""
 
-    def __init__(self, channel: Channel, up: Up) -> None:
+    def __init__(self, channel: Channel, started: ServerStarted) -> None:
         self._channel = channel
-        self.number, self.host, self.port, self.ready_ns = up.number, up.host, up.port, up.ready_ns
-        self.cpu_source, self.note, self.cacert = up.cpu_source, up.note, up.cacert
+        self.number, self.host, self.port, self.ready_ns = started.number, started.host, started.port, started.ready_ns
+        self.cpu_source, self.note, self.cacert = started.cpu_source, started.note, started.cacert
         self._ended: Ended | None = None
 
     def schedstats(self) -> tuple[str, ...]:
@@ -29,11 +31,11 @@ class RemoteServer:
 
     def thread_cpu_ns(self) -> dict[str, int]:
         """CPU time of each of its threads so far."""
-        return self._channel.ask("thread_times", ThreadTimes, number=self.number).cpu_ns
+        return self._channel.ask(ServerDuties.thread_cpu_ns, self.number)
 
     def users(self) -> tuple[str, ...]:
         """As whom it runs."""
-        return tuple(self._look().users)
+        return self._look().users
 
     def alive(self) -> bool:
         """Whether its main process is there."""
@@ -57,34 +59,33 @@ class RemoteServer:
 
     def freeze(self) -> None:
         """It stands still."""
-        self._channel.ask("freeze", Nothing, number=self.number)
+        self._channel.ask(ServerDuties.freeze, self.number)
 
     def thaw(self) -> None:
         """It goes on."""
-        self._channel.ask("thaw", Nothing, number=self.number)
+        self._channel.ask(ServerDuties.thaw, self.number)
 
     def watch(self) -> None:
         """Has the observer read its CPU time."""
-        self._channel.ask("watch", Nothing, number=self.number)
+        self._channel.ask(ServerDuties.watch, self.number)
 
     def begin_stop(self, *, grace_s: float = GRACE_S) -> None:
         """Gives it its stop signal."""
         if self._ended is None:
             with contextlib.suppress(MachineLost):
-                self._channel.ask("begin_stop", Nothing, number=self.number, grace_s=grace_s)
+                self._channel.ask(ServerDuties.begin_stop, self.number, grace_s)
 
     def stop(self, *, grace_s: float = GRACE_S) -> Ended:
         """Ends every process of it; again: the same answer."""
         if self._ended is None:
             try:
-                over = self._channel.ask("stop", Over, grace_s + LOST_S, number=self.number, grace_s=grace_s)
-                self._ended = Ended(**over.model_dump())
+                self._ended = self._channel.begin(ServerDuties.stop, self.number, grace_s)(grace_s + LOST_S)
             except MachineLost as lost:
-                how, unknown = f"its machine was lost ({lost.why})", None
                 self._ended = Ended(
-                    exit_status=unknown, died=False, cpu_ns=unknown, peak_memory_bytes=unknown, how=how, log_tail=""
-                )
+                    exit_status=None, died=False, cpu_ns=None, peak_memory_bytes=None, log_tail="",
+                    how=f"its machine was lost ({lost.why})",
+                )  # fmt: skip
         return self._ended
 
-    def _look(self) -> Look:
-        return self._channel.ask("look", Look, number=self.number)
+    def _look(self) -> ServerState:
+        return self._channel.ask(ServerDuties.look, self.number)

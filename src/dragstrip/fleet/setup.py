@@ -7,28 +7,20 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import cast
 
 from dragstrip import parity
 from dragstrip.contender import Entry
 from dragstrip.errors import BadUsage, EngineFailure, MachineLost, StageError
 from dragstrip.fleet.channel import EngineRefusal
+from dragstrip.fleet.duties import Duties
+from dragstrip.fleet.generator_duties import GeneratorDuties
 from dragstrip.fleet.machines import Connected, Machines
-from dragstrip.fleet.messages import (
-    AllSeen,
-    Counted,
-    Nothing,
-    Offset,
-    Opened,
-    Proof,
-    Tally,
-    Traffic,
-    Up,
-)
+from dragstrip.fleet.messages import Offset, Opened, Proof, SentAsking, SentEntry, SentWorkload, Tally, Traffic
 from dragstrip.fleet.meter import summed
 from dragstrip.fleet.remote_engine import SERVER_S, Destination, RemoteEngine
 from dragstrip.fleet.remote_server import RemoteServer
-from dragstrip.fleet.sent import asking_values, entry_values, workload_values
+from dragstrip.fleet.server_duties import ServerDuties
 from dragstrip.process.keep_awake import OFF, Awake
 from dragstrip.process.running import AtAddress, Running
 from dragstrip.racing.launching import LaunchedServer
@@ -82,12 +74,7 @@ class FleetAwake(Awake):
                 self._set(on=False)
 
     def _set(self, *, on: bool) -> None:
-        server = self._machines.server
-
-        def order(one: Connected) -> None:
-            one.channel.ask("server_awake" if one is server else "generator_awake", Nothing, on=on)
-
-        self._machines.on_all(order)
+        self._machines.on_all(lambda one: one.channel.ask(Duties.keep_awake, on))
 
 
 @dataclass
@@ -98,21 +85,16 @@ class FleetSurroundings:
 
     def before(self) -> None:
         """A round is about to begin."""
-        self.machines.on_all(lambda one: one.channel.ask(f"{self._role(one)}_before", Nothing))
+        self.machines.on_all(lambda one: one.channel.ask(Duties.before_round))
 
     def after(self) -> list[Event]:
         """What all machines did meanwhile; whose it was stands before what is named."""
-        found = self.machines.on_all(lambda one: (one.name, one.channel.ask(f"{self._role(one)}_after", AllSeen)))
-        events = list[Event]()
-        for name, seen in found:
-            for one in seen.events:
-                subject = f"{one.subject} on {name}" if one.subject else name
-                at_ns = time.monotonic_ns()
-                events.append(Event(at_ns=at_ns, kind=one.kind, subject=subject, numbers=one.numbers))
-        return events
-
-    def _role(self, one: Connected) -> str:
-        return "server" if one is self.machines.server else "generator"
+        found = self.machines.on_all(lambda one: (one.name, one.channel.ask(Duties.after_round)))
+        return [
+            replace(event, at_ns=time.monotonic_ns(), subject=f"{event.subject} on {name}" if event.subject else name)
+            for name, events in found
+            for event in events
+        ]
 
 
 @dataclass
@@ -152,8 +134,8 @@ class FleetSetup(RaceSetup):
 
     def stand_by(self, entries: Iterable[Entry]) -> None:
         """Starts the supervisors of contenders that will be launched."""
-        told = [entry_values(entry) for entry in entries if entry.url is None]
-        self.machines.server.channel.ask("stand_by", Nothing, entries=told)
+        sent = [SentEntry.of(entry) for entry in entries if entry.url is None]
+        self.machines.server.channel.ask(ServerDuties.stand_by, sent)
 
     def launch(self, entry: Entry) -> LaunchedServer:
         """Starts a contender on the servers' machine and waits for its first right answer."""
@@ -161,16 +143,16 @@ class FleetSetup(RaceSetup):
             at = AtAddress(entry.url.host, entry.url.port)
             return LaunchedServer(entry=entry, running=at, own_count=None)
         channel = self.machines.server.channel
-        up = channel.ask(
-            "launch", Up, 2 * entry.wake_s + TOLD_S, entry=entry_values(entry), workload=workload_values(self.workload)
-        )
-        return LaunchedServer(entry=entry, running=RemoteServer(channel, up), own_count=None, drawn_by=up.drawn_by)
+        launching = channel.begin(ServerDuties.launch, SentEntry.of(entry), SentWorkload.of(self.workload))
+        started = launching(2 * entry.wake_s + TOLD_S)
+        running = RemoteServer(channel, started)
+        return LaunchedServer(entry=entry, running=running, own_count=None, drawn_by=started.drawn_by)
 
     def connect(self, launched: LaunchedServer) -> int:
         """Opens the round's connections from all generators; returns the session."""
         running = launched.running
         number = running.number if isinstance(running, RemoteServer) else None
-        at = Destination(running.host, running.port, number, self._asking(launched))
+        at = Destination(running.host, running.port, number, self._sent_asking(launched))
         try:
             return cast("RemoteEngine", self.engine).open_place(at)
         except EngineRefusal as error:
@@ -181,29 +163,32 @@ class FleetSetup(RaceSetup):
 
     def prove(self, launched: LaunchedServer) -> Findings:
         """Has a contender prove its answers to the first generator."""
-        proof = self._asked("prove", launched, 2 * CORRECTNESS_S + TOLD_S)
-        return Findings(problems=tuple(proof.problems), facts=dict(proof.facts))
+        proof = self._proof(GeneratorDuties.prove, launched, 2 * CORRECTNESS_S + TOLD_S)
+        return Findings(problems=proof.problems, facts=dict(proof.facts))
 
     def connection_facts(self, launched: LaunchedServer) -> dict[str, parity.Fact]:
         """What it does with connections."""
-        return dict(self._asked("connection_facts", launched, 120.0 + TOLD_S).facts)
+        return dict(self._proof(GeneratorDuties.connection_facts, launched, 120.0 + TOLD_S).facts)
 
-    def _asked(self, what: str, launched: LaunchedServer, within_s: float) -> Proof:
-        at = launched.running
-        channel = self.machines.generators[0].channel
-        return channel.ask(what, Proof, within_s, asking=self._asking(launched), host=at.host, port=at.port)
+    def _proof(self, duty: Callable[..., Proof], launched: LaunchedServer, within_s: float) -> Proof:
+        at, channel = launched.running, self.machines.generators[0].channel
+        return channel.begin(duty, asking=self._sent_asking(launched), host=at.host, port=at.port)(within_s)
 
-    def _asking(self, launched: LaunchedServer) -> dict[str, Any]:
-        cacert = launched.running.cacert if isinstance(launched.running, RemoteServer) else ""
-        return asking_values(self.workload, launched.entry, launched.drawn_by, cacert)
+    def _sent_asking(self, launched: LaunchedServer) -> SentAsking:
+        asked = self.asking(launched)
+        return SentAsking(
+            workload=SentWorkload.of(self.workload), mark=asked.mark, own_form=asked.own_form, framed=asked.framed,
+            drawn_by=launched.drawn_by,
+            cacert=launched.running.cacert if isinstance(launched.running, RemoteServer) else "",
+        )  # fmt: skip
 
     def count_from_now(self, launched: LaunchedServer) -> Callable[[], int | None]:
         """What it counts itself, asked on its own machine."""
         running, channel = launched.running, self.machines.server.channel
         if not isinstance(running, RemoteServer):
             return lambda: None
-        channel.ask("count_begin", Nothing, number=running.number)
-        return lambda: channel.ask("count_end", Counted, number=running.number).requests
+        channel.ask(ServerDuties.begin_count, running.number)
+        return lambda: channel.ask(ServerDuties.end_count, running.number)
 
     def watch(self, running: Running, session: int) -> None:
         """Has the observer read its CPU time; the session's marks name it."""
@@ -267,10 +252,10 @@ class FleetSetup(RaceSetup):
 
     def _measured(self) -> dict[str, Offset]:
         def exchange(one: Connected) -> Offset:
-            offset = one.channel.ask("clock_offset", Offset, exchanges=EXCHANGES)
+            offset = one.channel.ask(GeneratorDuties.clock_offset, EXCHANGES)
             if offset.offset_ns is None:
                 server = self.machines.server
-                server.channel.ask("beat", Nothing, SERVER_S)  # raises if it is that one that is gone
+                server.channel.begin(Duties.beat)(SERVER_S)  # raises if it is that one that is gone
                 raise MachineLost(one.name, f"the observer on {server.name} does not answer it; see the data link")
             return offset
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 
 import pytest
 
@@ -15,7 +16,9 @@ from dragstrip.fleet import channel as channels
 from dragstrip.fleet import machines
 from dragstrip.fleet.channel import Channel, EngineRefusal
 from dragstrip.fleet.definition import Machine
-from dragstrip.fleet.messages import Clock, Nothing, Tallies
+from dragstrip.fleet.duties import Duties
+from dragstrip.fleet.generator_duties import GeneratorDuties
+from dragstrip.fleet.messages import Clock
 
 #: Reads one request, and answers what its first argument says: ``{id}`` stands for the request's number.
 ANSWERS = """
@@ -36,10 +39,10 @@ def asked(answer: str) -> str:
     far = agent(answer)
     try:
         with pytest.raises(MachineLost) as caught:
-            far.ask("clock", Clock, 20.0)
+            far.begin(Duties.clock)(20.0)
         assert caught.value.machine == "far"
         with pytest.raises(MachineLost):  # nothing of it is believed any more
-            far.ask("clock", Clock, 20.0)
+            far.begin(Duties.clock)(20.0)
         return str(caught.value)
     finally:
         far.close()
@@ -78,14 +81,18 @@ for line in sys.stdin:
 """
 
 
+def run(_: object, show: Callable[[Clock], None] | None) -> Clock:
+    """A duty that shows clocks, and returns one."""
+    raise NotImplementedError
+
+
 def test_what_an_agent_shows_comes_before_its_answer_in_its_order() -> None:
     """Who asks without looking is told the answer alone."""
     far, seen = agent('{"now_ns": 3}', SHOWS), list[int]()
     try:
-        answer = far.begin_seen("run", Clock, lambda shown: seen.append(Clock.model_validate(shown).now_ns))
-        assert answer(20.0).now_ns == 5
+        assert far.begin(run, show=lambda shown: seen.append(shown.now_ns))(20.0).now_ns == 5
         assert seen == [3, 3]
-        assert far.ask("run", Clock, 20.0).now_ns == 5
+        assert far.begin(run, show=None)(20.0).now_ns == 5
         assert seen == [3, 3]
     finally:
         far.close()
@@ -96,19 +103,19 @@ def test_an_agent_that_shows_what_none_of_ours_does_is_lost() -> None:
     far = agent('{"now_ns": "3"}', SHOWS)
     try:
         with pytest.raises(MachineLost, match="shows is none of ours"):
-            far.begin_seen("run", Clock, lambda shown: Clock.model_validate(shown) and None)(20.0)
+            far.begin(run, show=lambda _: None)(20.0)
     finally:
         far.close()
 
 
 def test_a_line_without_an_end_is_not_taken_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """No more of it is read than the longest line of ours has."""
-    monkeypatch.setattr(channels, "MOST_LINE_BYTES", 1 << 16)
+    monkeypatch.setattr(channels, "MAX_LINE_BYTES", 1 << 16)
     endless = "import sys\nsys.stdin.readline()\nwhile True: sys.stdout.write('x' * 65536)"
     far = agent("", endless)
     try:
         with pytest.raises(MachineLost, match="a line of over 65,536 bytes"):
-            far.ask("clock", Clock, 20.0)
+            far.begin(Duties.clock)(20.0)
     finally:
         far.close()
 
@@ -119,7 +126,7 @@ def test_refusals_of_ours_are_passed_on_and_others_are_faults_of_the_machine() -
         far = agent(f'{{"id": {{id}}, "refused": {{"kind": "{kind}", "text": "why"}}}}')
         try:
             with pytest.raises(raised, match="why"):
-                far.ask("launch", Clock, 20.0)
+                far.begin(Duties.clock)(20.0)
         finally:
             far.close()
 
@@ -131,7 +138,7 @@ def test_who_does_not_answer_is_lost_and_whoever_else_waits_is_told_at_once() ->
 
     def wait() -> None:
         try:
-            far.ask("run", Tallies, 200.0)
+            far.begin(GeneratorDuties.run, blocks=(), run=1)(200.0)
         except MachineLost as lost:
             told.append(str(lost))
 
@@ -139,7 +146,7 @@ def test_who_does_not_answer_is_lost_and_whoever_else_waits_is_told_at_once() ->
     other.start()
     try:
         with pytest.raises(MachineLost, match="did not answer \\(clock\\)"):
-            far.ask("clock", Clock, 0.3)
+            far.begin(Duties.clock)(0.3)
         other.join(30)
         assert told
     finally:
@@ -148,9 +155,9 @@ def test_who_does_not_answer_is_lost_and_whoever_else_waits_is_told_at_once() ->
 
 def test_an_agent_of_ours_that_is_told_to_end_says_so() -> None:
     """A real one, by its process: its last line is one that this side knows."""
-    far = Channel("far", [sys.executable, "-m", "dragstrip", "fleet", "agent", "far"])
+    far = Channel("far", [sys.executable, "-m", "dragstrip", "fleet", "agent", "far", "load"])
     try:
-        far.ask("clock", Clock, 60.0)
+        far.begin(Duties.clock)(60.0)
         os.kill(far._process.pid, signal.SIGTERM)
         far._threads[0].join(60)
         assert str(far.lost) == "far: its agent ended: a signal ended it (SIGTERM)"
@@ -186,10 +193,13 @@ def test_a_machine_is_held_by_one_client_at_a_time() -> None:
 def test_a_second_clients_agent_is_asked_until_the_first_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Real agents: refused by name while it is held; taken once the first has heard nothing and ended by itself."""
     reached = Machine(name="far", role="server", ssh="", address="", cores=None, command=("x",))
-    code = f"from dragstrip.fleet import agent, holder\nholder._NAME = '\\0dragstrip-agent-{os.getpid()}'\nagent.main()"
+    code = (
+        "from dragstrip.fleet import agent, holder\n"
+        f"holder._NAME = '\\0dragstrip-agent-{os.getpid()}'\nagent.main('load')"
+    )
     first, second = (Channel(name, [sys.executable, "-c", code]) for name in ("first", "second"))
     try:
-        first.ask("hold", Nothing, 60.0, session="another", holder="anna on lab")
+        first.begin(Duties.hold, "another", "anna on lab")(60.0)
         monkeypatch.setattr(machines, "HELD_S", 0.0)
         with pytest.raises(BadUsage, match="far: it is in use by anna on lab since 20"):
             machines._hold(reached, second, 60.0)
@@ -207,7 +217,7 @@ def test_the_last_words_of_one_that_ends_are_told() -> None:
     try:
         far._threads[0].join(60)
         with pytest.raises(MachineLost, match=r"exit status 255\): Permission denied \(publickey\)"):
-            far.ask("hello", Clock, 20.0)
+            far.begin(Duties.hello)(20.0)
     finally:
         far.close()
 

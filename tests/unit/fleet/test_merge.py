@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from hdrh.histogram import HdrHistogram
 
+from dragstrip.fleet.merging import merge
 from dragstrip.fleet.messages import Tally
-from dragstrip.fleet.remote_engine import merge, shares, turns
+from dragstrip.fleet.remote_engine import shares, turns
 from dragstrip.record import Block
 
 PLAIN = {"contender", "round", "pass_index", "position", "void"}

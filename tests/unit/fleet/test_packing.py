@@ -8,9 +8,9 @@ import pytest
 
 from dragstrip.errors import BadUsage, MachineLost
 from dragstrip.fleet import packing
-from dragstrip.fleet.agent import PACKAGE
 from dragstrip.fleet.channel import words_for_shell
 from dragstrip.fleet.definition import load
+from dragstrip.fleet.duties import PACKAGE
 
 TEXT = """
 [[machines]]

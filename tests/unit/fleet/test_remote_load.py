@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from dataclasses import fields
+from dataclasses import asdict, fields
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,8 +15,9 @@ from pydantic import ValidationError
 from dragstrip.contender import AllowedHost
 from dragstrip.errors import BadUsage
 from dragstrip.fleet import remote_load
-from dragstrip.fleet.messages import LoadRan, LoadSlice
-from dragstrip.fleet.sent import request_of, request_values
+from dragstrip.fleet.generator_duties import GeneratorDuties
+from dragstrip.fleet.messages import LoadRan
+from dragstrip.fleet.wire import decode_arguments, encode_call, shapes
 from dragstrip.loading.arrivals import Offer, Step
 from dragstrip.loading.request import LoadRequest, ScriptFile
 from dragstrip.loading.request_pool import Asked
@@ -30,22 +31,22 @@ MACHINES: Any = SimpleNamespace(
 URL = "http://192.168.7.2/"
 
 
-def histogram(*latencies_ns: int) -> str:
+def histogram(*latencies_ns: int) -> bytes:
     made = HdrHistogram(512, 60_000_000_000, 3)
     for latency_ns in latencies_ns:
         made.record_value(latency_ns)
-    return str(made.encode().decode())
+    return base64.b64decode(made.encode())
 
 
-def part(*latencies_ns: int, **more: Any) -> LoadSlice:
-    """As it comes from an agent."""
+def part(*latencies_ns: int, **more: Any) -> Slice:
+    """One second of a generator's load."""
     values: dict[str, Any] = {
-        **dict.fromkeys(LoadSlice.model_fields, 0), "errors": {}, "statuses": {"200": len(latencies_ns)}, "samples": {},
-        "requests": len(latencies_ns), "latency_hdr": histogram(*latencies_ns), "connect_hdr": "", "first_byte_hdr": "",
-        "gave_up": False, "lag_hdr": None, "latency_sent_hdr": None, "offered": None, "unsent": None, "departed": None,
-        "lag_p99_ns": None,
+        **{field.name: 0 for field in fields(Slice)}, "errors": {}, "statuses": {200: len(latencies_ns)}, "samples": {},
+        "requests": len(latencies_ns), "latency_hdr": histogram(*latencies_ns), "connect_hdr": b"",
+        "first_byte_hdr": b"", "gave_up": False, "lag_hdr": None, "latency_sent_hdr": None, "offered": None,
+        "unsent": None, "departed": None, "lag_p99_ns": None,
     }  # fmt: skip
-    return LoadSlice.model_validate(values | more)
+    return Slice(**(values | more))
 
 
 def test_what_load_asks_for_arrives_as_it_was_sent() -> None:
@@ -57,19 +58,25 @@ def test_what_load_asks_for_arrives_as_it_was_sent() -> None:
         pool=(Asked(raw=b"\xff\x00"), Asked(path="/x", answer=b"\xfe", headers=(("c", "d"),))),
         allowed=(AllowedHost(name="lab", rate_per_s=None),),
     )  # fmt: skip
-    assert request_of(json.loads(json.dumps(request_values(asked)))) == asked
+    arguments: dict[str, Any] = {"request": asked, "cacert": None, "turns": (0, 1), "script_threads": (0, 1)}
+    line = encode_call(7, GeneratorDuties.ready_load, arguments)
+    assert decode_arguments(GeneratorDuties.ready_load, json.loads(line)["with"]) == arguments
 
 
-def test_a_slice_over_the_wire_has_all_that_a_slice_has() -> None:
-    """A counter that the engine gains must be sent, too."""
-    assert {field.name for field in fields(Slice)} == set(LoadSlice.model_fields)
+def test_a_slice_over_the_wire_is_what_was_sent() -> None:
+    """A counter that the engine gains is sent, too."""
+    reply = shapes(GeneratorDuties.load).shown
+    assert reply is not None
+    sent = part(1000, 2000, errors={"reset": 1}, samples={"reset": "why"}, lag_hdr=histogram(5), offered=3)
+    shown: Any = reply.model_validate_json(reply(id=7, shows=sent).model_dump_json())
+    assert shown.shows == sent
 
 
 def test_two_generators_seconds_become_one() -> None:
     """Counts, statuses and errors add up; the histogram holds both; begins are told by this machine's clock."""
     one = part(1000, 2000, started_ns=7_000, counted_ns=10, errors={"reset": 1}, samples={"reset": "first"}, offered=4)
     two = part(900_000, started_ns=90_500, counted_ns=12, errors={"reset": 2, "timeout": 1}, offered=5)
-    both = remote_load.merge([(one, 0), (two, 80_000)])
+    both = remote_load.merged_second([(one, 0), (two, 80_000)])
     assert (both.requests, both.offered, both.counted_ns, both.started_ns) == (3, 9, 12, 7_000)
     assert (both.errors, both.statuses, both.samples) == ({"reset": 3, "timeout": 1}, {200: 3}, {"reset": "first"})
     whole = HdrHistogram.decode(base64.b64encode(both.latency_hdr))
@@ -151,8 +158,8 @@ def told(*parts: tuple[int, int]) -> list[list[int]]:
     shown = list[list[int]]()
     with remote_load.Seconds([0, 0], lambda done: shown.append([one.sent for one in done])) as seconds:
         for generator, sent in parts:
-            seconds.take(generator, part(1000, sent=sent).model_dump())
-    seconds.take(0, part(1000).model_dump())  # over: nothing more is shown
+            seconds.take(generator, part(1000, sent=sent))
+    seconds.take(0, part(1000))  # over: nothing more is shown
     return shown
 
 
@@ -167,13 +174,18 @@ def test_a_generator_that_is_done_or_late_keeps_no_second_from_being_shown() -> 
     assert told((0, 1), (0, 2), (1, 10)) == [[1], [11]]
 
 
-def test_a_part_that_no_generator_of_ours_shows_is_refused() -> None:
-    """It is held to the model of a second."""
-    with pytest.raises(ValidationError), remote_load.Seconds([0], lambda _: None) as seconds:
-        seconds.take(0, {"sent": 5})
+@pytest.mark.parametrize("wrong", [{"sent": -1}, {"statuses": {20: 1}}, {"errors": {"reset": -1}}, {"sent": 2**63}, {}])
+def test_a_part_that_no_generator_of_ours_shows_is_refused(wrong: dict[str, Any]) -> None:
+    """It is held to the model of a second, and its counts to what can be counted."""
+    reply = shapes(GeneratorDuties.load).shown
+    assert reply is not None
+    shows = {"id": 7, "shows": asdict(part(1000)) | wrong if wrong else {"sent": 5}}
+    text = json.dumps(shows, default=lambda value: base64.b64encode(value).decode())
+    with pytest.raises(ValidationError):
+        reply.model_validate_json(text)
 
 
-def ran(finished: str, *slices: LoadSlice) -> LoadRan:
+def ran(finished: str, *slices: Slice) -> LoadRan:
     return LoadRan.model_construct(finished=finished, slices=list(slices))
 
 

@@ -1,0 +1,194 @@
+"""What an agent does on any machine of a fleet, whatever its role. A duty's name and types are what goes over the wire.
+
+A ``Duties`` object is the machine's end of a channel: the other side names one of its methods (``Channel.ask``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import pwd
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from dragstrip import machine
+from dragstrip.errors import BadUsage, StageError
+from dragstrip.fleet import holder
+from dragstrip.fleet.messages import PROTOCOL, Clock, CoreSets, Hello, Usage
+from dragstrip.fleet.meter import Meter
+from dragstrip.machine_facts import Facts
+from dragstrip.process import keep_awake
+from dragstrip.process.keep_awake import Awake
+from dragstrip.racing.machine_events import MachineMonitor
+from dragstrip.record import Event
+from dragstrip.version import __version__
+
+#: The package's folder.
+PACKAGE = Path(__file__).parents[1]
+
+
+@dataclass(kw_only=True)
+class OpenRace:
+    """A race that is open on this machine.
+
+    Args:
+        resources: what ends with it. awake: what keeps its cores awake, while ``held`` has it.
+    """
+
+    resources: ExitStack
+    awake: Awake
+    monitor: MachineMonitor
+    meter: Meter
+    held: ExitStack = field(default_factory=ExitStack)
+
+
+_Race = TypeVar("_Race", bound=OpenRace)
+
+
+class Duties(Generic[_Race]):
+    """Duties of every machine; one race at a time."""
+
+    def __init__(self) -> None:
+        self._race: _Race | None = None
+        self._lock = threading.Lock()
+
+    def hello(self) -> Hello:
+        """Who this machine is; its numbers are told as hashes."""
+        return hello()
+
+    def hold(self, session: str, client: str) -> None:
+        """This machine is held for a client."""
+        holder.hold(session, client)
+
+    def beat(self) -> None:
+        """The other side is there."""
+
+    def clock(self) -> Clock:
+        """The machine's own."""
+        return Clock(now_ns=time.monotonic_ns())
+
+    def facts(self) -> Facts:
+        """What is known of the machine."""
+        return machine.facts()
+
+    def usage(self) -> Usage:
+        """What the agent itself has used so far."""
+        return Usage(cpu_ns=time.process_time_ns(), now_ns=time.monotonic_ns())
+
+    def core_sets(self, cores: str | None) -> CoreSets:
+        """The machine's cores as a race would divide them; on a fleet's machine all physical ones have one purpose."""
+        usable = tuple(sorted(os.sched_getaffinity(0)))
+        if cores is not None:
+            given = machine.parse_cores(cores, option="cores")
+            if not set(given) <= set(usable):
+                raise BadUsage(
+                    f"cores = {cores!r}: it has the cores {machine.show_cores(usable)} for this user; give of these"
+                )
+            return CoreSets(server=given, engine=given)
+        alone = machine.lanes(None, None).all if len(usable) > 1 else usable
+        return CoreSets(server=alone, engine=alone[: machine.ENGINE_CORES_AT_MOST])
+
+    def before_round(self) -> None:
+        """A round is about to begin."""
+        self._open_race().monitor.before()
+
+    def after_round(self) -> list[Event]:
+        """It is over: what the machine did meanwhile."""
+        return self._open_race().monitor.after()
+
+    def keep_awake(self, on: bool) -> None:
+        """Keeps the cores awake, or lets them be."""
+        race = self._open_race()
+        race.held.close()
+        if on:
+            race.held.enter_context(race.awake.held())
+
+    def close(self) -> None:
+        """The race is over: stops whatever runs and removes whatever was made."""
+        race, self._race = self._race, None
+        if race is not None:
+            race.held.close()
+            race.resources.close()
+
+    def last_sign_s(self) -> float:
+        """When a race that is open last showed that the other side is there, ``time.monotonic``; 0.0: it did not."""
+        return 0.0
+
+    @contextlib.contextmanager
+    def _opening(self) -> Iterator[ExitStack]:
+        """A race is opened in place of the one that was open; what it took is given back if that fails."""
+        with self._lock:
+            self.close()
+            resources = ExitStack()
+            try:
+                yield resources
+            except BaseException:
+                resources.close()
+                raise
+
+    def _open_race(self) -> _Race:
+        if self._race is None:
+            raise StageError("no race is open on this machine")
+        return self._race
+
+
+def hello() -> Hello:
+    """Who this machine is; its numbers are told as hashes."""
+    return Hello(
+        protocol=PROTOCOL,
+        version=__version__,
+        sources=_sources(),
+        machine=_hash("/etc/machine-id") or _hash("/proc/sys/kernel/hostname"),
+        boot=_hash("/proc/sys/kernel/random/boot_id"),
+        user=_user(),
+        cores=sorted(os.sched_getaffinity(0)),
+    )
+
+
+def _sources() -> str:
+    """A hash of the package's own files: two machines with the same one run the same code."""
+    digest = hashlib.sha256()
+    for file in own_files():
+        digest.update(f"{file.relative_to(PACKAGE)}\0{file.stat().st_size}\0".encode())
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def own_files() -> list[Path]:
+    """The package's files, in an order of their own."""
+    files = (file for file in PACKAGE.rglob("*") if "__pycache__" not in file.parts and not file.name.startswith("."))
+    return sorted(file for file in files if file.is_file())
+
+
+def _hash(file: str) -> str:
+    with contextlib.suppress(OSError):
+        return hashlib.sha256(Path(file).read_bytes().strip()).hexdigest()[:12]
+    return ""
+
+
+def _user() -> str:
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())
+
+
+def awake_cores(cores: tuple[int, ...], wait: str, on: bool, resources: ExitStack) -> tuple[str, Awake]:
+    """How the engine waits, and what keeps these cores awake while blocks run; as ``racing.setup`` has it here."""
+    against = keep_awake.against_spinning(cores, [machine.siblings(core) for core in cores])
+    if wait == "auto":
+        wait = keep_awake.usual_wait(against, shared=False)
+    against = keep_awake.against_spinners(wait, against)
+    return wait, resources.enter_context(keep_awake.hold(cores, on=on, against=against))
+
+
+def stay_off(cores: tuple[int, ...]) -> None:
+    """Keeps this process, and what it starts, off a race's cores, if it has others."""
+    if others := os.sched_getaffinity(0) - set(cores):
+        os.sched_setaffinity(0, others)

@@ -1,0 +1,65 @@
+"""Several generators' parts of one block, or of one second of a load, as one.
+
+Counts add up and histograms are added; quantiles are read off the sum, never averaged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any, TypeVar
+
+from dragstrip.fleet.messages import KindTally, Tally
+from dragstrip.loading.result import Slice
+from dragstrip.loading.run import merged
+
+_Part = TypeVar("_Part", Tally, KindTally, Slice)
+
+#: Same for all generators, or the first one's own; its clock's times are left to the caller.
+_FIRST = ("session", "started_ns", "counted_start_ns")
+#: All of them measure one thing: the longest is taken.
+_LONGEST = (
+    "lead_ns", "counted_ns", "duration_ns", "clock_step_ns", "server_cpu_ns", "server_wait_ns", "server_runs",
+)  # fmt: skip
+_QUANTILES = ("p50_ns", "p90_ns", "p99_ns", "p999_ns", "max_ns")
+
+
+def merge(parts: Sequence[_Part]) -> _Part:
+    """The parts of all generators as one; what one of them does not know is unknown."""
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    names = [field.name for field in fields(first)] if isinstance(first, Slice) else type(first).model_fields
+    made = {name: _joined(name, [getattr(part, name) for part in parts]) for name in names}
+    if not isinstance(first, KindTally):
+        quantiles = dict(zip(_QUANTILES, _quantiles(made["latency_hdr"]), strict=True))
+        made |= {name: quantiles[name] for name in _QUANTILES if name in made}
+        made["lag_p99_ns"] = _quantiles(made["lag_hdr"])[2] if made["lag_hdr"] else None
+    return type(first)(**made)
+
+
+def _joined(name: str, values: Sequence[Any]) -> Any:
+    if name in _FIRST:
+        return values[0]
+    if name == "gave_up":
+        return all(values)
+    if name == "sample":
+        return next(filter(None, values), "")
+    if name == "samples":
+        return {kind: text for samples in reversed(values) for kind, text in samples.items()}
+    if name in ("errors", "statuses"):
+        kinds = sorted(set().union(*values))
+        return {kind: sum(counts.get(kind, 0) for counts in values) for kind in kinds}
+    if name == "kinds":
+        return [merge(kinds) for kinds in zip(*values, strict=True)]
+    if any(value is None for value in values):
+        return None
+    if name.endswith("_hdr"):
+        return merged(values)
+    return max(values) if name in _LONGEST else sum(values)
+
+
+def _quantiles(histogram: bytes) -> Sequence[int]:
+    from dragstrip._engine import quantiles
+
+    return quantiles(histogram) if histogram else (0,) * len(_QUANTILES)
