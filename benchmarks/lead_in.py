@@ -27,7 +27,7 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 from calibration_page import quantile_with_ends  # noqa: E402
 
 from dragstrip.contender import entrants  # noqa: E402
-from dragstrip.racing.qualification import set_up_and_qualify  # noqa: E402
+from dragstrip.racing.qualification import qualify_all, set_up  # noqa: E402
 from dragstrip.racing.request import Request, lanes_of, load_of  # noqa: E402
 from dragstrip.racing.schedule import COUNTED_LEADS  # noqa: E402
 from dragstrip.racing.setup import block_plan  # noqa: E402
@@ -47,9 +47,9 @@ def measure(word: str, seconds: float) -> dict[int, list[float]]:
     found: dict[int, list[float]] = {lead_ms: [] for lead_ms in LEADS_MS}
     with (
         Progress(Console(), quiet=True) as progress,
-        set_up_and_qualify(request, load_of(request, lanes), lanes, 1, progress) as (setup, qualification),
+        set_up(request, load_of(request, lanes), lanes, 1, progress) as (setup, states),
     ):
-        ready = qualification.ready
+        ready = qualify_all(setup, request.entries, states, progress).ready
         launched = [setup.launch(contender.entry) for contender in ready.values()]
         try:
             for one in launched:

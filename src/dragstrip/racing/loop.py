@@ -28,17 +28,16 @@ class RoundLoop(ABC):
 
     Args:
         contenders: those that take part, by name; who falls out leaves them.
-        patience_s: so long it waits, in all, for a quiet machine before rounds.
     """
 
-    #: How it ended where a machine was lost for good; "" as long as none was.
+    #: How it ended if a machine was lost for good; "" as long as none was.
     lost = ""
 
-    def __init__(
-        self, setup: RaceSetup, progress: Progress, contenders: Mapping[str, Qualified], *, patience_s: float = 0.0
-    ) -> None:
-        self.setup, self.progress, self.contenders = setup, progress, dict(contenders)
-        self.spent_s, self.patience_s = 0.0, patience_s
+    #: Seconds that it may still wait, in all, for a quiet machine before rounds.
+    patience_s = 0.0
+
+    def __init__(self, setup: RaceSetup, progress: Progress, contenders: Mapping[str, Qualified]) -> None:
+        self.setup, self.progress, self.contenders, self.spent_s = setup, progress, dict(contenders), 0.0
         self.watch = setup.surroundings()
 
     def run_rounds(self) -> str:

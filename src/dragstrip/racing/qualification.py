@@ -136,27 +136,6 @@ def set_up(
         yield setup, states
 
 
-@contextmanager
-def set_up_and_qualify(
-    request: Request,
-    load: Load,
-    lanes: Lanes,
-    seed: int,
-    progress: Progress,
-    kept: QualificationStore | None = None,
-) -> Iterator[tuple[RaceSetup, Qualification]]:
-    """What rounds share, and every contender proved and calibrated once; all is stopped at the end.
-
-    Args:
-        kept: qualifications that may be reused; None: every contender is proved anew.
-
-    Raises:
-        NotReady: a contender named by hand is missing something.
-    """
-    with set_up(request, load, lanes, seed, progress) as (setup, states):
-        yield setup, qualify_all(setup, request.entries, states, progress, kept, request.site)
-
-
 def _installed(request: Request) -> dict[str, Ready | Missing]:
     states: dict[str, Ready | Missing] = {}
     for entry in request.entries:

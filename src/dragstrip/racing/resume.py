@@ -16,6 +16,7 @@ from dragstrip.racing.progress import Progress
 from dragstrip.racing.qualification import qualify_all
 from dragstrip.racing.race_loop import RaceLoop
 from dragstrip.racing.request import database_lane, refuse_elsewhere
+from dragstrip.racing.setup import RaceSetup
 from dragstrip.racing.site import LOCAL, Site
 from dragstrip.record import EventKind, Race
 from dragstrip.store.database import Store
@@ -48,54 +49,63 @@ def resume(
     """
     own_id = store.load(race_id).id
     with writing(store.path, own_id):
-        race = store.load(own_id)  # as whoever had it before has left it
-        return _go_on(race, entries, workloads, store, progress, extra_s, site, allowed)
+        race = store.load(own_id)  # as the process that had it before has left it
+        _refuse_ended(race, extra_s)
+        refuse_other_machine(race, site)
+        given = _given(race, workloads)
+        racing_on = _unchanged(race, {entry.name: entry for entry in entries})
+        refuse_elsewhere(list(racing_on.values()), allowed, race.load.connections, extra_s or race.plan.budget_s)
+        lanes = site.lanes(_cores(race.server_cores), _cores(race.engine_cores))
+        lanes = database_lane(lanes, workloads, divisible=False)
+        first = given[analysis.by_column(race)[0].workload]
+        with site.race_setup(first, race.load, lanes, race.seed, race.backend, *awake_and_wait_of(race)) as setup:
+            if extra_s is not None:
+                race = _extended(race, extra_s, store)
+            return _loop(replace(race, finished=""), racing_on, given, setup, store, progress, site).drive()
 
 
-def _go_on(
+def _loop(
     race: Race,
-    entries: Sequence[Entry],
-    workloads: Sequence[Workload],
+    entries: Mapping[str, Entry],
+    workloads: Mapping[str, Workload],
+    setup: RaceSetup,
     store: Store,
     progress: Progress,
-    extra_s: float | None,
     site: Site,
-    allowed: Sequence[AllowedHost],
-) -> Race:
-    _refuse_ended(race, extra_s)
-    refuse_other_machine(race, site)
+) -> RaceLoop:
+    """The race's loop, with every contender qualified again; those that fail now are out."""
+    states = {name: Ready(entrant.version, {}) for entrant in race.entrants if (name := entrant.name) in entries}
+    entered, rejected = [], []
+    for column in analysis.by_column(race):
+        own = [entries[entrant.name] for entrant in column.entrants if not entrant.out]
+        at = setup.for_workload(workloads[column.workload], column.load.rate_per_s)
+        qualification = qualify_all(at.for_workload(at.workload, 0.0), own, states, progress, site=site)
+        entered.append((at, qualification.ready))
+        rejected.append(qualification.rejected)
+    store.append_event(race.id, event(EventKind.RESUMED))
+    loop = RaceLoop(store, progress, race, entered)
+    for column_loop, out in zip(loop.columns, rejected, strict=True):
+        column_loop.take_out_contenders(out, len(race.rounds))
+    return loop
+
+
+def _given(race: Race, workloads: Sequence[Workload]) -> dict[str, Workload]:
+    """The race's workloads, by name.
+
+    Raises:
+        BadUsage: other ones are given.
+    """
     given = {workload.name: workload for workload in workloads}
     wanted = dict.fromkeys(column.workload for column in race.columns)
     if given.keys() != wanted.keys():
         raise BadUsage(
             f"race {race.id} is of workload {', '.join(wanted)}, not {', '.join(given)}; --workload FILE names its file"
         )
-    racing_on = {entry.name: entry for entry in _unchanged(race, {entry.name: entry for entry in entries})}
-    states = {e.name: Ready(e.version, {}) for e in race.entrants if not e.out}
-    refuse_elsewhere(list(racing_on.values()), allowed, race.load.connections, extra_s or race.plan.budget_s)
-    lanes = site.lanes(_cores(race.server_cores), _cores(race.engine_cores))
-    lanes = database_lane(lanes, workloads, divisible=False)
-    first = given[next(iter(wanted))]
-    with site.race_setup(first, race.load, lanes, race.seed, race.backend, *awake_and_wait_of(race)) as setup:
-        if extra_s is not None:
-            race = _extended(race, extra_s, store)
-        race = replace(race, finished="")
-        entered, rejected = [], []
-        for column in analysis.by_column(race):
-            own = [racing_on[entrant.name] for entrant in column.entrants if not entrant.out]
-            at = setup.for_workload(given[column.workload], column.load.rate_per_s)
-            qualification = qualify_all(at.for_workload(at.workload, 0.0), own, states, progress, site=site)
-            entered.append((at, qualification.ready))
-            rejected.append(qualification.rejected)
-        store.append_event(race.id, event(EventKind.RESUMED))
-        loop = RaceLoop(store, progress, race, entered)
-        for column_loop, out in zip(loop.columns, rejected, strict=True):
-            column_loop.take_out_contenders(out, len(race.rounds))
-        return loop.drive()
+    return given
 
 
-def _unchanged(race: Race, entries: Mapping[str, Entry]) -> list[Entry]:
-    """The entries of those still in the race, if their definitions are as they were.
+def _unchanged(race: Race, entries: Mapping[str, Entry]) -> dict[str, Entry]:
+    """The entries of those still in the race by name, if their definitions are as they were.
 
     Raises:
         BadUsage: a definition has changed since.
@@ -108,7 +118,7 @@ def _unchanged(race: Race, entries: Mapping[str, Entry]) -> list[Entry]:
                 f"({entrant.definition_hash[:12]} then, {entries[entrant.name].definition_hash[:12]} now); "
                 "start a new race instead"
             )
-    return [entries[entrant.name] for entrant in race.entrants if not entrant.out]
+    return {entrant.name: entries[entrant.name] for entrant in race.entrants if not entrant.out}
 
 
 def refuse_other_machine(race: Race, site: Site) -> None:

@@ -62,145 +62,124 @@ def run_round(setup: RaceSetup, plan: RoundPlan, contenders: Mapping[str, Qualif
     Args:
         contenders: those still in the race, by name.
     """
-    run = _Run(Servers(setup.engine))
-    started_ns = time.monotonic_ns()
-    try:
-        with setup.database_up() as database, run.servers as servers:
-            run.out = _launch_all(setup, plan, contenders, servers)
-            run.out |= _warm_up_all(setup, contenders, servers)
-            run.planned = tuple(block for block in plan.blocks if block.contender in servers.warm())
-            run.blocks, run.events = _measure(setup, plan, run.planned, contenders, servers)
-            run.out = _fallen_under_load(run.blocks, servers) | run.out
-            run.out |= _not_of_the_database(setup, run.blocks, servers, run.out)
-            run.lost = database is not None and not database.alive()
-    except StageError:  # whatever a contender's own was has been taken in: this is the database's
-        run.lost = True
-    record = Round(
-        index=plan.index,
-        started_ns=started_ns,
-        ended_ns=time.monotonic_ns(),
-        launches=tuple(launched.record(plan.index, setup.lanes.server) for launched in run.servers),
-        blocks=run.blocks,
-    )
-    # What fell with the database fell by no fault of its own.
-    void = (Void(kind=VoidKind.DATABASE),) if run.lost else validity.round_reasons(record)
-    out = {} if run.lost else run.out
-    events = [*run.events, *_database_log(setup, plan.index)]
-    return Outcome(round=replace(record, void=void), planned=run.planned, out=out, events=events)
+    return _Round(setup, plan, contenders, Servers(setup.engine)).run()
 
 
 @dataclass
-class _Run:
-    """What a round has come to so far.
+class _Round:
+    """A round, and what it has come to so far.
 
     Args:
-        lost: the database could not be started, or ended.
+        out: contenders that fell out, with the reasons.
     """
 
+    setup: RaceSetup
+    plan: RoundPlan
+    contenders: Mapping[str, Qualified]
     servers: Servers
     planned: tuple[PlannedBlock, ...] = ()
     blocks: tuple[Block, ...] = ()
     events: list[Event] = field(default_factory=list)
     out: dict[str, str] = field(default_factory=dict)
-    lost: bool = False
 
-
-def _database_log(setup: RaceSetup, index: int) -> list[Event]:
-    """The end of what the round's database wrote, if it wrote anything."""
-    text = setup.database.log_tail() if setup.database else ""
-    return [machine_events.event(EventKind.DATABASE, text=text, round=index)] if text else []
-
-
-def _not_of_the_database(
-    setup: RaceSetup, blocks: Sequence[Block], servers: Servers, fallen: Mapping[str, str]
-) -> dict[str, str]:
-    """Those that answered without asking the database, with the reason; looked at once nobody is under load.
-
-    Raises:
-        DatabaseGoneError: it can't be asked any more.
-    """
-    if setup.instance is None:
-        return {}
-    left = [launched for launched in servers.warm().values() if launched.name not in fallen]
-    out = database_proof.stale_answers(setup, left)
-    for launched in left:
-        if launched.spent is not None and launched.wanted:
-            reason = database_proof.served_from_elsewhere(launched.spent.statements, launched.wanted)
-            out |= {launched.name: reason} if reason else {}
-    return out
-
-
-def _launch_all(
-    setup: RaceSetup, plan: RoundPlan, contenders: Mapping[str, Qualified], servers: Servers
-) -> dict[str, str]:
-    """Launches the round's contenders, one after another; returns those that did not come up, with the reasons."""
-    out = {}
-    for name in plan.launches:
+    def run(self) -> Outcome:
+        """Runs it."""
+        started_ns, database_lost = time.monotonic_ns(), False
         try:
-            servers.add(setup.launch(contenders[name].entry))
-        except StageError as error:
-            out[name] = str(error)
-    return out
+            with self.setup.database_up() as database, self.servers:
+                self._launch_all()
+                self._warm_up_all()
+                self._measure()
+                self.out = self._fallen_under_load() | self.out
+                self._take_out_by_the_database()
+                database_lost = database is not None and not database.alive()
+        except StageError:  # a contender's own has been caught already: this one is the database's
+            database_lost = True
+        record = Round(
+            index=self.plan.index,
+            started_ns=started_ns,
+            ended_ns=time.monotonic_ns(),
+            launches=tuple(launched.record(self.plan.index, self.setup.lanes.server) for launched in self.servers),
+            blocks=self.blocks,
+        )
+        if text := self.setup.database.log_tail() if self.setup.database else "":
+            self.events.append(machine_events.event(EventKind.DATABASE, text=text, round=self.plan.index))
+        # A contender that fell with the database fell by no fault of its own.
+        void = (Void(kind=VoidKind.DATABASE),) if database_lost else validity.round_reasons(record)
+        out = {} if database_lost else self.out
+        return Outcome(round=replace(record, void=void), planned=self.planned, out=out, events=self.events)
 
+    def _launch_all(self) -> None:
+        """Launches the round's contenders, one after another; takes out those that did not come up."""
+        for name in self.plan.launches:
+            try:
+                self.servers.add(self.setup.launch(self.contenders[name].entry))
+            except StageError as error:
+                self.out[name] = str(error)
 
-def _warm_up_all(setup: RaceSetup, contenders: Mapping[str, Qualified], servers: Servers) -> dict[str, str]:
-    """Warms up those that run, one after another; returns those that gave no right answer, with the reasons."""
-    out = {}
-    for launched in servers:
-        try:
-            launched.warm_up = warm_up(setup, launched, contenders[launched.name].calibration.p50_ns)
-        except StageError as error:
-            out[launched.name] = launched.death("under load") or str(error)
-        launched.processes, launched.threads = launched.running.counts()
-    for last in list(servers.warm().values())[-1:]:
-        wait_until_idle(last.running)
-    return out
+    def _warm_up_all(self) -> None:
+        """Warms up those that run, one after another; takes out those that gave no correct response."""
+        for launched in self.servers:
+            try:
+                launched.warm_up = warm_up(self.setup, launched, self.contenders[launched.name].calibration.p50_ns)
+            except StageError as error:
+                self.out[launched.name] = launched.death("under load") or str(error)
+            launched.processes, launched.threads = launched.running.counts()
+        for last in list(self.servers.warm().values())[-1:]:
+            wait_until_idle(last.running)
 
+    def _measure(self) -> None:
+        """Runs and judges the blocks; meanwhile counts what servers say they had, and how their memory grows."""
+        setup, warm = self.setup, self.servers.warm()
+        self.planned = tuple(block for block in self.plan.blocks if block.contender in warm)
+        restless = frozenset(name for name in warm if self.contenders[name].calibration.restless)
+        since = {name: setup.count_from_now(launched) for name, launched in warm.items()}
+        used = database_proof.usage_of(setup.instance)
+        before_bytes = {name: launched.running.resident_bytes() for name, launched in warm.items()}
+        began_s = time.monotonic()
+        with setup.awake.held():
+            blocks = run_blocks(setup, self.planned, warm, self.plan.index, restless)
+        lasted_s = time.monotonic() - began_s
+        after = database_proof.usage_of(setup.instance)
+        single_threaded = {name: launched.running.counts()[1] == 1 for name, launched in warm.items()}
+        for name, launched in warm.items():
+            after_bytes = launched.running.resident_bytes()
+            self.events += machine_events.memory_growth_events(name, before_bytes[name], after_bytes, lasted_s)
+            launched.served = since[name]()
+            if name in used:
+                launched.spent = spent(used[name], after[name])
+                launched.wanted = database_proof.wanted_by(launched, blocks, launched.spent.statements)
+        self.blocks = self.plan.judge(blocks, single_threaded)
 
-def _measure(
-    setup: RaceSetup,
-    plan: RoundPlan,
-    planned: Sequence[PlannedBlock],
-    contenders: Mapping[str, Qualified],
-    servers: Servers,
-) -> tuple[tuple[Block, ...], list[Event]]:
-    """Runs and judges the blocks; meanwhile counts what servers say they had, and looks how their memory grows."""
-    warm = servers.warm()
-    restless = frozenset(name for name in warm if contenders[name].calibration.restless)
-    since = {name: setup.count_from_now(launched) for name, launched in warm.items()}
-    used = database_proof.usage_of(setup.instance)
-    before_bytes = {name: launched.running.resident_bytes() for name, launched in warm.items()}
-    began_s = time.monotonic()
-    with setup.awake.held():
-        blocks = run_blocks(setup, planned, warm, plan.index, restless)
-    lasted_s = time.monotonic() - began_s
-    after = database_proof.usage_of(setup.instance)
-    single_threaded = {name: launched.running.counts()[1] == 1 for name, launched in warm.items()}
-    events = list[Event]()
-    for name, launched in warm.items():
-        after_bytes = launched.running.resident_bytes()
-        events += machine_events.memory_growth_events(name, before_bytes[name], after_bytes, lasted_s)
-        launched.served = since[name]()
-        if name in used:
-            launched.spent = spent(used[name], after[name])
-            launched.wanted = database_proof.wanted_by(launched, blocks, launched.spent.statements)
-    return plan.judge(blocks, single_threaded), events
+    def _fallen_under_load(self) -> dict[str, str]:
+        """Contenders that died or gave incorrect responses under load, with the reason in words."""
+        out: dict[str, str] = {}
+        for launched in self.servers:
+            own = [block for block in self.blocks if block.contender == launched.name]
+            gave_up, fault = bool(own) and all(block.gave_up for block in own), validity.wrong_under_load(own)
+            failed = gave_up or fault is not None or not launched.running.alive()
+            if failed and (died := launched.death("under load")):
+                out[launched.name] = died
+            elif gave_up:
+                out[launched.name] = f"refused every connection under load: {own[0].sample}"
+            elif fault is not None:
+                out[launched.name] = _load_fault_text(fault)
+        return out
 
+    def _take_out_by_the_database(self) -> None:
+        """Takes out contenders that responded without querying the database; none is under load any more.
 
-def _fallen_under_load(blocks: Sequence[Block], servers: Servers) -> dict[str, str]:
-    """Contenders that died or gave wrong answers under load, with the reason in words."""
-    out: dict[str, str] = {}
-    for launched in servers:
-        own = [block for block in blocks if block.contender == launched.name]
-        gave_up, fault = bool(own) and all(block.gave_up for block in own), validity.wrong_under_load(own)
-        failed = gave_up or fault is not None or not launched.running.alive()
-        if failed and (died := launched.death("under load")):
-            out[launched.name] = died
-        elif gave_up:
-            out[launched.name] = f"refused every connection under load: {own[0].sample}"
-        elif fault is not None:
-            out[launched.name] = _load_fault_text(fault)
-    return out
+        Raises:
+            DatabaseGoneError: it can't be queried any more.
+        """
+        if self.setup.instance is None:
+            return
+        left = [launched for launched in self.servers.warm().values() if launched.name not in self.out]
+        self.out |= database_proof.stale_answers(self.setup, left)
+        for launched in left:
+            if launched.spent is not None and launched.wanted:
+                reason = database_proof.served_from_elsewhere(launched.spent.statements, launched.wanted)
+                self.out |= {launched.name: reason} if reason else {}
 
 
 def _load_fault_text(fault: LoadFault) -> str:

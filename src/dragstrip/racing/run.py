@@ -49,13 +49,8 @@ def run(request: Request, *, store: Store, progress: Progress) -> Race:
     seed = request.seed if request.seed is not None else secrets.randbits(32)
     started, started_ns = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic_ns()
     facts = request.site.facts()
-    kept: dict[str, QualificationStore | None] = {
-        # Proofs are kept by files of this machine: those of others are not ours to look at.
-        workload.name: kept_qualifications(
-            request, workload, store, replace(load, pipelining=workload.pipelining), lanes, facts
-        )
-        if request.site is LOCAL
-        else None
+    kept = {
+        workload.name: _kept_qualifications(request, workload, store, load, lanes, facts)
         for workload in request.workloads
     }
     with set_up(request, load, lanes, seed, progress) as (setup, states):
@@ -81,28 +76,22 @@ def _refuse(request: Request) -> None:
     schedule.refuse_metric(request.metric, request.rate_per_s)
 
 
-def kept_qualifications(
-    request: Request,
-    workload: Workload,
-    store: Store,
-    load: Load,
-    lanes: machine.Lanes,
-    facts: Facts,
-) -> QualificationStore:
-    """Qualifications for a workload that lie beside the store, of races as this one."""
-    depends_on = qualification_store.context(
-        workload, load, lanes, request.io, facts, request.awake, request.wait, *_database(workload)
-    )
-    return QualificationStore(store.path.with_suffix(".scrutiny"), depends_on, fresh=request.fresh_scrutiny)
-
-
-def _database(workload: Workload) -> tuple[str, ...]:
-    """The database that proofs depend on, where the workload asks one.
+def _kept_qualifications(
+    request: Request, workload: Workload, store: Store, load: Load, lanes: machine.Lanes, facts: Facts
+) -> QualificationStore | None:
+    """Results for a workload that are kept beside the store, of races like this one; None for other machines' files.
 
     Raises:
-        NotReady: it is not here.
+        NotReady: the workload queries a database that is not installed.
     """
-    return (database.find().version,) if workload.asks_database else ()
+    if request.site is not LOCAL:
+        return None
+    versions = (database.find().version,) if workload.asks_database else ()
+    load = replace(load, pipelining=workload.pipelining)
+    depends_on = qualification_store.context(
+        workload, load, lanes, request.io, facts, request.awake, request.wait, *versions
+    )
+    return QualificationStore(store.path.with_suffix(".scrutiny"), depends_on, fresh=request.fresh_scrutiny)
 
 
 def _record(request: Request, entered: Sequence[PreparedColumn], started: str, started_ns: int, facts: Facts) -> Race:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from dragstrip import machine, parity
 from dragstrip.contender import Entry
-from dragstrip.errors import BadUsage, EngineFailure, MachineLost, StageError
+from dragstrip.errors import EngineFailure, MachineLost, StageError
 from dragstrip.machine import Lanes
 from dragstrip.machine_facts import DatabaseFacts, Facts
 from dragstrip.process import database, keep_awake, launcher
@@ -268,8 +268,6 @@ def race_setup(
             # We and the supervisors stay off the servers' lane.
             os.sched_setaffinity(0, lanes.engine)
             resources.callback(os.sched_setaffinity, 0, cores_before)
-        if keep not in keep_awake.CHOICES:
-            raise BadUsage(f"awake: {keep!r} given; use {' or '.join(keep_awake.CHOICES)}")
         against = keep_awake.against_spinning(lanes.all, [machine.siblings(core) for core in lanes.all])
         if wait == "auto":
             wait = keep_awake.usual_wait(against, shared=lanes.shared)

@@ -24,7 +24,7 @@ class Site(Protocol):
 
     def machines(self) -> dict[str, str] | None: ...
     def facts(self) -> Facts: ...
-    def with_profile(self, facts: Facts, store: Path, lanes: Lanes) -> Facts: ...
+    def with_profile(self, facts: Facts, store_path: Path, lanes: Lanes) -> Facts: ...
     def lanes(self, server: str | None, engine: str | None) -> Lanes: ...
     def check(self, entry: Entry) -> Ready | Missing: ...
     def pending_build(self, entry: Entry) -> tuple[str, ...] | None: ...
@@ -37,39 +37,16 @@ class Site(Protocol):
 class _Local:
     """This machine."""
 
-    def machines(self) -> dict[str, str] | None:
-        """None: it is one alone."""
-        return None
+    facts = staticmethod(machine.facts)
+    with_profile = staticmethod(machine_profile.with_profile)
+    lanes = staticmethod(machine.lanes)
+    check = staticmethod(contender.check)
+    pending_build = staticmethod(contender.pending_build)
+    build = staticmethod(contender.build)
+    race_setup = staticmethod(race_setup)
 
-    def facts(self) -> Facts:
-        """What is known of it."""
-        return machine.facts()
-
-    def with_profile(self, facts: Facts, store: Path, lanes: Lanes) -> Facts:
-        """The facts with what its last examination found."""
-        return machine_profile.with_profile(facts, store, lanes)
-
-    def lanes(self, server: str | None, engine: str | None) -> Lanes:
-        """Its cores, divided."""
-        return machine.lanes(server, engine)
-
-    def check(self, entry: Entry) -> Ready | Missing:
-        """Whether a contender is installed."""
-        return contender.check(entry)
-
-    def pending_build(self, entry: Entry) -> tuple[str, ...] | None:
-        """What is still to be built of it."""
-        return contender.pending_build(entry)
-
-    def build(self, entry: Entry) -> Path | None:
-        """Builds it; the folder."""
-        return contender.build(entry)
-
-    def race_setup(
-        self, workload: Workload, load: Load, lanes: Lanes, seed: int, io: str, keep: str, wait: str
-    ) -> AbstractContextManager[RaceSetup]:
-        """What rounds share."""
-        return race_setup(workload, load, lanes, seed, io, keep, wait)
+    def machines(self) -> None:
+        """None: it is one machine alone."""
 
 
 LOCAL: Site = _Local()

@@ -18,7 +18,7 @@ from dragstrip.racing import schedule
 from dragstrip.racing.blocks import PlannedBlock
 from dragstrip.racing.loop import RoundLoop
 from dragstrip.racing.progress import Progress
-from dragstrip.racing.qualification import Qualification, set_up_and_qualify
+from dragstrip.racing.qualification import Qualification, qualify_all, set_up
 from dragstrip.racing.request import Request as RaceRequest
 from dragstrip.racing.request import lanes_of, load_of, refuse_doubles, refuse_unfit_load
 from dragstrip.racing.round import Outcome, RoundPlan
@@ -83,7 +83,8 @@ def run(request: Request, *, progress: Progress) -> Sweep:
     load = load_of(asked, lanes)
     seed = asked.seed if asked.seed is not None else secrets.randbits(32)
     started, facts = datetime.now(UTC).isoformat(timespec="seconds"), asked.site.facts()
-    with set_up_and_qualify(asked, load, lanes, seed, progress) as (setup, qualification):
+    with set_up(asked, load, lanes, seed, progress) as (setup, states):
+        qualification = qualify_all(setup, asked.entries, states, progress, site=asked.site)
         loop = SweepLoop(setup, progress, request, qualification)
         finished = loop.drive()
         return _record(request, setup, qualification, loop, started, setup.with_facts(facts), finished)
@@ -159,8 +160,8 @@ class SweepLoop(RoundLoop):
     """
 
     def __init__(self, setup: RaceSetup, progress: Progress, request: Request, qualification: Qualification) -> None:
-        super().__init__(setup, progress, qualification.ready, patience_s=PATIENCE_S)
-        self.request = request
+        super().__init__(setup, progress, qualification.ready)
+        self.request, self.patience_s = request, PATIENCE_S
         self.samples: list[Sample] = []
         self.out: dict[str, str] = {}
         self.events: list[Event] = []
