@@ -21,7 +21,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 from browser import Watched, browser
 
 import dragstrip
-from dragstrip.report.race import svg
+from dragstrip.report.race import terminal
 from dragstrip.store.database import Store, default_path
 
 #: Name, theme, width and height in pixels.
@@ -78,7 +78,7 @@ def _columns(running: Any, result: Any, file: Path) -> None:
 
 def _terminal(running: Any, result: Any, drawn: Path) -> None:
     """What `dragstrip show` prints at 80 columns."""
-    picture = svg.terminal_svg(result.record, result.verdict, result.checks, columns=80)
+    picture = terminal.terminal_svg(result.record, result.verdict, result.checks, columns=80)
     drawn.write_text(picture, encoding="utf-8")
     watched = Watched(running, drawn.as_uri(), width=980)
     watched.page.goto(drawn.as_uri())

@@ -30,11 +30,12 @@ from dragstrip.report import figures
 from dragstrip.report.race import columns as columns_of
 from dragstrip.report.race import export as race_export
 from dragstrip.report.race import page as race_page
-from dragstrip.report.race import standing, summary, tables
+from dragstrip.report.race import summary, tables
 from dragstrip.report.race import terminal as race_terminal
 from dragstrip.report.race.checks import CheckWithText, with_text
+from dragstrip.report.race.headline import headline
 from dragstrip.report.race.live import Progress
-from dragstrip.report.race.parts import Part, parts
+from dragstrip.report.race.summary import Part, parts
 from dragstrip.store.database import Store, default_path
 from dragstrip.validity import Status, inspect
 from dragstrip.workload import several as workloads_of
@@ -67,7 +68,7 @@ class Result:
     @property
     def headline(self) -> str:
         """The race in a sentence or two."""
-        return columns_of.headline(self.record, self.verdict, self.checks)
+        return headline(self.record, self.verdict, self.checks)
 
     @property
     def columns(self) -> Mapping[str, Result]:
@@ -81,7 +82,7 @@ class Result:
     @property
     def void(self) -> bool:
         """Whether nothing of it may be used as a result."""
-        return standing.is_void(self.record, self.verdict, self.checks)
+        return summary.is_void(self.record, self.verdict, self.checks)
 
     def pair(self, a: str, b: str) -> judging.Pair:
         """Two contenders compared, seen from the first: ratio, interval and word.
@@ -148,7 +149,7 @@ class Result:
                 figures.span(r.main.low, r.main.high),
                 str(r.estimate.rounds),
             )
-            for r in summary.ranked(found[0].race, verdict, with_latency=False)
+            for r in found[0].rows
         ]
         body = "".join(f"<tr>{''.join(f'<td>{_escaped(cell)}</td>' for cell in line)}</tr>" for line in lines)
         head = "".join(f"<th>{_escaped(cell)}</th>" for cell in heads)

@@ -16,9 +16,9 @@ from dragstrip.cli.options import argument, gathered, option, read_race, read_st
 from dragstrip.cli.outputs import OutputFile, write_or_refuse
 from dragstrip.errors import BadUsage
 from dragstrip.record import Race
-from dragstrip.report.race import formats, histograms, summary, tables
+from dragstrip.report.race import formats, latency, tables
 from dragstrip.report.race import page as race_page
-from dragstrip.report.race.parts import parts
+from dragstrip.report.race.summary import parts
 from dragstrip.validity import inspect
 
 #: What a file's name says; the record itself for any other.
@@ -161,7 +161,7 @@ def _text(race: Race, chosen: str, options: ExportOptions) -> str:
     if chosen == "csv":
         return tables.csv_text(_rows(race, options.rounds))
     if chosen == "hlog":
-        return histograms.hlog(race)
+        return latency.hlog(race)
     if chosen == "hgrm":
         return _hgrm(race, options.contender)
     return formats.MAKERS[chosen](race, analysis.judge(race), inspect(race))
@@ -172,7 +172,7 @@ def _hgrm(race: Race, contender: str | None) -> str:
     names = [entrant.name for entrant in race.entrants if not entrant.out]
     if contender is None and len(names) != 1:
         raise BadUsage(f"a .hgrm file holds one distribution; choose with --contender: {', '.join(names)}")
-    text = histograms.hgrm(race, contender or names[0])
+    text = latency.hgrm(race, contender or names[0])
     if text is None:
         raise BadUsage(f"--contender {contender}: race {race.id} has no latencies of it; it has: {', '.join(names)}")
     return text
@@ -191,14 +191,13 @@ def _drawn(race: Race, chosen: str, options: ExportOptions) -> Iterator[tuple[Pa
         yield file, partial(_picture, drawn, chosen)
         return
     _refuse_several(race, f"the chart {name!r}" if not every_chart else "the charts' folder")
-    judged = analysis.judge_column(race)
-    ranking = summary.ranked(race, judged)
-    if not ranking:
+    (part,) = parts(race, analysis.judge(race), inspect(race))
+    if not part.rows:
         raise BadUsage(f"nothing to draw: no contender of race {race.id} has numbers")
     for each, kind in (
         [(each, kind) for each in charts.CHARTS for kind in ("png", "svg")] if every_chart else [(name, chosen)]
     ):
-        chart = charts.draw(each, race, judged, ranking, dark=options.dark)
+        chart = charts.draw(each, part, dark=options.dark)
         yield (file / f"{each}.{kind}" if every_chart else file), partial(_picture, chart, kind)
 
 

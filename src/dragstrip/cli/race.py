@@ -37,7 +37,7 @@ from dragstrip.record import Event, Race
 from dragstrip.report import glyphs
 from dragstrip.report.comparison import Ruled, ruling_line
 from dragstrip.report.figures import visible
-from dragstrip.report.race import badge, columns, formats, markdown, standing, thresholds
+from dragstrip.report.race import badge, formats, headline, markdown, thresholds
 from dragstrip.report.race import export as race_export
 from dragstrip.report.race import page as race_page
 from dragstrip.report.race import terminal as race_terminal
@@ -389,10 +389,10 @@ def _conclude(console: Console, result: Race, options: RaceOptions) -> None:
     if options.html_path and failure is None:
         console.print(f"page    {options.html_path.resolve()}", soft_wrap=True)
     with open_store(options.store_path) as store:  # a list of races then needs to judge none of them
-        verdict = columns.badge(result, judged, checks).line
+        verdict = badge.race_badge(result, judged, checks).line
         store.append_event(result.id, Event(at_ns=time.monotonic_ns(), kind=badge.KIND, text=verdict))
     code = 0
-    if why := standing.no_result_reason(result, judged, checks):
+    if why := headline.no_result_reason(result, judged, checks):
         click.echo(f"dragstrip: {visible(why)}", err=True)
         code = EXIT_VOID
     elif result.finished == "too few contenders":

@@ -14,7 +14,7 @@ from dragstrip.cli.outputs import json_text, write_or_refuse
 from dragstrip.errors import BadUsage
 from dragstrip.report.race import export as race_export
 from dragstrip.report.race import page as race_page
-from dragstrip.report.race import svg
+from dragstrip.report.race import terminal as race_terminal
 from dragstrip.validity import inspect
 
 
@@ -42,6 +42,6 @@ def report(options: ReportOptions) -> None:
         [
             ("--json", options.json_path, lambda: json_text(race_export.race_json(recorded, judged, checks))),
             ("--html", options.html_path, lambda: race_page.render(recorded, judged, checks)),
-            ("--svg", options.svg_path, lambda: svg.terminal_svg(recorded, judged, checks)),
+            ("--svg", options.svg_path, lambda: race_terminal.terminal_svg(recorded, judged, checks)),
         ]
     )

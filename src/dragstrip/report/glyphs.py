@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.measure import Measurement
 from rich.segment import Segment
 from rich.style import Style
+from rich.table import Table
 from rich.text import Text
 
 from dragstrip.report import figures
@@ -49,6 +52,14 @@ def emit(console: Console, *parts: RenderableType) -> None:
     console.file.write(held.get().translate(_PLAIN).encode("ascii", "replace").decode("ascii"))
 
 
+def table(*heads: str | Text) -> Table:
+    """An empty table without lines, whose columns of text fold."""
+    made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for head in heads:
+        made.add_column(head, overflow="fold")
+    return made
+
+
 @dataclass(frozen=True, slots=True)
 class Harmless:
     """The same, but what came from outside can't clear a screen or rename a window: rich passes ESC on as it is."""
@@ -61,8 +72,25 @@ class Harmless:
             yield segment if plain else Segment(figures.visible(segment.text, lines=True), segment.style)
 
 
+class Drawing:
+    """What is drawn in characters, as wide as a table's column is."""
+
+    __slots__ = ()
+    max_width: ClassVar[int] = sys.maxsize
+
+    def cells(self, width: int) -> list[tuple[str, str]]:
+        """Its parts from left to right: characters and their style."""
+        raise NotImplementedError
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        return Measurement(min(8, options.max_width), min(self.max_width, options.max_width))
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        return (Segment(text, Style.parse(style)) for text, style in self.cells(options.max_width) if text)
+
+
 @dataclass(frozen=True, slots=True)
-class Bar:
+class Bar(Drawing):
     """An estimate as a bar from 0, its interval marked; ``scale`` is the value at full width."""
 
     estimate: float
@@ -70,34 +98,28 @@ class Bar:
     high: float | None
     scale: float
 
-    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
-        return Measurement(min(8, options.max_width), min(60, options.max_width))
+    max_width: ClassVar[int] = 60
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield from self.segments(options.max_width, console)
-
-    def segments(self, width: int, console: Console) -> Iterator[Segment]:
-        """The bar's cells: filled up to the interval, the interval, the estimate's own cell."""
+    def cells(self, width: int) -> list[tuple[str, str]]:
+        """The bar's parts: filled up to the interval, the interval, the estimate's own cell."""
         at = self._cell(self.estimate, width)
         low, high = figures.finite(self.low), figures.finite(self.high)
         first = at if low is None else min(self._cell(low, width), at)
         last = at if high is None else max(self._cell(high, width), at)
-        for text, style in (
+        return [
             ("█" * first, BAR),
             ("▒" * (at - first), INTERVAL),
             ("┃", POINT),
             ("▒" * (last - at), INTERVAL),
             (" " * (width - last - 1), ""),
-        ):
-            if text:
-                yield Segment(text, Style.parse(style) if style else None)
+        ]
 
     def _cell(self, value: float, width: int) -> int:
         return min(max(int(value / self.scale * width), 0), width - 1) if self.scale > 0 else 0
 
 
 @dataclass(frozen=True, slots=True)
-class Axis:
+class Axis(Drawing):
     """Ratios on a logarithmic scale, with 1 and the margin around it always on it.
 
     Args:
@@ -122,12 +144,8 @@ class Axis:
         share = math.log(ratio / self.low) / math.log(self.high / self.low)
         return min(max(int(share * width), 0), width - 1)
 
-    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
-        return Measurement(min(8, options.max_width), options.max_width)
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+    def cells(self, width: int) -> list[tuple[str, str]]:
         """Its labels: both ends, and 1 where it is."""
-        width = options.max_width
         line, unity = [" "] * width, self.cell(1.0, width)
         line[unity] = "1"
         for text, at in (
@@ -136,11 +154,11 @@ class Axis:
         ):
             if at >= 0 and (at > unity + 1 or at + len(text) < unity):
                 line[at : at + len(text)] = text
-        yield Segment("".join(line), Style.parse("dim"))
+        return [("".join(line), "dim")]
 
 
 @dataclass(frozen=True, slots=True)
-class Whisker:
+class Whisker(Drawing):
     """A ratio as a point with its interval, against 1 and the margin's band around it."""
 
     ratio: float
@@ -148,13 +166,6 @@ class Whisker:
     high: float | None
     axis: Axis
     style: str
-
-    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
-        return Measurement(min(8, options.max_width), options.max_width)
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        for text, style in self.cells(options.max_width):
-            yield Segment(text, Style.parse(style) if style else None)
 
     def cells(self, width: int) -> list[tuple[str, str]]:
         """Each cell's character and style; the interval lies over the band, and crosses 1 to be seen."""

@@ -12,7 +12,8 @@ from dragstrip.errors import DragstripError
 from dragstrip.record import Entrant, Race
 from dragstrip.report.race import badge, columns, summary
 from dragstrip.report.race.badge import Badge
-from dragstrip.report.race.parts import of_rates, parts
+from dragstrip.report.race.headline import headline
+from dragstrip.report.race.summary import of_rates, parts
 from dragstrip.store.database import RunLine, Store
 
 #: A contender's history goes back so many races: each is judged anew, once per process.
@@ -171,8 +172,8 @@ def standings(path: Path, race_id: str) -> Standings:
     found = parts(race, judged, ())
     return Standings(
         race=race,
-        rows=[row for part in found for row in summary.ranked(part.race, part.verdict, with_latency=False)],
-        sentence=columns.headline(race, judged, ()),
-        badge=columns.badge(race, judged, ()),
+        rows=[row for part in found for row in part.rows],
+        sentence=headline(race, judged, ()),
+        badge=badge.race_badge(race, judged, ()),
         table=columns.table(race, found) if len(found) > 1 else None,
     )

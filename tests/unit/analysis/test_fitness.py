@@ -16,8 +16,8 @@ from dragstrip.analysis.unequal_disturbance import unevenness
 from dragstrip.errors import BadUsage
 from dragstrip.record import Block, Race
 from dragstrip.report.race import notes
-from dragstrip.report.race.columns import headline
 from dragstrip.report.race.export import race_json, schema
+from dragstrip.report.race.headline import headline
 from dragstrip.report.race.wording import disturbed_text, metric_reason_text, sentence
 
 MS = samples.MS

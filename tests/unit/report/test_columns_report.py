@@ -25,8 +25,10 @@ from dragstrip.cli.main import cli
 from dragstrip.errors import BadUsage
 from dragstrip.record import Race, Round
 from dragstrip.report.race import charts, columns, export, markdown, page, terminal
+from dragstrip.report.race.badge import race_badge
+from dragstrip.report.race.headline import headline
 from dragstrip.report.race.live import time_left
-from dragstrip.report.race.parts import parts
+from dragstrip.report.race.summary import parts
 from dragstrip.store.database import Store
 from dragstrip.validity import inspect
 
@@ -45,7 +47,7 @@ def table_of(race: Race) -> columns.Table:
 
 
 def said(race: Race) -> str:
-    return columns.headline(race, judge(race), inspect(race))
+    return headline(race, judge(race), inspect(race))
 
 
 @pytest.fixture(scope="module")
@@ -62,18 +64,18 @@ def test_the_headline_says_who_leads_where_and_who_changes_places(race: Race) ->
     """Only what the intervals show: a tie is told as one, and an order that stays as staying."""
     assert said(race).startswith("static leads at hello, steady at multiply.")
     assert "The order changes: quick is ahead of steady at hello and behind at multiply." in said(race)
-    badge = columns.badge(race, judge(race), inspect(race))
+    badge = race_badge(race, judge(race), inspect(race))
     assert (badge.word, badge.text) == ("ORDER CHANGES", "hello: static; multiply: steady")
 
     same = samples.race_of_two({"hello": {"a": 4e4, "b": 2e4}, "multiply": {"a": 3e4, "b": 2e4}})
     assert said(same) == "a leads at hello and multiply. The order is the same at both."
-    assert columns.badge(same, judge(same), inspect(same)).line == "FASTEST a at hello and multiply"
+    assert race_badge(same, judge(same), inspect(same)).line == "FASTEST a at hello and multiply"
 
     tied = samples.race_of_two({"hello": {"a": 4e4, "b": 2e4}, "multiply": {"a": 3e4, "b": 3e4}})
     assert said(tied).startswith("a leads at hello. At multiply ")
     assert " are tied at the top." in said(tied)
     assert "No pair of contenders is shown to change order." in said(tied)
-    assert columns.badge(tied, judge(tied), inspect(tied)).word == "BY WORKLOAD"
+    assert race_badge(tied, judge(tied), inspect(tied)).word == "BY WORKLOAD"
 
 
 def test_a_column_without_a_verdict_and_a_void_one_are_told_as_such(race: Race) -> None:
@@ -87,13 +89,13 @@ def test_a_column_without_a_verdict_and_a_void_one_are_told_as_such(race: Race) 
     assert {cell.lacks for _, cells in table_of(half).rows for cell in cells[1:]} == {"void", "not served"}
     unclear = replace(race, rounds=race.rounds[:14])
     checks = [replace(samples.said("accounting", "void", "it adds up to nothing"), column="multiply")]
-    told = columns.headline(unclear, judge(unclear), checks)
+    told = headline(unclear, judge(unclear), checks)
     assert told.startswith("No verdict yet at hello. Void at multiply: it adds up to nothing.")
-    assert columns.badge(unclear, judge(unclear), checks).word == "NO VERDICT"
+    assert race_badge(unclear, judge(unclear), checks).word == "NO VERDICT"
     assert not export.race_json(unclear, judge(unclear), checks)["void"]
     whole = replace(race, rounds=[replace(r, void=samples.voided("errors")) for r in race.rounds], finished="void")
     assert said(whole).startswith("This race is void")
-    assert columns.badge(whole, judge(whole), inspect(whole)).word == "VOID"
+    assert race_badge(whole, judge(whole), inspect(whole)).word == "VOID"
 
 
 def test_the_table_has_ratios_to_the_columns_best_and_a_letter_for_those_not_told_apart(race: Race) -> None:

@@ -40,19 +40,17 @@ from dragstrip.report.race import (
     badge,
     chart_data,
     charts,
-    columns,
     forest,
+    headline,
     latency,
     live,
     notes,
-    standing,
     summary,
     tables,
     wording,
 )
 from dragstrip.report.race import export as race_export
 from dragstrip.report.race import page as race_page
-from dragstrip.report.race import svg as picture
 from dragstrip.report.race import terminal as race_terminal
 from dragstrip.store.database import RunLine, Store
 from dragstrip.validity import inspect
@@ -77,6 +75,12 @@ def shown(race: Race, *, width: int = 100, checks: Any = None, encoding: str = "
     console = Console(width=width, file=file, **{key: more.pop(key) for key in ("force_terminal",) if key in more})
     race_terminal.show_race(console, race, judge(race), inspect(race) if checks is None else checks, **more)
     return raw.getvalue().decode(encoding)
+
+
+def part_of(race: Race) -> summary.Part:
+    """The one column of a race."""
+    (part,) = summary.parts(race, judge(race), inspect(race))
+    return part
 
 
 def rendered(race: Race) -> str:
@@ -109,38 +113,38 @@ def test_overlapping_tie_groups_get_a_column_each_and_pass_strangers_by() -> Non
 def test_a_pair_seen_from_the_other_side_says_the_same(race: Race) -> None:
     """Ratio and bounds are inverted, the words turned round; twice is as before."""
     pair = next(pair for pair in judge(race).pairs if {pair.a, pair.b} == {"return", "slow"})
-    turned = summary.facing(pair, pair.b)
+    turned = summary.oriented(pair, pair.b)
     assert (turned.a, turned.b, turned.verdict) == (pair.b, pair.a, "slower")
     assert turned.low < turned.ratio < turned.high < 1
     assert turned.low == pytest.approx(1 / pair.high)
-    again = summary.facing(turned, pair.a)
+    again = summary.oriented(turned, pair.a)
     assert (again.verdict, again.ratio) == (pair.verdict, pytest.approx(pair.ratio))
 
 
 def test_the_headline_says_who_leads_and_by_how_much(race: Race) -> None:
     """Several contenders: the leader and its lead; two: the pair's own sentence; a tie at the top names all of it."""
-    several = columns.headline(race, judge(race), [])
+    several = headline.headline(race, judge(race), [])
     assert re.match(r"return is the fastest of 4: it served 1\.2\d+ times the requests of (static|twin) \(", several)
     two = samples.race()
-    assert columns.headline(two, judge(two), []).startswith("quick served 1.3")
+    assert headline.headline(two, judge(two), []).startswith("quick served 1.3")
     tied = samples.race({"one": 50_000.0, "two": 50_000.0, "three": 9_000.0})
-    assert "are tied at the top" in columns.headline(tied, judge(tied), [])
+    assert "are tied at the top" in headline.headline(tied, judge(tied), [])
 
 
 def test_the_headline_never_claims_what_was_not_measured() -> None:
     """No rounds, too few rounds, a single contender left, a void race: each said instead of a verdict."""
     none = samples.race(rounds=0, finished="")
-    assert "No verdict yet: 0 rounds" in columns.headline(none, judge(none), [])
+    assert "No verdict yet: 0 rounds" in headline.headline(none, judge(none), [])
     few = samples.race(rounds=3, finished="interrupted")
-    assert "too early to call" in columns.headline(few, judge(few), [])
+    assert "too early to call" in headline.headline(few, judge(few), [])
     alone = samples.race({"quick": 1000.0}, out={"dud": "died"}, finished="too few contenders")
-    assert columns.headline(alone, judge(alone), []) == (
+    assert headline.headline(alone, judge(alone), []) == (
         "No verdict: fewer than two contenders are left in the race; out: dud."
     )
     whole = samples.race()
     void = samples.said("void passes", "void", "half of the passes are void: steal")
-    assert "void" in columns.headline(whole, judge(whole), [void])
-    assert "void" in columns.headline(replace(whole, finished="void"), judge(whole), [])
+    assert "void" in headline.headline(whole, judge(whole), [void])
+    assert "void" in headline.headline(replace(whole, finished="void"), judge(whole), [])
 
 
 def test_latency_is_merged_from_the_histograms_of_blocks_that_count() -> None:
@@ -414,8 +418,7 @@ def spoilt_race() -> Race:
 def test_every_block_is_drawn_and_void_ones_are_marked() -> None:
     """One point per block: used, dropped with its pass or round, or void; a level per round that counts."""
     race = spoilt_race()
-    verdict = judge_column(race)
-    chart = charts.blocks(race, verdict, summary.ranked(race, verdict))
+    chart = charts.blocks(part_of(race))
     points = next(iter(chart["datasets"].values())) if "datasets" in chart else chart["data"]["values"]
     counts = {
         name: [sum(p["kind"] == kind and p["name"] == name for p in points) for kind in KINDS]
@@ -431,10 +434,9 @@ KINDS = ("used", "dropped", "void", "level")
 
 def test_a_long_race_draws_fewer_points_and_all_void_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     """A page stays below its weight: every second, third … block, but each void one."""
-    monkeypatch.setattr(charts, "MOST_BLOCKS", 40)
+    monkeypatch.setattr(charts, "MAX_BLOCKS", 40)
     race = spoilt_race()
-    verdict = judge_column(race)
-    chart = charts.blocks(race, verdict, summary.ranked(race, verdict))
+    chart = charts.blocks(part_of(race))
     points = next(iter(chart["datasets"].values())) if "datasets" in chart else chart["data"]["values"]
     assert sum(p["kind"] in ("used", "dropped") for p in points) <= 40
     assert sum(p["kind"] == "void" for p in points) == 1
@@ -442,24 +444,19 @@ def test_a_long_race_draws_fewer_points_and_all_void_ones(monkeypatch: pytest.Mo
 
 def test_ties_are_joined_in_the_ranking_chart(race: Race) -> None:
     """One bracket from the first to the last of each group, and only of those."""
-    verdict = judge_column(race)
-    told = json.dumps(charts.ranking(race, verdict, summary.ranked(race, verdict)))
+    told = json.dumps(charts.ranking(part_of(race)))
     assert sorted(re.search(r'"first": "(\w+)", "last": "(\w+)"', told).groups()) == ["static", "twin"]  # type: ignore[union-attr]
 
 
 def test_charts_become_pictures_that_load_nothing(race: Race) -> None:
     """Each as SVG and PNG, both themes; hostile names are text in them."""
     for one in (race, hostile_race()):
-        verdict = judge_column(one)
-        found = summary.ranked(one, verdict)
         for name in charts.CHARTS:
-            text = charts.svg(charts.draw(name, one, verdict, found, dark=True))
+            text = charts.svg(charts.draw(name, part_of(one), dark=True))
             assert text.startswith("<svg")
             assert HOSTILE not in text
             assert not re.search(r"(href|src)=|url\(http", text)
-    assert charts.png(
-        charts.draw("ranking", race, judge_column(race), summary.ranked(race, judge_column(race)))
-    ).startswith(b"\x89PNG")
+    assert charts.png(charts.draw("ranking", part_of(race))).startswith(b"\x89PNG")
 
 
 def test_the_pages_blocks_are_the_races(race: Race) -> None:
@@ -602,7 +599,7 @@ def test_a_bar_marks_its_interval_on_the_common_scale() -> None:
     """Filled up to the interval, the estimate's cell marked, all within the width."""
 
     def drawn(*numbers: Any) -> str:
-        return "".join(segment.text for segment in glyphs.Bar(*numbers).segments(20, Console()))
+        return "".join(text for text, _ in glyphs.Bar(*numbers).cells(20))
 
     assert drawn(10.0, 8.0, 12.0, 20.0) == "████████▒▒┃▒▒" + " " * 7
     assert drawn(20.0, None, None, 20.0) == "█" * 19 + "┃"
@@ -703,7 +700,7 @@ def test_the_picture_loads_nothing_and_shows_the_race(race: Race, tmp_path: Path
     """An SVG for the README: well formed, no web font."""
     from xml.etree import ElementTree
 
-    (tmp_path / "race.svg").write_text(picture.terminal_svg(race, judge(race), inspect(race)))
+    (tmp_path / "race.svg").write_text(race_terminal.terminal_svg(race, judge(race), inspect(race)))
     text = (tmp_path / "race.svg").read_text(encoding="utf-8")
     ElementTree.fromstring(text)
     assert not re.search(r"url\(\W*http|cdn|@font-face|@import", text)
@@ -715,7 +712,7 @@ def test_reports_need_no_engine() -> None:
     code = (
         "import sys; sys.modules['dragstrip._engine'] = None\n"
         "import samples\nfrom dragstrip.analysis import judge\nfrom dragstrip.validity import inspect\n"
-        "from dragstrip.report.race import export, live, page, svg, terminal\n"
+        "from dragstrip.report.race import export, live, page, terminal\n"
         "race = samples.race()\nassert page.render(race, judge(race), inspect(race))\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": ":".join(filter(None, sys.path))})
@@ -826,13 +823,13 @@ GLANCES = {
 def test_badge_and_headline_alone_tell_who_is_faster_by_how_much(kind: str) -> None:
     """The five-second test: who, which way, how much, or that nothing can be said and why; terminal and page alike."""
     race, checks, wanted = GLANCES[kind]
-    said = f"{columns.badge(race, judge(race), checks).line} {columns.headline(race, judge(race), checks)}"
+    said = f"{badge.race_badge(race, judge(race), checks).line} {headline.headline(race, judge(race), checks)}"
     assert re.match(wanted, said), said
     top = re.sub(r"\s+", " ", shown(race, width=80, checks=checks)).strip()
     assert top.startswith(said)
     text = race_page.render(race, judge(race), checks)
     before = re.sub(r"\s+", " ", "".join(Reader(text.partition("<header>")[2].partition("</header>")[0]).text))
-    for part in (columns.badge(race, judge(race), checks).text, columns.headline(race, judge(race), checks)):
+    for part in (badge.race_badge(race, judge(race), checks).text, headline.headline(race, judge(race), checks)):
         assert part in before
 
 
@@ -846,10 +843,10 @@ def test_where_the_race_chose_its_metric_the_headline_says_which_and_why() -> No
     )
     race = samples.changed(race, rounds=cheap, plan=replace(race.plan, metric="cpu"))
     of, verdict, checks = judged_of(race, metric_reason=GeneratorLimit(("lavish",)))
-    assert columns.headline(of, verdict, checks).endswith(
+    assert headline.headline(of, verdict, checks).endswith(
         " CPU time per request decides: the load generator, not lavish, limited the throughput."
     )
-    assert columns.badge(of, verdict, checks).line.startswith("LESS CPU thrifty: lavish takes 2.0")
+    assert badge.race_badge(of, verdict, checks).line.startswith("LESS CPU thrifty: lavish takes 2.0")
     made = race_export.race_json(of, verdict, checks)
     jsonschema.validate(made, race_export.schema())
     assert (made["columns"][0]["metric"], made["columns"][0]["metric_reason"]) == (
@@ -960,23 +957,23 @@ def test_a_void_check_spoils_those_it_names_and_no_others(race: Race) -> None:
     """Their pairs read void, the headline says without whom it is; one that names nobody is void for all."""
     use = seen.EngineUse("return", Generator.LIMIT, 0.99, 0.5)
     limit = check_result(CheckName.GENERATOR, [Finding(Status.VOID, use)])
-    assert not standing.is_void(race, judge(race), [limit])
+    assert not summary.is_void(race, judge(race), [limit])
     text = re.sub(r"\s+", " ", shown(race, checks=[limit]))
     assert re.search(r"return / slow .*? void", text)
     assert "Excluded as void: return, because the generator is the limit" in text
     assert not text.startswith(" FASTEST return")
-    assert standing.no_result_reason(race, judge(race), [limit]) == ""
-    assert standing.is_void(race, judge(race), [VOID])
+    assert headline.no_result_reason(race, judge(race), [limit]) == ""
+    assert summary.is_void(race, judge(race), [VOID])
 
 
 def test_whom_a_void_check_spoils_is_no_matter_of_what_its_sentence_says() -> None:
     """Contenders `a` and `a: b`, and one that is called as a word of the sentence."""
     race = samples.race({"a": 4e4, "a: b": 3e4, "faults": 2e4})
     limit = check_result(CheckName.TREND, [Finding(Status.VOID, seen.ContenderShare("a: b", OwnShare.TREND, 0.2))])
-    assert standing.void_contenders(race, [limit]) == {"a: b"}
+    assert summary.void_contenders(race, [limit]) == {"a: b"}
     first = Void(kind=VoidKind.WRONG_ANSWERS, errors={"a: b": 1})
     everybody = check_result(CheckName.ACCOUNTING, [Finding(Status.VOID, seen.AccountingFaults(3, first))])
-    assert standing.void_contenders(race, [everybody]) == {"a", "a: b", "faults"}
+    assert summary.void_contenders(race, [everybody]) == {"a", "a: b", "faults"}
 
 
 def test_a_race_with_no_result_says_which_check_and_what_to_do_on_this_machine() -> None:
@@ -984,17 +981,17 @@ def test_a_race_with_no_result_says_which_check_and_what_to_do_on_this_machine()
     race = samples.race()
     nothing = samples.race(rounds=0, finished="budget")
     shared = replace(nothing, machine=replace(nothing.machine, virtual="kvm"))
-    why = standing.no_result_reason(shared, judge(shared), [])
+    why = headline.no_result_reason(shared, judge(shared), [])
     for part in ("no round", "virtual machine (kvm)", "--awake auto", "two cores or fewer"):
         assert part in why
     awake = replace(nothing, machine=replace(nothing.machine, virtual="none", kept_awake=True))
-    assert "--awake" not in standing.no_result_reason(awake, judge(awake), [])
-    assert "because of the check “passes”" in standing.no_result_reason(race, judge(race), [VOID])
+    assert "--awake" not in headline.no_result_reason(awake, judge(awake), [])
+    assert "because of the check “passes”" in headline.no_result_reason(race, judge(race), [VOID])
     limit = samples.said("Little's law", "void", "the generator is the limit")
-    assert "--metric cpu" in standing.no_result_reason(race, judge(race), [limit])
-    assert standing.no_result_reason(race, judge(race), []) == ""
+    assert "--metric cpu" in headline.no_result_reason(race, judge(race), [limit])
+    assert headline.no_result_reason(race, judge(race), []) == ""
     spent = samples.race({"new": 40_200.0, "old": 40_000.0}, rounds=12, noise=0.05, finished="budget")
-    assert standing.no_result_reason(spent, judge(spent), []) == "", "an honestly spent budget is an answer"
+    assert headline.no_result_reason(spent, judge(spent), []) == "", "an honestly spent budget is an answer"
 
 
 def test_the_whisker_lies_against_1_and_the_margin() -> None:
@@ -1018,13 +1015,11 @@ def test_before_there_are_intervals_nobody_is_joined() -> None:
 
 def test_axes_write_no_zero_with_a_unit(race: Race) -> None:
     """No "0k"; and a latency chart begins where its data do."""
-    verdict = judge_column(race)
-    found = summary.ranked(race, verdict)
-    drawn = {name: charts.svg(charts.draw(name, race, verdict, found)) for name in charts.CHARTS}
+    drawn = {name: charts.svg(charts.draw(name, part_of(race))) for name in charts.CHARTS}
     assert not [name for name, text in drawn.items() if ">0k<" in text]
     assert ">100k<" in drawn["ranking"]
-    low, high = charts.latency(race, verdict, found)["encoding"]["y"]["scale"]["domain"]
-    values = [us for row in found for _, us in chart_data.latency_curve(race, row.name)]
+    low, high = charts.latency(part_of(race))["encoding"]["y"]["scale"]["domain"]
+    values = [us for row in part_of(race).rows for _, us in latency.curve(race, row.name)]
     assert low == pytest.approx(min(values), rel=0.06)
     assert high == pytest.approx(max(values), rel=0.06)
 
@@ -1074,4 +1069,4 @@ def test_a_race_exits_3_only_where_nothing_that_was_measured_can_stand(
     assert ended == code
     assert ("no valid result" in capsys.readouterr().err) is (code == 3)
     with Store(place) as store:
-        assert badge.kept(store) == {race.id: columns.badge(race, judge(race), inspect(race)).line}
+        assert badge.kept(store) == {race.id: badge.race_badge(race, judge(race), inspect(race)).line}

@@ -15,7 +15,7 @@ from rich.console import Console
 from dragstrip.analysis import judge
 from dragstrip.record import Block, KindCount, Race
 from dragstrip.report.race import export, page, terminal
-from dragstrip.report.race.request_kinds import kind_rows
+from dragstrip.report.race.latency import kind_rows
 from dragstrip.store.database import Store
 from dragstrip.validity import inspect
 

@@ -19,7 +19,7 @@ from dragstrip.report.load import open_loop
 from dragstrip.report.load.latency import histogram
 from dragstrip.report.load.limits import Limit
 from dragstrip.report.load.warnings import ENGINE_FULL, warnings
-from dragstrip.report.race.histograms import percentiles_text
+from dragstrip.report.race.latency import percentiles_text
 from dragstrip.store.json_values import JSON_SCHEMA, JsonObject
 
 if TYPE_CHECKING:

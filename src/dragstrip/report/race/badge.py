@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 from dragstrip.metrics import KNOWN
 from dragstrip.record import EventKind, Race
 from dragstrip.report import figures
-from dragstrip.report.race import standing, summary
+from dragstrip.report.race import summary
+from dragstrip.report.race.columns import changes, leaders
+from dragstrip.report.race.summary import Part, of_rates, parts
+from dragstrip.validity import Check
 
 if TYPE_CHECKING:
-    from dragstrip.analysis import ColumnVerdict, Pair
+    from dragstrip.analysis import ColumnVerdict, Pair, Verdict
     from dragstrip.store.database import Store
-    from dragstrip.validity import Check
 
 #: Kind of the event that leaves a race's badge beside it, so that a list of races needs to judge none of them.
 KIND = EventKind.VERDICT
@@ -23,8 +25,8 @@ KIND = EventKind.VERDICT
 #: From this ratio on, "2.3 ×" reads better than "+130 %".
 AS_FACTOR = 2.0
 
-#: So many names stand in a badge, the others are counted.
-MOST_NAMES = 3
+#: This many names are in a badge, the others are counted.
+MAX_NAMES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,25 +49,47 @@ class Badge:
         return f"{self.word} {self.text}"
 
 
-def column_badge(race: Race, verdict: ColumnVerdict, checks: Sequence[Check]) -> Badge:
+def race_badge(race: Race, verdict: Verdict, checks: Sequence[Check]) -> Badge:
+    """The verdict at a glance; of several columns: who leads where."""
+    found = parts(race, verdict, checks)
+    if len(found) == 1:
+        return column_badge(found[0])
+    names = figures.several(tuple(part.name for part in found))
+    if all(part.is_void for part in found):
+        return Badge("void", "VOID", f"no result at {names}")
+    first = [leaders(part) for part in found]
+    if not any(first):
+        return Badge("none", "NO VERDICT", f"at {names} after {len(race.rounds)} rounds")
+    text = "; ".join(
+        f"{part.name}: {figures.several(who) if len(who) < 3 else f'{len(who)} tied'}"
+        for part, who in zip(found, first, strict=True)
+        if who
+    )
+    if changes(found):
+        return Badge("faster", "ORDER CHANGES", text)
+    if len(set(first)) == 1 and len(first[0]) == 1:
+        cpu = all(part.verdict.metric == "cpu" for part in found)
+        return Badge("faster", "LEAST CPU" if cpu else "FASTEST", f"{first[0][0]} at {names}")
+    return Badge("faster", "BY RATE" if of_rates(race) else "BY WORKLOAD", text)
+
+
+def column_badge(part: Part) -> Badge:
     """What one column came to in a word, which contenders it is about, and by how much."""
-    names = [row.name for row in summary.ranked(race, verdict, with_latency=False)]
-    if standing.is_column_void(race, verdict, checks):
-        racing = names or [entrant.name for entrant in race.entrants if not entrant.out]
+    if part.is_void:
+        racing = part.names or [entrant.name for entrant in part.race.entrants if not entrant.out]
         return Badge("void", "VOID", f"no result for {_named(racing)}")
-    bad = standing.void_contenders(race, checks) | standing.unjudged(verdict).keys()
-    names = [name for name in names if name not in bad]
-    pair = summary.pair_of(verdict, *names[:2]) if len(names) > 1 else None
+    bad = part.void_contenders | part.unjudged.keys()
+    names = [name for name in part.names if name not in bad]
+    pair = summary.pair_of(part.verdict, *names[:2]) if len(names) > 1 else None
     if pair is None:
-        return Badge("none", "NO VERDICT", _without(race, bad))
+        return Badge("none", "NO VERDICT", _without(part.race, bad))
     if figures.finite(pair.low) is None:
         rounds = "1 round" if pair.rounds == 1 else f"{pair.rounds} rounds"
         return Badge("none", "TOO EARLY", f"{pair.a} {figures.ratio(pair.ratio)} × {pair.b} after {rounds}")
     if len(names) == 2:
         return _of_two(pair)
-    top = next((group for group in verdict.groups if names[0] in group), (names[0],))
-    top = tuple(name for name in top if name not in bad)
-    return _tied(verdict, top, pair) if len(top) > 1 else _leader(pair)
+    top = tuple(name for name in part.top_group(names[0]) if name not in bad)
+    return _tied(part.verdict, top, pair) if len(top) > 1 else _won(pair, comparative=False)
 
 
 def _without(race: Race, bad: Set[str]) -> str:
@@ -85,12 +109,7 @@ def _of_two(pair: Pair) -> Badge:
         return Badge("same", "SAME", f"{pair.a} and {pair.b} within {figures.percent(pair.margin)}, {spread(pair)}")
     if pair.verdict == "undecided":
         return Badge("undecided", "TOO CLOSE TO CALL", f"{pair.a} against {pair.b}, {spread(pair)}")
-    pair = summary.facing(pair, pair.a if pair.verdict == "faster" else pair.b)
-    return _won(pair, comparative=True)
-
-
-def _leader(pair: Pair) -> Badge:
-    return _won(pair, comparative=False)
+    return _won(summary.oriented(pair, pair.a if pair.verdict == "faster" else pair.b), comparative=True)
 
 
 def _won(pair: Pair, *, comparative: bool) -> Badge:
@@ -113,8 +132,8 @@ def _tied(verdict: ColumnVerdict, top: Sequence[str], first: Pair) -> Badge:
 
 
 def _named(names: Sequence[str]) -> str:
-    if len(names) > MOST_NAMES:
-        return f"{', '.join(names[: MOST_NAMES - 1])} and {len(names) - MOST_NAMES + 1} more"
+    if len(names) > MAX_NAMES:
+        return f"{', '.join(names[: MAX_NAMES - 1])} and {len(names) - MAX_NAMES + 1} more"
     return figures.several(tuple(names)) if names else "nobody"
 
 

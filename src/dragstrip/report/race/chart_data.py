@@ -10,13 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dragstrip.record import Block, Race
-from dragstrip.report.race import latency
 
 if TYPE_CHECKING:
     from dragstrip.analysis import RoundNumbers
-
-#: Percentile axes go no further than this: six nines.
-MOST_NINES = 6.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +65,3 @@ def levels(race: Race, numbers: RoundNumbers, name: str) -> list[tuple[float, fl
         if math.isfinite(number) and starts_ns:
             found.append(((min(starts_ns) - start_ns) / 1e9, (max(starts_ns) - start_ns) / 1e9, number))
     return found
-
-
-def latency_curve(race: Race, name: str, points: int = 80) -> list[tuple[float, float]]:
-    """Latency in microseconds by percentile, even steps in nines up to what the count of answers can tell."""
-    histogram = latency.histograms(race).get(name)
-    if histogram is None or not histogram.total_count:
-        return []
-    nines = min(math.log10(max(histogram.total_count, 10)), MOST_NINES)
-    shares = [1 - 10 ** (-nines * step / (points - 1)) for step in range(points)]
-    return [(100 * share, histogram.get_value_at_percentile(100 * share) / 1000) for share in shares]

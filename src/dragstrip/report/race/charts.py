@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import altair as alt
 
@@ -19,15 +19,12 @@ from dragstrip.record import Race
 from dragstrip.report import figures, glyphs
 from dragstrip.report.race import chart_data, summary
 from dragstrip.report.race import columns as columns_of
+from dragstrip.report.race import latency as latency_of
 from dragstrip.report.race.messages import void_text
-from dragstrip.report.race.parts import Part
-from dragstrip.report.race.summary import Row
-
-if TYPE_CHECKING:
-    from dragstrip.analysis import ColumnVerdict
+from dragstrip.report.race.summary import Part, Row
 
 #: At most so many blocks are drawn for a race; void ones always are.
-MOST_BLOCKS = 6000
+MAX_BLOCKS = 6000
 
 #: Okabe & Ito (2008), told apart by all kinds of colour blindness; dashes tell apart what comes after and on paper.
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#b58900", "#6a3d9a", "#555f6b")
@@ -90,26 +87,26 @@ def config(colours: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def ranking(race: Race, verdict: ColumnVerdict, found: Sequence[Row]) -> Chart:
+def ranking(part: Part) -> Chart:
     """Estimates as bars with their intervals, best first; a bracket joins those not told apart."""
-    known = KNOWN[verdict.metric]
+    known = KNOWN[part.verdict.metric]
     title = "requests per second" if known.more_is_better else f"{known.head} (less is better)"
-    return _bars([(row.name, row.main.estimate, row.main.low, row.main.high) for row in found], title, found)
+    bars = [(row.name, row.main.estimate, row.main.low, row.main.high) for row in part.rows]
+    return _bars(bars, title, part.rows)
 
 
-def cpu(race: Race, verdict: ColumnVerdict, found: Sequence[Row]) -> Chart:
+def cpu(part: Part) -> Chart:
     """CPU time of the contender's whole process tree per request."""
-    cpu_by_name = [(row.name, row.estimate.server_cpu_us_per_request) for row in found]
+    cpu_by_name = [(row.name, row.estimate.server_cpu_us_per_request) for row in part.rows]
     bars = [(name, known.estimate, known.low, known.high) for name, known in cpu_by_name if known]
     return _bars(bars, "server CPU per request, µs", ())
 
 
-def memory(race: Race, verdict: ColumnVerdict, found: Sequence[Row]) -> Chart:
+def memory(part: Part) -> Chart:
     """Peak memory of the whole process tree, median over launches."""
-    memory_by_name = [(row.name, row.estimate.peak_memory_bytes) for row in found]
-    return _bars(
-        [(name, bytes_ / 2**20, None, None) for name, bytes_ in memory_by_name if bytes_], "peak memory, MiB", ()
-    )
+    memory_by_name = [(row.name, row.estimate.peak_memory_bytes) for row in part.rows]
+    bars = [(name, bytes_ / 2**20, None, None) for name, bytes_ in memory_by_name if bytes_]
+    return _bars(bars, "peak memory, MiB", ())
 
 
 def _bars(bars: Sequence[tuple[str, float, float | None, float | None]], title: str, ties: Sequence[Row]) -> Chart:
@@ -160,9 +157,10 @@ def _brackets(names: Sequence[str], ties: Sequence[Row], columns: int) -> list[a
     return brackets
 
 
-def pairs(race: Race, verdict: ColumnVerdict, found: Sequence[Row]) -> Chart:
+def pairs(part: Part) -> Chart:
     """A forest plot: each telling pair's ratio with its interval, against 1 and the margin around it."""
-    shown = summary.shown_pairs(verdict, [row.name for row in found], every=False)
+    verdict = part.verdict
+    shown = summary.shown_pairs(verdict, part.names, every=False)
     bounded = [pair for pair in shown if figures.finite(pair.low) is not None and pair.low > 0]
     axis = glyphs.Axis.of([(pair.low, pair.high) for pair in bounded], verdict.margin)
     data: list[dict[str, Any]] = [
@@ -210,21 +208,21 @@ def _ticks(low: float, high: float) -> list[float]:
     return [round(1 + step * at, 3) for at in range(first, last + 1)]
 
 
-def blocks(race: Race, verdict: ColumnVerdict, found: Sequence[Row]) -> Chart:
+def blocks(part: Part) -> Chart:
     """Every block as a point over time, each contender on its own scale; void ones are strokes."""
     from dragstrip.analysis import round_numbers
 
-    numbers = round_numbers(race, verdict.metric)
-    names = [row.name for row in found]
+    race, metric, names = part.race, part.verdict.metric, part.names
+    numbers = round_numbers(race, metric)
     start_ns = race.rounds[0].started_ns if race.rounds else 0
     seen = [shown for shown in chart_data.blocks(race) if shown.block.contender in names]
     plain = sum(shown.kind != "void" for shown in seen)
-    step = max(1, -(-plain // MOST_BLOCKS))
+    step = max(1, -(-plain // MAX_BLOCKS))
     points: list[dict[str, Any]] = []
-    limits = {name: _limits(seen, name, verdict.metric) for name in names}
+    limits = {name: _limits(seen, name, metric) for name in names}
     kept = 0
     for shown in seen:
-        number = chart_data.value(shown.block, verdict.metric)
+        number = chart_data.value(shown.block, metric)
         kept += shown.kind != "void"
         if number is None or (shown.kind != "void" and kept % step):
             continue
@@ -312,13 +310,13 @@ def _limits(seen: Sequence[chart_data.Seen], name: str, metric: str) -> tuple[fl
     return chart_data.edges(used or [number for _, number in numbers if number is not None])
 
 
-def latency(race: Race, verdict: ColumnVerdict, found: Sequence[Row]) -> Chart:
+def latency(part: Part) -> Chart:
     """Latency at saturation by percentile, the axis in nines."""
-    names = [row.name for row in found]
+    names = part.names
     data = [
         {"name": name, "tail": _short(1 / max(1 - share / 100, 1e-9)), "us": _short(us), "share": f"{share:.6g} %"}
         for name in names
-        for share, us in chart_data.latency_curve(race, name)
+        for share, us in latency_of.curve(part.race, name)
         if us > 0
     ]
     # A fixed expression over numbers of our own: 1, 10, 100 … read as 0 %, 90 %, 99 % ….
@@ -344,11 +342,11 @@ def latency(race: Race, verdict: ColumnVerdict, found: Sequence[Row]) -> Chart:
             tooltip=tooltip,
         )
     )
-    medians = "; ".join(f"{row.name} p50 {figures.microseconds(row.latency_us.get('p50'))}" for row in found)
+    medians = "; ".join(f"{row.name} p50 {figures.microseconds(row.latency_us.get('p50'))}" for row in part.rows)
     return finished(lines.properties(height=320), f"latency at saturation by percentile, in microseconds: {medians}")
 
 
-CHARTS: Mapping[str, Callable[[Race, ColumnVerdict, Sequence[Row]], Chart]] = {
+CHARTS: Mapping[str, Callable[[Part], Chart]] = {
     "ranking": ranking,
     "pairs": pairs,
     "blocks": blocks,
@@ -358,23 +356,21 @@ CHARTS: Mapping[str, Callable[[Race, ColumnVerdict, Sequence[Row]], Chart]] = {
 }
 
 
-def draw(
-    name: str, race: Race, verdict: ColumnVerdict, found: Sequence[Row], *, dark: bool = False, width: int = 760
-) -> Chart:
+def draw(name: str, part: Part, *, dark: bool = False) -> Chart:
     """A chart that needs no page: sized, coloured, on its own ground, with what it is about as its title."""
-    return _alone(CHARTS[name](race, verdict, found), f"{race.workload}: {name}", dark=dark, width=width)
+    return _alone(CHARTS[name](part), f"{part.race.workload}: {name}", dark=dark)
 
 
-def draw_columns(race: Race, found: Sequence[Part], *, dark: bool = False, width: int = 760) -> Chart:
+def draw_columns(race: Race, found: Sequence[Part], *, dark: bool = False) -> Chart:
     """The chart of all columns, as ``draw`` makes one."""
-    return _alone(columns(race, found), ", ".join(part.name for part in found), dark=dark, width=width)
+    return _alone(columns(race, found), ", ".join(part.name for part in found), dark=dark)
 
 
-def _alone(chart: Chart, title: str, *, dark: bool, width: int) -> Chart:
+def _alone(chart: Chart, title: str, *, dark: bool) -> Chart:
     colours = DARK if dark else LIGHT
     head = {"text": figures.visible(title), "anchor": "start", "color": colours["ink"]}
     own = {"title": head, "config": config(colours), "background": colours["ground"], "padding": 14}
-    return sized(chart, width) | own
+    return sized(chart, 760) | own
 
 
 def sized(chart: Chart, width: int) -> Chart:

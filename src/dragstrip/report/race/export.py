@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 from dragstrip.record import Entrant, Race, Round
 from dragstrip.report import figures
 from dragstrip.report.comparison import Ruled
-from dragstrip.report.race import columns, database, external, latency, standing, summary, wording
-from dragstrip.report.race.badge import KIND, column_badge
+from dragstrip.report.race import columns, database, external, latency, wording
+from dragstrip.report.race.badge import KIND, column_badge, race_badge
 from dragstrip.report.race.checks import check_text
+from dragstrip.report.race.headline import column_headline, headline
+from dragstrip.report.race.latency import KindRow, kind_rows
 from dragstrip.report.race.messages import event_text, void_text
-from dragstrip.report.race.parts import Part, parts
-from dragstrip.report.race.request_kinds import KindRow, kind_rows
+from dragstrip.report.race.summary import Part, parts
 from dragstrip.store.json_values import JSON_SCHEMA, Json, JsonObject, plain
 
 if TYPE_CHECKING:
@@ -64,11 +65,11 @@ def race_json(race: Race, verdict: Verdict, checks: Sequence[Check], rules: Sequ
             for part in found
             for check in part.checks
         ],
-        "void": standing.is_void(race, verdict, checks),
+        "void": all(part.is_void for part in found),
         "more_s": verdict.more_s,
         "noise": _noise(race),
-        "badge": columns.badge(race, verdict, checks).line,
-        "headline": columns.headline(race, verdict, checks),
+        "badge": race_badge(race, verdict, checks).line,
+        "headline": headline(race, verdict, checks),
         "rounds": len(race.rounds),
         "void_rounds": [{"round": r.index, "reasons": list(map(void_text, r.void))} for r in race.rounds if r.void],
         "order": [order(round_) for round_ in race.rounds],
@@ -109,11 +110,11 @@ def _column(part: Part) -> JsonObject:
         "groups": [list(group) for group in verdict.groups],
         "pauses": [wording.pauses_text(pauses, verdict) for pauses in verdict.pauses],
         "contradictions": list(map(wording.contradiction_text, verdict.contradictions)),
-        "void": standing.is_column_void(race, verdict, part.checks),
+        "void": part.is_void,
         "more_s": verdict.more_s,
         "noise": _noise(race),
-        "badge": column_badge(race, verdict, part.checks).line,
-        "headline": summary.column_headline(race, verdict, part.checks),
+        "badge": column_badge(part).line,
+        "headline": column_headline(part),
         "rounds": [this.index for this in race.rounds],
     }
 
@@ -214,5 +215,5 @@ def _pair(pair: Pair) -> JsonObject:
         "more_rounds": pair.more_rounds,
         "disturbed": wording.disturbed_text(pair.disturbed),
         "widened": pair.widened,
-        "sentence": summary.sentence(pair),
+        "sentence": wording.ended(wording.sentence(pair)),
     }

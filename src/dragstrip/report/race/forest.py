@@ -13,28 +13,26 @@ from rich.text import Text
 
 from dragstrip.metrics import KNOWN
 from dragstrip.report import figures, glyphs
-from dragstrip.report.race.summary import DISTURBED_EACH
+from dragstrip.report.race.summary import DISTURBED_EACH, Part
 from dragstrip.report.race.wording import disturbed_text, unfit_text
 
 if TYPE_CHECKING:
     from dragstrip.analysis import Pair
 
 
-def plot(
-    pairs: Sequence[Pair], of: int, void_contenders: frozenset[str], width: int, *, verbose: bool = False
-) -> list[RenderableType]:
+def plot(pairs: Sequence[Pair], part: Part, width: int, *, verbose: bool = False) -> list[RenderableType]:
     """A line per pair, and the scale under all.
 
     A pair that the machine disturbed unequally has a mark. What the mark means stands below the pair where few have
     one, or ``verbose``; else below the plot, in one line for all.
 
     Args:
-        of: how many pairs there are in all.
-        void_contenders: contenders whose numbers can't stand: their pairs read "void".
+        pairs: of the part's, those that are shown.
         width: of the terminal, in cells.
     """
     axis = glyphs.Axis.of([_span(pair) for pair in pairs], pairs[0].margin)
-    lines = [_line(pair, axis, void=bool({pair.a, pair.b} & void_contenders)) for pair in pairs]
+    lines = [_line(pair, axis, void=bool({pair.a, pair.b} & part.void_contenders)) for pair in pairs]
+    of = len(part.verdict.pairs)
     by = KNOWN[pairs[0].metric].compared.removesuffix(" ×")
     heads = (f"{by}, {'pairs' if len(pairs) == of else f'{len(pairs)} of {of} pairs'}", "", "×", "interval", "verdict")
     least = [max(len(str(line[at])) for line in (heads, *lines)) for at in range(5)]

@@ -16,9 +16,9 @@ from xml.etree import ElementTree
 from dragstrip.record import Race
 from dragstrip.report import figures
 from dragstrip.report.race import export as race_export
-from dragstrip.report.race import standing, summary, tables
+from dragstrip.report.race import summary, tables
 from dragstrip.report.race.checks import check_text
-from dragstrip.report.race.parts import Part, parts
+from dragstrip.report.race.summary import Part, parts
 from dragstrip.store.json_values import Json, JsonObject
 from dragstrip.validity import Check, Status
 
@@ -169,7 +169,7 @@ def openmetrics(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
         for p in part.verdict.pairs
     ]
     family("dragstrip_pair_ratio", "", "Speed of a over that of b.", pairs)
-    void = standing.is_void(race, verdict, checks)
+    void = summary.is_void(race, verdict, checks)
     family("dragstrip_race_void", "", "1 if nothing here may be used as a result.", [({"race": race.id}, float(void))])
     return "\n".join([*lines, "# EOF"]) + "\n"
 
@@ -177,7 +177,7 @@ def openmetrics(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
 def _rows(race: Race, verdict: Verdict, checks: Sequence[Check]) -> Iterator[tuple[Part, summary.Row]]:
     """Every column's contenders with numbers."""
     for part in parts(race, verdict, checks):
-        for row in summary.ranked(part.race, part.verdict):
+        for row in part.rows:
             yield part, row
 
 

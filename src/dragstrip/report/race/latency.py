@@ -1,25 +1,35 @@
-"""Latency at saturation, merged from the blocks' own histograms: shown, never tested.
+"""Latency merged from the blocks' own histograms, of all requests and of each kind: shown, never tested.
 
-Histograms may be merged, percentiles may not; and pooled requests are not independent (the median of
-a thousand requests in one launch says nothing of the next launch), so nothing here enters a verdict.
+Histograms may be merged, percentiles may not; and pooled requests are not independent (the median of a thousand
+requests in one launch says nothing of the next launch), so nothing here enters a verdict. Only blocks that count are
+merged: a void block, or one in a void round, is not.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+import io
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hdrh.histogram import HdrHistogram
 
 from dragstrip.record import Race, Round
+from dragstrip.report import figures
+from dragstrip.report.race import chart_data
+
+#: Percentile axes go no further than this: six nines.
+MAX_NINES = 6.0
 
 QUANTILES = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p99.9": 99.9, "max": 100.0}
 
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """Decoding takes about 0.2 ms a block; terminal, page and JSON of one race want the same answer."""
+    """Decoding takes about 0.2 ms a block; terminal, page and JSON of one race need the same histograms."""
 
     rounds: Sequence[Round]
     totals: dict[str, HdrHistogram]
@@ -29,15 +39,11 @@ _kept: _Kept | None = None
 
 
 def merged(race: Race) -> dict[str, dict[str, float]]:
-    """Quantiles in microseconds, by contender; one without a valid answer is left out.
-
-    Only blocks that count are merged: a void block, or one in a void round, is not.
-    """
-    return {name: quantiles_us(total) for name, total in histograms(race).items()}
+    """Quantiles in microseconds, by contender; a contender without a valid response is left out."""
+    return {name: _quantiles_us(total) for name, total in histograms(race).items()}
 
 
-def quantiles_us(latency: HdrHistogram) -> dict[str, float]:
-    """A histogram's quantiles in microseconds."""
+def _quantiles_us(latency: HdrHistogram) -> dict[str, float]:
     return {label: latency.get_value_at_percentile(q) / 1000 for label, q in QUANTILES.items()}
 
 
@@ -45,30 +51,121 @@ def histograms(race: Race) -> dict[str, HdrHistogram]:
     """The merged histograms of nanoseconds themselves, by contender; not to be changed."""
     global _kept
     if _kept is None or _kept.rounds is not race.rounds:
-        _kept = _Kept(race.rounds, _merge(race.rounds))
+        totals: dict[str, HdrHistogram] = {}
+        for round_ in race.rounds:
+            for block in () if round_.void else round_.blocks:
+                if block.requests and not block.void:
+                    totals[block.contender] = _added(totals.get(block.contender), block.latency_hdr)
+        _kept = _Kept(race.rounds, totals)
     return _kept.totals
 
 
-def _merge(rounds: Sequence[Round]) -> dict[str, HdrHistogram]:
-    totals: dict[str, HdrHistogram] = {}
-    for round_ in rounds:
-        for block in () if round_.void else round_.blocks:
-            if block.requests and not block.void:
-                totals[block.contender] = added(totals.get(block.contender), decoded(block.latency_hdr))
-    return totals
-
-
-def decoded(latency_hdr: bytes) -> HdrHistogram:
-    """A record's histogram of nanoseconds."""
-    # The library's decode wants the base64 text of the V2 format, header included.
-    return HdrHistogram.decode(base64.b64encode(latency_hdr))
-
-
-def added(total: HdrHistogram | None, more: HdrHistogram) -> HdrHistogram:
-    """Two histograms as one; the first may be changed by that."""
+def _added(total: HdrHistogram | None, latency_hdr: bytes) -> HdrHistogram:
+    """The total, which may be changed, and a record's histogram of nanoseconds as one."""
+    # The library's decode needs the base64 text of the V2 format, header included.
+    more = HdrHistogram.decode(base64.b64encode(latency_hdr))
     if total is None:
         return more
     if more.highest_trackable_value > total.highest_trackable_value:
         total, more = more, total
     total.add(more)
     return total
+
+
+def curve(race: Race, name: str, points: int = 80) -> list[tuple[float, float]]:
+    """Latency in microseconds by percentile, even steps in nines up to what the count of answers can tell."""
+    histogram = histograms(race).get(name)
+    if histogram is None or not histogram.total_count:
+        return []
+    nines = min(math.log10(max(histogram.total_count, 10)), MAX_NINES)
+    shares = [1 - 10 ** (-nines * step / (points - 1)) for step in range(points)]
+    return [(100 * share, histogram.get_value_at_percentile(100 * share) / 1000) for share in shares]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindRow:
+    """One contender's responses to one kind of request.
+
+    Args:
+        share: of its correct responses, 0 to 1. requests: correct ones. failed: all others, also in void blocks.
+        latency_us: by quantile, microseconds; empty if no response was correct.
+    """
+
+    contender: str
+    kind: str
+    share: float
+    requests: int
+    failed: int
+    latency_us: Mapping[str, float]
+
+
+def kind_rows(race: Race) -> list[KindRow]:
+    """Each kind of request in the workload's order, by contender that is not out; none if there is one kind."""
+    requests, failed = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+    totals: dict[tuple[str, str], HdrHistogram] = {}
+    for round_ in race.rounds:
+        for block in round_.blocks:
+            for kind, counted in block.kinds.items():
+                key = block.contender, kind
+                failed[key] += counted.failed
+                if round_.void or block.void:
+                    continue
+                requests[key] += counted.requests
+                if counted.latency_hdr:
+                    totals[key] = _added(totals.get(key), counted.latency_hdr)
+    out = {entrant.name for entrant in race.entrants if entrant.out}
+    correct = Counter[str]()
+    for (contender, _), count in requests.items():
+        correct[contender] += count
+    return [
+        KindRow(
+            contender=key[0],
+            kind=key[1],
+            share=requests[key] / correct[key[0]] if correct[key[0]] else 0.0,
+            requests=requests[key],
+            failed=failures,
+            latency_us=_quantiles_us(totals[key]) if key in totals else {},
+        )
+        for key, failures in failed.items()
+        if key[0] not in out
+    ]
+
+
+def percentiles_text(histogram: HdrHistogram) -> str:
+    """HdrHistogram's percentile distribution in milliseconds, as its plotter and wrk2's readers take it."""
+    out = io.BytesIO()
+    histogram.output_percentile_distribution(out, 1e6)
+    # The library scales the mean in this line and forgets the deviation.
+    moments = (
+        f"#[Mean    = {histogram.get_mean_value() / 1e6:12.3f}, StdDeviation   = {histogram.get_stddev() / 1e6:14.3f}]"
+    )
+    return re.sub(r"^#\[Mean .*$", moments, out.getvalue().decode("ascii"), flags=re.MULTILINE)
+
+
+def hgrm(race: Race, name: str) -> str | None:
+    """One contender's latencies, all blocks that count merged; None if it has none."""
+    histogram = histograms(race).get(name)
+    return None if histogram is None else percentiles_text(histogram)
+
+
+def hlog(race: Race) -> str:
+    """Every block that counts as one interval of a histogram log (version 1.2), tagged with its contender.
+
+    Written by hand: the Python library's writer knows no tags. Values are nanoseconds; the maximum beside each interval
+    is in milliseconds, times are seconds since the race's start.
+    """
+    lines = ["#[Histogram log format version 1.2]", "#[StartTime: 0.000 (seconds since the race's start)]"]
+    lines.append('"StartTimestamp","Interval_Length","Interval_Max","Interval_Compressed_Histogram"')
+    void = {round_.index for round_ in race.rounds if round_.void}
+    column_of = {round_.index: round_.column for round_ in race.rounds}
+    for seen in chart_data.blocks(race):
+        block = seen.block
+        if block.void or block.round in void or not block.requests:
+            continue
+        at_s = (block.started_ns + block.lead_ns - race.started_ns) / 1e9
+        held = base64.b64encode(block.latency_hdr).decode()
+        # Of several columns the tag says which; a comma would end it.
+        at = f"{race.columns[column_of[block.round]].name}/" if len(race.columns) > 1 else ""
+        tag = re.sub(r"[\s,]+", "_", figures.visible(at + block.contender))
+        lines.append(f"Tag={tag},{at_s:.3f},{block.counted_ns / 1e9:.3f},{block.max_ns / 1e6:.3f},{held}")
+    return "\n".join(lines) + "\n"

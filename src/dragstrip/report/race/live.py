@@ -18,9 +18,8 @@ from rich.text import Text
 
 from dragstrip.record import Race
 from dragstrip.report import figures, glyphs
-from dragstrip.report.race import summary
 from dragstrip.report.race import terminal as race_terminal
-from dragstrip.report.race.parts import parts
+from dragstrip.report.race.summary import parts
 from dragstrip.validity import CheckName, Status
 
 if TYPE_CHECKING:
@@ -139,8 +138,8 @@ class Progress:
         each = parts(race, verdict, ())
         if len(each) > 1:
             return Group(*race_terminal.columns_table(race, verdict, each, self._console.width, legend=False))
-        found = summary.ranked(each[0].race, each[0].verdict, with_latency=False)
-        return race_terminal.ranking(each[0].verdict, found, beside=False) if found else None
+        (part,) = each
+        return race_terminal.ranking(part.verdict, part.rows, beside=False) if part.rows else None
 
     def _show(self, line: str) -> None:
         if self._live:

@@ -9,9 +9,10 @@ from dragstrip.metrics import KNOWN
 from dragstrip.record import Race
 from dragstrip.report import figures
 from dragstrip.report.comparison import Ruled, cell, ruling_items
-from dragstrip.report.race import columns, summary
+from dragstrip.report.race import columns
 from dragstrip.report.race.checks import check_text
-from dragstrip.report.race.parts import Part, parts
+from dragstrip.report.race.headline import headline
+from dragstrip.report.race.summary import Part, Row, pair_of, parts
 from dragstrip.validity import Check, Status
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def race(record: Race, verdict: Verdict, checks: Sequence[Check], rules: Sequenc
     Args:
         rules: what became of ``--fail-if``.
     """
-    lines = [f"**{cell(columns.headline(record, verdict, checks))}**", ""]
+    lines = [f"**{cell(headline(record, verdict, checks))}**", ""]
     lines += [*held, ""] if (held := ruling_items([(one.column, one.ruling) for one in rules])) else []
     found = parts(record, verdict, checks)
     lines += _ranking(found[0]) if len(found) == 1 else _columns(record, verdict, found)
@@ -52,13 +53,12 @@ def _columns(record: Race, verdict: Verdict, found: Sequence[Part]) -> list[str]
     return lines + [
         f"- {cell(entrant.name)} is out at {cell(part.name)}: {cell(entrant.out)}"
         for part in found
-        for entrant in part.race.entrants
-        if entrant.out
+        for entrant in part.out
     ]
 
 
 def _ranking(part: Part) -> list[str]:
-    verdict, found = part.verdict, summary.ranked(part.race, part.verdict, with_latency=False)
+    verdict, found = part.verdict, part.rows
     head, lines = KNOWN[verdict.metric].head, list[str]()
     if found:
         lines += [f"| contender | version | {cell(head)} | interval | relative to the first |", "|-|-|-:|-:|-:|"]
@@ -70,9 +70,9 @@ def _ranking(part: Part) -> list[str]:
     return lines
 
 
-def _beside_first(row: summary.Row, found: Sequence[summary.Row], verdict: ColumnVerdict) -> str:
+def _beside_first(row: Row, found: Sequence[Row], verdict: ColumnVerdict) -> str:
     """The ratio of the first to this one, with its interval."""
     if row is found[0]:
         return "1"
-    pair = summary.pair_of(verdict, row.name, found[0].name)
+    pair = pair_of(verdict, row.name, found[0].name)
     return f"{figures.ratio(pair.ratio)} ({figures.ratio_span(pair.low, pair.high)})" if pair else ""

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dragstrip.record import Race
 from dragstrip.report import figures
-from dragstrip.validity import Check, CheckName, Status
+from dragstrip.report.race.checks import check_remedy, check_text
+from dragstrip.report.race.summary import Part
+from dragstrip.report.race.wording import contradiction_text, pauses_text
+from dragstrip.validity import CheckName, Status
 
 if TYPE_CHECKING:
-    from dragstrip.analysis import ColumnVerdict, Verdict
+    from dragstrip.analysis import Verdict
 
-#: So many notes are told unasked; each is cut at a word after so many characters.
-MOST, LONGEST = 3, 240
+#: This many notes are shown unasked; each is cut at a word after this many characters.
+MAX_NOTES, MAX_CHARACTERS = 3, 240
 
 #: What weighs more in how a result is read, first. A check that is void weighs more than any warning.
 _WEIGHTS = {
@@ -39,18 +42,12 @@ _WEIGHTS = {
 }
 _VOID, _CONTRADICTION, _PAUSE, _OTHER = 1000, 82, 75, 45
 
-#: Told by the noise light already, where it is on "disturbed" or "very disturbed".
+#: The noise level reports these already, if it is "disturbed" or "very disturbed".
 _NOISE = frozenset(
-    {
-        CheckName.ENGINE_WAIT,
-        CheckName.SERVER_WAIT,
-        CheckName.STEAL,
-        CheckName.OTHER_PROGRAMS,
-        CheckName.VOID_PASSES,
-    }
+    (CheckName.ENGINE_WAIT, CheckName.SERVER_WAIT, CheckName.STEAL, CheckName.OTHER_PROGRAMS, CheckName.VOID_PASSES)
 )
 
-LIGHTS = {"quiet": "pass", "disturbed": "warn", "very disturbed": "void"}
+_LEVELS = {"quiet": "pass", "disturbed": "warn", "very disturbed": "void"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +73,7 @@ class NoiseLevel:
 
 
 def noise_level(race: Race) -> NoiseLevel:
-    """The noise light: the level, what was lost, and by which factor that widened the intervals."""
+    """The level, what was lost, and by which factor that widened the intervals."""
     from dragstrip.validity import noise
 
     seen = noise(race)
@@ -91,7 +88,13 @@ def noise_level(race: Race) -> NoiseLevel:
             "hardly wider than" if seen.factor < 1.15 else f"about {figures.two_digits(seen.factor)} times as wide as"
         )
         wider = f"; intervals are {often} on a quiet machine"
-    return NoiseLevel(LIGHTS[seen.level], f"{seen.level} machine: {lost}{wider}")
+    return NoiseLevel(_LEVELS[seen.level], f"{seen.level} machine: {lost}{wider}")
+
+
+def worst_noise_level(found: Sequence[Part]) -> NoiseLevel:
+    """The noise level of the most disturbed column."""
+    seen = [noise_level(part.race) for part in found]
+    return max(seen, key=lambda level: ("unknown", "pass", "warn", "void").index(level.status))
 
 
 def undecided_hint(race: Race, verdict: Verdict, run: str) -> str:
@@ -122,23 +125,34 @@ def budget(seconds: float) -> str:
     return f"{step * math.ceil(seconds / 60 / step)}m"
 
 
-def notes(race: Race, verdict: ColumnVerdict, checks: Sequence[Check]) -> list[Note]:
+def notes(part: Part) -> list[Note]:
     """Everything that warns, heaviest first, each remedy once; the first void check is in the headline already."""
-    from dragstrip.report.race.checks import check_remedy, check_text
-    from dragstrip.report.race.wording import contradiction_text, pauses_text
-
-    lit = noise_level(race).status in ("warn", "void")
-    told = next((check.label for check in checks if check.status is Status.VOID), "")
-    found = [Note("warn", "", contradiction_text(one), _CONTRADICTION) for one in verdict.contradictions]
-    found += [Note("warn", "", pauses_text(pauses, verdict), _PAUSE) for pauses in verdict.pauses]
-    for check in checks:
+    disturbed = noise_level(part.race).status in ("warn", "void")
+    told = next((check.label for check in part.void_checks), "")
+    found = [Note("warn", "", contradiction_text(both), _CONTRADICTION) for both in part.verdict.contradictions]
+    found += [Note("warn", "", pauses_text(pauses, part.verdict), _PAUSE) for pauses in part.verdict.pauses]
+    for check in part.checks:
         if check.status is not Status.PASS and check.label != told:
             weight = _WEIGHTS.get(check.name, _OTHER)
             if check.name in _NOISE:
-                weight = 5 if lit else 40
+                weight = 5 if disturbed else 40
             weight += _VOID if check.status is Status.VOID else 0
             found.append(Note(check.status, figures.check(check.label), check_text(check), weight, check_remedy(check)))
     return sorted(grouped(found), key=lambda note: -note.weight)
+
+
+def all_notes(found: Sequence[Part]) -> list[Note]:
+    """Every column's notes, heaviest first; what is the same in several columns once."""
+    alike: dict[tuple[str, str, str], list[tuple[str, Note]]] = {}
+    for part in found:
+        for note in notes(part):
+            alike.setdefault((note.status, note.head, note.text), []).append((part.name, note))
+    merged = []
+    for noted in alike.values():
+        note, where = noted[0][1], tuple(name for name, _ in noted)
+        at = "" if len(where) == len(found) else f"at {figures.several(where)}: "
+        merged.append(replace(note, text=f"{at}{note.text}"))
+    return sorted(merged, key=lambda note: -note.weight)
 
 
 def grouped(found: Sequence[Note]) -> list[Note]:
@@ -160,4 +174,4 @@ def grouped(found: Sequence[Note]) -> list[Note]:
 
 def clipped(text: str) -> str:
     """A note short enough to be read in passing; the whole of it is on the page and behind ``--verbose``."""
-    return text if len(text) <= LONGEST else f"{text[:LONGEST].rsplit(' ', 1)[0].rstrip(' ,;:')} …"
+    return text if len(text) <= MAX_CHARACTERS else f"{text[:MAX_CHARACTERS].rsplit(' ', 1)[0].rstrip(' ,;:')} …"

@@ -8,7 +8,7 @@ import hashlib
 import json
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -21,20 +21,27 @@ from dragstrip import paths
 from dragstrip.metrics import KNOWN, is_typical, known_or_auto
 from dragstrip.record import Entrant, Race
 from dragstrip.report import figures, glyphs
-from dragstrip.report.race import charts, columns, database, external, forest, notes, standing, tables, wording
+from dragstrip.report.race import charts, columns, database, external, forest, notes, tables, wording
 from dragstrip.report.race import definitions as definitions_of
 from dragstrip.report.race import export as race_export
-from dragstrip.report.race import summary as rows
 from dragstrip.report.race import terminal as race_terminal
+from dragstrip.report.race.badge import race_badge
 from dragstrip.report.race.checks import check_text
-from dragstrip.report.race.latency import QUANTILES
-from dragstrip.report.race.parts import Part, of_rates, parts
-from dragstrip.report.race.request_kinds import KindRow, kind_rows
-from dragstrip.report.race.summary import Row
+from dragstrip.report.race.latency import QUANTILES, kind_rows
+from dragstrip.report.race.summary import (
+    DISTURBED_EACH,
+    Part,
+    of_rates,
+    pair_of,
+    parts,
+    shown_beside,
+    shown_pairs,
+    ties_wide,
+)
 from dragstrip.store.json_values import Json, encode
 
 if TYPE_CHECKING:
-    from dragstrip.analysis import ColumnVerdict, Pair, Verdict
+    from dragstrip.analysis import Verdict
     from dragstrip.validity import Check
 
 #: A page stays below 3 MiB: a longer race's blocks are exported instead. Bytes of base64.
@@ -44,23 +51,19 @@ MOST_RAW = 1_000_000
 _BYTES = "_bytes"
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """One field of the pairs matrix: the row's contender against the column's; ``pair`` is None on the diagonal."""
-
-    pair: Pair | None
-    against: str
-
-
 def render(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
     """The whole page as text."""
     content = race_export.race_json(race, verdict, checks)
     data = json.dumps(content, indent=1, ensure_ascii=True)
     found = parts(race, verdict, checks)
-    each = [_column(part, at, several=len(found) > 1) for at, part in enumerate(found, 1)]
-    names = list(dict.fromkeys(row.name for column in each for row in column.rows))
+    several = len(found) > 1
+    each = [
+        ColumnSections(part, f"c{at}-" if several else "", f"{part.name}: " if several else "", _charts(part))
+        for at, part in enumerate(found, 1)
+    ]
+    names = list(dict.fromkeys(name for part in found for name in part.names))
     drawn = {f"{column.at}{name}": chart for column in each for name, chart in column.charts.items()}
-    overview = columns.table(race, found) if len(found) > 1 else None
+    overview = columns.table(race, found) if several else None
     if overview:
         drawn["columns"] = charts.columns(race, found)
     scripts = _scripts() if drawn else _scripts()[1:]  # ours alone, for the theme
@@ -86,10 +89,10 @@ def render(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
         foreign=external.figures(race),
         foreign_note=external.NOTE,
         by={name: metric.compared.removesuffix(" ×") for name, metric in KNOWN.items()},
-        badge=columns.badge(race, verdict, checks),
-        notes=columns.all_notes(found),
-        most_notes=notes.MOST,
-        light_of=columns.noise_level(found),
+        badge=race_badge(race, verdict, checks),
+        notes=notes.all_notes(found),
+        most_notes=notes.MAX_NOTES,
+        noise=notes.worst_noise_level(found),
         open=notes.undecided_hint(race, verdict, race.id),
         facts=machine_words(encode(race.machine)),
         command=command(race),
@@ -100,68 +103,19 @@ def render(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ColumnSections:
-    """What the sections of one column show; ``at`` and ``head``: before their places and heads, if there are others."""
-
-    at: str
-    head: str
-    name: str
-    race: Race
-    verdict: ColumnVerdict
-    void: bool
-    rows: Sequence[Row]
-    kinds: Sequence[KindRow]
-    database: str
-    tie_count: int
-    charts: Mapping[str, charts.Chart]
-    matrix: Sequence[tuple[str, Sequence[Cell]]]
-    pairs: Sequence[Pair]
-    others: Sequence[Pair]
-    disturbed: Sequence[Pair]
-    together: str
-    out: Sequence[Entrant]
-    checks: Sequence[Check]
-    parity: Sequence[tuple[str, list[str], bool]]
-    parity_names: Sequence[str]
-    meaning: str
-    launches: Sequence[tuple[str, dict[str, str]]]
-
-
-def _column(part: Part, at: int, *, several: bool) -> ColumnSections:
-    """What the sections of one column show.
+    """One column on the page.
 
     Args:
-        several: there are others: places and heads then say whose they are.
+        at, head: before the places and the heads of its sections, if there are other columns.
+        charts: its charts that have something to show, by name.
     """
-    race, verdict = part.race, part.verdict
-    found = rows.ranked(race, verdict)
-    names = [row.name for row in found]
-    disturbed = [pair for pair in verdict.pairs if pair.disturbed]
-    return ColumnSections(
-        at=f"c{at}-" if several else "",
-        head=f"{part.name}: " if several else "",
-        name=part.name,
-        race=race,
-        verdict=verdict,
-        void=standing.is_column_void(race, verdict, part.checks),
-        rows=found,
-        kinds=kind_rows(race),
-        database=database.text(race, verdict, names),
-        tie_count=rows.ties_wide(found),
-        charts=_charts(race, verdict, found),
-        matrix=[(name, [Cell(rows.pair_of(verdict, name, other), other) for other in names]) for name in names],
-        pairs=rows.shown_pairs(verdict, names, every=False),
-        others=rows.shown_beside(verdict, names, every=False),
-        disturbed=disturbed,
-        together=forest.together(disturbed) if len(disturbed) > rows.DISTURBED_EACH else "",
-        out=[entrant for entrant in race.entrants if entrant.out],
-        checks=sorted(part.checks, key=lambda check: -check.status.rank),
-        parity=race_terminal.parity_rows(race),
-        parity_names=[entrant.name for entrant in race.entrants if entrant.parity],
-        meaning=f"{figures.meaning(verdict)} {figures.null_race(race)}",
-        launches=launches(race, found),
-    )
+
+    part: Part
+    at: str
+    head: str
+    charts: Mapping[str, charts.Chart]
 
 
 def write(race: Race, verdict: Verdict, checks: Sequence[Check], path: Path) -> None:
@@ -173,16 +127,16 @@ def write(race: Race, verdict: Verdict, checks: Sequence[Check], path: Path) -> 
     paths.write(path, render(race, verdict, checks))
 
 
-def _charts(race: Race, verdict: ColumnVerdict, found: Sequence[Row]) -> dict[str, charts.Chart]:
+def _charts(part: Part) -> dict[str, charts.Chart]:
     """The charts that have something to show."""
     lacking = {
-        "pairs": not any(figures.finite(pair.low) for pair in verdict.pairs),
-        "blocks": not race.rounds,
-        "latency": not any(row.latency_us for row in found),
-        "cpu": not any(row.estimate.server_cpu_us_per_request for row in found),
-        "memory": not any(row.estimate.peak_memory_bytes for row in found),
+        "pairs": not any(figures.finite(pair.low) for pair in part.verdict.pairs),
+        "blocks": not part.race.rounds,
+        "latency": not any(row.latency_us for row in part.rows),
+        "cpu": not any(row.estimate.server_cpu_us_per_request for row in part.rows),
+        "memory": not any(row.estimate.peak_memory_bytes for row in part.rows),
     }
-    return {name: make(race, verdict, found) for name, make in charts.CHARTS.items() if found and not lacking.get(name)}
+    return {name: make(part) for name, make in charts.CHARTS.items() if part.rows and not lacking.get(name)}
 
 
 def _drawing(drawn: Mapping[str, charts.Chart], names: Sequence[str]) -> str:
@@ -207,7 +161,7 @@ def _allowed(script: str) -> str:
     return f"'sha256-{digest}'"
 
 
-#: What a section is called in the page's own list, where that is not its place.
+#: A section's name in the page's own list, if that is not its place.
 _WORDS = {
     "columns": "all columns",
     "pairs": "every pair",
@@ -220,37 +174,28 @@ _WORDS = {
 
 def _sections(race: Race, each: Sequence[ColumnSections]) -> list[tuple[str, str]]:
     """What the page has, in its order: place and word."""
-    measured = [name for column in each for name in _of_column(column)]
-    checked = [
-        (f"{column.at}{name}", f"{column.head}{name}")
-        for column in each
-        for name in ("validity", "parity")
-        if name == "validity" or column.parity
-    ]
-    there = {
-        "columns": len(race.columns) > 1,
-        "foreign": bool(external.figures(race)),
-        "contenders": bool(race.entrants),
-    }
-    before, after = (
-        [(name, _WORDS.get(name, name)) for name in names if there.get(name, True)]
-        for names in (("columns",), ("contenders", "method", "machine", "data"))
-    )
-    foreign = [("foreign", _WORDS["foreign"])] if there["foreign"] else []
-    return [*before, *measured, *foreign, *checked, *after]
+    found = [("columns", _WORDS["columns"])] if len(each) > 1 else []
+    found += [section for column in each for section in _of_column(column)]
+    found += [("foreign", _WORDS["foreign"])] if external.figures(race) else []
+    for column in each:
+        has_parity = any(entrant.parity for entrant in column.part.race.entrants)
+        checked = ("validity", "parity") if has_parity else ("validity",)
+        found += [(f"{column.at}{name}", f"{column.head}{name}") for name in checked]
+    after = ("contenders", "method", "machine", "data") if race.entrants else ("method", "machine", "data")
+    return [*found, *((name, name) for name in after)]
 
 
 def _of_column(column: ColumnSections) -> list[tuple[str, str]]:
     """One column's sections before its checks."""
-    drawn = column.charts
+    drawn, part = column.charts, column.part
     there = {
-        "ranking": column.rows,
-        "out": column.out,
-        "pairs": column.pairs,
+        "ranking": part.rows,
+        "out": part.out,
+        "pairs": shown_pairs(part.verdict, part.names, every=False),
         "blocks": "blocks" in drawn,
         "latency": "latency" in drawn,
         "cost": "cpu" in drawn or "memory" in drawn,
-        "figures": column.rows,
+        "figures": part.rows,
     }
     return [(f"{column.at}{name}", f"{column.head}{_WORDS.get(name, name)}") for name, shown in there.items() if shown]
 
@@ -283,14 +228,19 @@ def _template() -> Template:
         "failures": figures.errors,
         "options": _with_whole_options,
     }
-    environment.globals["style"] = Markup(style())
-    environment.globals["ratio_span"] = figures.ratio_span
-    environment.globals["sentence"] = rows.sentence
-    environment.globals["disturbed_text"] = wording.disturbed_text
-    environment.globals["clipped"] = notes.clipped
-    environment.globals["check_name"] = figures.check
-    environment.globals["check_text"] = check_text
-    environment.globals["called"] = figures.called
+    environment.globals |= {
+        "style": Markup(style()),
+        "sentence": lambda pair: wording.ended(wording.sentence(pair)),
+        "check_name": figures.check,
+        "database_text": database.text,
+        "several_disturbed": DISTURBED_EACH,
+    }
+    functions: Sequence[Callable[..., object]] = (
+        *(figures.ratio_span, figures.called, figures.meaning, figures.null_race, notes.clipped, check_text),
+        *(wording.disturbed_text, forest.together, kind_rows, pair_of, shown_pairs, shown_beside, ties_wide),
+        *(launches, race_terminal.parity_rows),
+    )
+    environment.globals |= {function.__name__: function for function in functions}
     return environment.get_template("page.html.j2")
 
 
@@ -325,11 +275,11 @@ def _inside_script(text: str) -> Markup:
     return Markup(text)
 
 
-def launches(race: Race, found: Sequence[Row]) -> list[tuple[str, dict[str, str]]]:
+def launches(part: Part) -> list[tuple[str, dict[str, str]]]:
     """How each contender's launches went: medians, and how many died or never settled."""
     table = []
-    for row in found:
-        launches = [launch for r in race.rounds for launch in r.launches if launch.contender == row.name]
+    for name in part.names:
+        launches = [launch for r in part.race.rounds for launch in r.launches if launch.contender == name]
         if launches:
             middle = len(launches) // 2
             seen = {
@@ -341,7 +291,7 @@ def launches(race: Race, found: Sequence[Row]) -> list[tuple[str, dict[str, str]
                 "processes, threads": f"{launches[-1].processes}, {launches[-1].threads}",
                 "CPU read from": launches[-1].cpu_source,
             }
-            table.append((row.name, seen))
+            table.append((name, seen))
     return table
 
 

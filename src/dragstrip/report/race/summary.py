@@ -1,77 +1,180 @@
-"""What terminal, page and JSON all show: contenders fastest first, tie groups, pairs, the one sentence."""
+"""What terminal, page and JSON all show of a race: its columns, contenders fastest first, tie groups, valid pairs.
+
+A check that is void by something of one contender (the generator was its limit, its responses were incorrect) says
+nothing against the others' ratios; one that names no contender is void for the whole race.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from dragstrip.metrics import KNOWN
 from dragstrip.record import Entrant, Race
 from dragstrip.report import figures
-from dragstrip.report.race import latency, standing
+from dragstrip.report.race import latency
 from dragstrip.validity import Check, Status
 
 if TYPE_CHECKING:
-    from dragstrip.analysis import ColumnVerdict, Estimate, Interval, Pair
+    from dragstrip.analysis import ColumnVerdict, Estimate, Interval, Pair, UnfitReason, Verdict
 
-#: What a verdict is called when the pair is seen from its other side.
+#: The verdict of a pair when it is seen from its other side.
 _TURNED = {"faster": "slower", "slower": "faster"}
 
+#: This many pairs that the machine disturbed unequally have a sentence each; more have one together.
+DISTURBED_EACH = 2
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@dataclass(frozen=True, kw_only=True)
 class Row:
     """One contender with numbers.
 
     Args:
         main: the interval of the metric that was judged.
         ties: its cell in each tie column: "top", "middle", "bottom", "gap" (the bar passes it by) or "".
-        latency_us: quantiles by label; empty if it has none.
+        race: whose blocks have its latencies.
     """
 
     entrant: Entrant
     estimate: Estimate
     main: Interval
     ties: tuple[str, ...]
-    latency_us: dict[str, float]
+    race: Race
 
     @property
     def name(self) -> str:
         """As shown in all results."""
         return self.entrant.name
 
+    @cached_property
+    def latency_us(self) -> dict[str, float]:
+        """Quantiles by label; empty if it has none. Merging every block's histogram takes a while."""
+        return latency.merged(self.race).get(self.name, {})
 
-def main_of(estimate: Estimate, metric: str) -> Interval | None:
+
+@dataclass(frozen=True)
+class Part:
+    """One column of a race as reports show it.
+
+    Args:
+        name: of the column; of a race of one workload: the workload's.
+        race: the column as a race of its own.
+        absent: contenders that don't have its workload.
+    """
+
+    name: str
+    race: Race
+    verdict: ColumnVerdict
+    checks: Sequence[Check]
+    absent: tuple[str, ...] = ()
+
+    @cached_property
+    def rows(self) -> list[Row]:
+        """Contenders with numbers, best first."""
+        return ranked(self.race, self.verdict)
+
+    @property
+    def names(self) -> list[str]:
+        """Contenders with numbers, best first."""
+        return [row.name for row in self.rows]
+
+    @cached_property
+    def void_contenders(self) -> frozenset[str]:
+        """Contenders whose numbers are void."""
+        return void_contenders(self.race, self.checks)
+
+    @property
+    def void_checks(self) -> list[Check]:
+        """Checks that make the race or some of its contenders void."""
+        return [check for check in self.checks if check.status is Status.VOID]
+
+    @property
+    def valid_rows(self) -> list[Row]:
+        """Contenders whose numbers are valid, best first."""
+        return [row for row in self.rows if row.name not in self.void_contenders]
+
+    @property
+    def valid_pairs(self) -> list[Pair]:
+        """Pairs with an interval, by the metric that decides, that no void check touches."""
+        bad = self.void_contenders
+        return [p for p in self.verdict.pairs if figures.finite(p.low) is not None and not {p.a, p.b} & bad]
+
+    @property
+    def unjudged(self) -> dict[str, UnfitReason]:
+        """Contenders that the judgement compares with no other, and why; none if fewer than two would be left."""
+        names = dict.fromkeys(name for pair in self.verdict.pairs for name in (pair.a, pair.b))
+        found = {name: why for pair in self.verdict.pairs for why, about in pair.unfit for name in about}
+        return found if len(names) - len(found) >= 2 else {}
+
+    @property
+    def is_void(self) -> bool:
+        """Whether no measurement of the column is a result."""
+        return (self.race.finished == "void" or bool(self.void_checks)) and not self.valid_pairs
+
+    @property
+    def out(self) -> list[Entrant]:
+        """Contenders that are out."""
+        return [entrant for entrant in self.race.entrants if entrant.out]
+
+    def top_group(self, first: str) -> tuple[str, ...]:
+        """The contenders that are tied with the first one, which is among them."""
+        return next((group for group in self.verdict.groups if first in group), (first,))
+
+
+def parts(race: Race, verdict: Verdict, checks: Sequence[Check]) -> list[Part]:
+    """Every column in order; of a race of one workload one part, which is the race itself."""
+    from dragstrip.analysis import by_column
+
+    return [
+        Part(column.name, as_race, judged, [check for check in checks if check.column == column.name], column.absent)
+        for column, as_race, judged in zip(race.columns, by_column(race), verdict.columns, strict=True)
+    ]
+
+
+def of_rates(race: Race) -> bool:
+    """Whether some of its columns are one workload at several rates."""
+    return len({column.workload for column in race.columns}) < len(race.columns)
+
+
+def void_contenders(race: Race, checks: Sequence[Check]) -> frozenset[str]:
+    """Contenders that void checks name; all contenders if one of these checks names none."""
+    everybody = frozenset(entrant.name for entrant in race.entrants)
+    if race.finished == "void":
+        return everybody
+    found: frozenset[str] = frozenset()
+    for check in checks:
+        if check.status is Status.VOID:
+            found |= check.about & everybody or everybody
+    return found
+
+
+def is_void(race: Race, verdict: Verdict, checks: Sequence[Check]) -> bool:
+    """Whether no measurement of a race is a result: every column is void."""
+    return all(part.is_void for part in parts(race, verdict, checks))
+
+
+def deciding_interval(estimate: Estimate, metric: str) -> Interval | None:
     """The interval of the metric that the race is about; None if there is no number."""
     if KNOWN[metric].quantile:
         return estimate.latency_us.get(metric)
     return estimate.server_cpu_us_per_request if metric == "cpu" else estimate.throughput_per_s
 
 
-def ranked(race: Race, verdict: ColumnVerdict, *, with_latency: bool = True) -> list[Row]:
-    """Contenders with numbers, fastest (or thriftiest) first by estimate; those that went out are not among them.
-
-    Args:
-        with_latency: merging every block's histogram takes a while; False leaves ``latency_us`` empty.
-    """
+def ranked(race: Race, verdict: ColumnVerdict) -> list[Row]:
+    """Contenders with numbers, fastest (or thriftiest) first by estimate; contenders that are out are left out."""
     sign = -1 if KNOWN[verdict.metric].more_is_better else 1
     scored: list[tuple[float, Interval, Entrant]] = []
     for entrant in race.entrants:
         estimate = verdict.estimates.get(entrant.name)
-        main = main_of(estimate, verdict.metric) if estimate and not entrant.out else None
+        main = deciding_interval(estimate, verdict.metric) if estimate and not entrant.out else None
         if main is not None and figures.finite(main.estimate) is not None:
             scored.append((sign * main.estimate, main, entrant))
     scored.sort(key=lambda item: item[0])
-    names = [entrant.name for _, _, entrant in scored]
-    ties, latencies = tie_cells(names, _tied(verdict)), latency.merged(race) if with_latency else {}
+    ties = tie_cells([entrant.name for _, _, entrant in scored], _tied(verdict))
     return [
-        Row(
-            entrant=entrant,
-            estimate=verdict.estimates[entrant.name],
-            main=main,
-            ties=cells,
-            latency_us=latencies.get(entrant.name, {}),
-        )
+        Row(entrant=entrant, estimate=verdict.estimates[entrant.name], main=main, ties=cells, race=race)
         for (_, main, entrant), cells in zip(scored, ties, strict=True)
     ]
 
@@ -101,7 +204,7 @@ def tie_cells(names: Sequence[str], groups: Iterable[Sequence[str]]) -> list[tup
 
 
 def tie_letters(names: Sequence[str], verdict: ColumnVerdict) -> dict[str, str]:
-    """Each name's letters: those who share one are not told apart (Piepho 2004); "" for one who ties with nobody."""
+    """Each name's letters: contenders that share one are tied (Piepho 2004); "" for one that ties with no other."""
     groups = [[name for name in names if name in group] for group in _tied(verdict)]
     several = [group for group in groups if len(group) > 1]
     return {name: "".join(_letter(at) for at, group in enumerate(several) if name in group) for name in names}
@@ -112,7 +215,7 @@ def _letter(at: int) -> str:
     return chr(ord("a") + at) if at < 26 else f"({at + 1})"
 
 
-def facing(pair: Pair, first: str) -> Pair:
+def oriented(pair: Pair, first: str) -> Pair:
     """The pair with ``first`` as its a: ratios inverted, the words turned round."""
     if pair.a == first:
         return pair
@@ -121,31 +224,23 @@ def facing(pair: Pair, first: str) -> Pair:
         a=pair.b,
         b=pair.a,
         interval=pair.interval.inverted(),
-        median_ratio=_inverse(pair.median_ratio),
+        median_ratio=1 / pair.median_ratio if pair.median_ratio else float("inf"),
         verdict=_TURNED.get(pair.verdict, pair.verdict),
     )
-
-
-def _inverse(value: float) -> float:
-    return 1 / value if value else float("inf")
 
 
 def pair_of(verdict: ColumnVerdict, a: str, b: str, metric: str | None = None) -> Pair | None:
     """The pair of these two, seen from a; None if they were never compared. ``metric``: one of those beside."""
     for pair in verdict.pairs if metric is None else verdict.beside.get(metric, ()):
         if {pair.a, pair.b} == {a, b}:
-            return facing(pair, a)
+            return oriented(pair, a)
     return None
-
-
-#: So many pairs that the machine disturbed unequally have a sentence each; more have one together.
-DISTURBED_EACH = 2
 
 
 def shown_pairs(verdict: ColumnVerdict, names: Sequence[str], *, every: bool) -> list[Pair]:
     """Pairs worth a line, the faster first in each: neighbours, and the fastest against all; or every pair.
 
-    Where the machine disturbed at most ``DISTURBED_EACH`` pairs unequally, these are always among them.
+    If the machine disturbed at most ``DISTURBED_EACH`` pairs unequally, these are always among them.
     """
     wanted = [
         (a, b) for row, a in enumerate(names) for b in names[row + 1 :] if every or row == 0 or b == names[row + 1]
@@ -156,7 +251,7 @@ def shown_pairs(verdict: ColumnVerdict, names: Sequence[str], *, every: bool) ->
     more = [pair for pair in disturbed if frozenset((pair.a, pair.b)) not in there]
     if len(disturbed) > DISTURBED_EACH:
         return found
-    return [*found, *(facing(pair, min(pair.a, pair.b, key=names.index)) for pair in more if pair.a in names)]
+    return [*found, *(oriented(pair, min(pair.a, pair.b, key=names.index)) for pair in more if pair.a in names)]
 
 
 def shown_beside(verdict: ColumnVerdict, names: Sequence[str], *, every: bool) -> list[Pair]:
@@ -169,84 +264,3 @@ def shown_beside(verdict: ColumnVerdict, names: Sequence[str], *, every: bool) -
 def ties_wide(rows: Sequence[Row]) -> int:
     """How many tie columns there are."""
     return len(rows[0].ties) if rows else 0
-
-
-def column_headline(race: Race, verdict: ColumnVerdict, checks: Sequence[Check]) -> str:
-    """One column in a sentence or two: void and why, or who is ahead by how much, how sure that is, and by what."""
-    from dragstrip.report.race.checks import check_text
-    from dragstrip.report.race.wording import metric_reason_text, unfit_text
-
-    causes = [check for check in checks if check.status is Status.VOID]
-    if standing.is_column_void(race, verdict, checks):
-        if causes:
-            return f"This race is void, so it has no verdict: {check_text(causes[0])}"
-        return "This race is void: the machine disturbed too many rounds; run the race again when the machine is quiet."
-    bad, noted = standing.void_contenders(race, checks), standing.unjudged(verdict)
-    rows = [row for row in ranked(race, verdict, with_latency=False) if row.name not in bad | noted.keys()]
-    text = _lead(race, verdict, rows)
-    if causes:
-        text += f" Excluded as void: {figures.several(tuple(sorted(bad)))}, because {_ended(check_text(causes[0]))}"
-    if noted:
-        own = dict.fromkeys(unfit_text([(why, (name,))]) for name, why in noted.items())
-        text += f" Not compared: {figures.several(tuple(noted))}, {_ended(', '.join(own))}"
-    if verdict.metric_reason:
-        text += f" {KNOWN[verdict.metric].decides[:1].upper()}{KNOWN[verdict.metric].decides[1:]} decides: "
-        text += _ended(metric_reason_text(verdict.metric_reason))
-    return text
-
-
-def _ended(text: str) -> str:
-    return text if text.endswith(".") else f"{text}."
-
-
-def _lead(race: Race, verdict: ColumnVerdict, rows: Sequence[Row]) -> str:
-    """Who is ahead, among these."""
-    if len(rows) < 2 or not verdict.pairs:
-        return _without_verdict(race, rows)
-    first, second = rows[0].name, rows[1].name
-    text = _sentence(pair_of(verdict, first, second))
-    if len(rows) > 2 and all(figures.finite(pair.low) is None for pair in verdict.pairs):
-        return f"It is too early to call any of the {len(verdict.pairs)} pairs. {text}"
-    if len(rows) == 2:
-        return text
-    among = {row.name for row in rows}
-    pairs = [pair for pair in verdict.pairs if {pair.a, pair.b} <= among]
-    undecided = sum(pair.verdict == "undecided" for pair in pairs)
-    top = next((group for group in verdict.groups if first in group), (first,))
-    quantile = KNOWN[verdict.metric].quantile
-    best = "needs the least CPU per request" if verdict.metric == "cpu" else "is the fastest"
-    best = f"has the lowest {quantile} latency" if quantile else best
-    at_top = tuple(row.name for row in rows if row.name in top)
-    if len(at_top) > 1:
-        lead = f"{figures.several(at_top)} are tied at the top. {text}"
-    else:
-        # One subject suffices where the sentence goes on about the same contender.
-        going_on = text.removeprefix(f"{first} ")
-        lead = f"{first} {best} of {len(rows)}" + (f": it {going_on}" if going_on != text else f". {text}")
-    rest = (
-        f" {undecided} of {len(pairs)} pairs {'is' if undecided == 1 else 'are'} still too close to call."
-        if undecided
-        else ""
-    )
-    return f"{lead}{rest}"
-
-
-def _without_verdict(race: Race, rows: Sequence[Row]) -> str:
-    out = [entrant.name for entrant in race.entrants if entrant.out]
-    if len(race.entrants) - len(out) < 2:
-        return f"No verdict: fewer than two contenders are left in the race; out: {figures.several(tuple(out))}."
-    done = len(race.rounds)
-    return f"No verdict yet: {done} round{'s' if done != 1 else ''} measured; {len(rows)} contenders have numbers."
-
-
-def _sentence(pair: Pair | None) -> str:
-    if pair is None:
-        return "The two fastest never ran in the same round, so they can't be compared."
-    from dragstrip.report.race.wording import sentence
-
-    return _ended(sentence(pair))
-
-
-def sentence(pair: Pair) -> str:
-    """The pair in words, as the verdict puts it."""
-    return _sentence(pair)

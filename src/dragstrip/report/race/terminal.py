@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -9,17 +11,17 @@ from typing import TYPE_CHECKING
 from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.table import Table
+from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
 from dragstrip.metrics import KNOWN
 from dragstrip.record import Race
 from dragstrip.report import figures, glyphs
-from dragstrip.report.race import columns, database, external, forest, notes, standing
-from dragstrip.report.race import summary as rows
-from dragstrip.report.race.badge import Badge, column_badge
-from dragstrip.report.race.parts import Part, of_rates, parts
-from dragstrip.report.race.request_kinds import kind_rows
-from dragstrip.report.race.summary import Row
+from dragstrip.report.race import columns, database, external, forest, notes
+from dragstrip.report.race.badge import Badge, column_badge, race_badge
+from dragstrip.report.race.headline import headline
+from dragstrip.report.race.latency import kind_rows
+from dragstrip.report.race.summary import Part, Row, of_rates, parts, shown_beside, shown_pairs, ties_wide
 from dragstrip.validity import Check, Status
 
 if TYPE_CHECKING:
@@ -27,6 +29,13 @@ if TYPE_CHECKING:
 
 #: From here on everything fits beside bars of a telling length; below, it gets a table of its own.
 WIDE = 130
+
+#: Background, ink, then the eight colours; read on light and dark pages alike.
+_INK, _GROUND = (232, 234, 237), (20, 23, 27)
+_RED, _GREEN, _ORANGE = (242, 119, 119), (86, 200, 150), (240, 163, 60)
+_BLUE, _PINK, _SKY = (86, 160, 233), (242, 119, 173), (110, 200, 230)
+_COLOURS = [(59, 66, 76), _RED, _GREEN, _ORANGE, _BLUE, _PINK, _SKY, _INK]
+_THEME = TerminalTheme(_GROUND, _INK, _COLOURS, [(110, 118, 130), *_COLOURS[1:]])
 
 
 def show_race(
@@ -47,19 +56,17 @@ def show_race(
         run: how commands that are suggested name the race; its id if empty.
     """
     shown = _Shown(width=console.width, all_pairs=all_pairs, verbose=verbose)
-    lines: list[RenderableType] = [_badge(columns.badge(race, verdict, checks))]
-    lines += [Text(columns.headline(race, verdict, checks)), Text()]
+    lines: list[RenderableType] = [_badge(race_badge(race, verdict, checks))]
+    lines += [Text(headline(race, verdict, checks)), Text()]
     each = parts(race, verdict, checks)
     if len(each) > 1:
         lines += columns_table(race, verdict, each, console.width)
     for part in each:
         if len(each) > 1:
-            title = (column_badge(part.race, part.verdict, part.checks).line, "dim")
-            lines.append(Text.assemble((part.name, "bold"), "  ", title))
-        found = rows.ranked(part.race, part.verdict)
-        lines += _measured(part, found, shown)
+            lines.append(Text.assemble((part.name, "bold"), "  ", (column_badge(part).line, "dim")))
+        lines += _measured(part, shown)
         if verbose:
-            lines += [*_rest(part, found, shown), Text()]
+            lines += [*_rest(part, shown), Text()]
     lines += _foreign(race)
     lines += _beside_the_verdict(race, verdict, each, run or race.id, every=verbose)
     lines.append(Text(summary(race), style="dim"))
@@ -80,17 +87,16 @@ class _Shown:
         return self.width >= WIDE
 
 
-def _measured(part: Part, found: Sequence[Row], shown: _Shown) -> list[RenderableType]:
-    """One column's ranking, who is out of it, and its pairs."""
-    lines: list[RenderableType] = [ranking(part.verdict, found, beside=shown.wide), Text()] if found else []
+def _measured(part: Part, shown: _Shown) -> list[RenderableType]:
+    """One column's ranking, which contenders are out of it, and its pairs."""
+    lines: list[RenderableType] = [ranking(part.verdict, part.rows, beside=shown.wide), Text()] if part.rows else []
     lines += _by_kind(part.race)
-    if told := database.text(part.race, part.verdict, [row.name for row in found]):
+    if told := database.text(part.race, part.verdict, part.names):
         lines += [Text(told), Text()]
-    lines += _out(part.race)
-    pairs = rows.shown_pairs(part.verdict, [row.name for row in found], every=shown.all_pairs)
+    lines += _out(part)
+    pairs = shown_pairs(part.verdict, part.names, every=shown.all_pairs)
     if pairs:
-        bad = standing.void_contenders(part.race, part.checks)
-        lines += [*forest.plot(pairs, len(part.verdict.pairs), bad, shown.width, verbose=shown.verbose), Text()]
+        lines += [*forest.plot(pairs, part, shown.width, verbose=shown.verbose), Text()]
     return lines
 
 
@@ -106,8 +112,7 @@ def columns_table(
     wide = [max(len(name), len(of) + 3, *map(len, cell)) for (name, of), cell in zip(whole.heads, cells, strict=True)]
     lines: list[RenderableType] = []
     for chosen in _fitting(wide, width - names - 2):
-        table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-        table.add_column("contender", no_wrap=True, overflow="ellipsis", max_width=names)
+        table = _table(max_width=names)
         for at in chosen:
             name, of = whole.heads[at]
             table.add_column(Text.assemble((name, "bold"), "\n", (f"by {of}", "dim")), no_wrap=True)
@@ -144,43 +149,43 @@ def _beside_the_verdict(
     race: Race, verdict: Verdict, each: Sequence[Part], run: str, *, every: bool
 ) -> list[RenderableType]:
     """The heaviest notes, how quiet the machine was, and what more budget would tell."""
-    found, parts = columns.all_notes(each), list[RenderableType]()
-    for note in found if every else found[: notes.MOST]:
+    found, parts = notes.all_notes(each), list[RenderableType]()
+    for note in found if every else found[: notes.MAX_NOTES]:
         mark = (f"{glyphs.STATUS_MARK[note.status]} ", glyphs.STATUS_STYLE[note.status])
         word = "void, " if note.status == "void" else ""
         head = (f"{word}{note.head}: ", "bold") if note.head else ""
         parts.append(Text.assemble(mark, head, note.text if every else notes.clipped(note.text)))
-    seen = columns.noise_level(each)
+    seen = notes.worst_noise_level(each)
     parts.append(Text.assemble((f"{glyphs.STATUS_MARK[seen.status]} ", glyphs.STATUS_STYLE[seen.status]), seen.text))
     if open_ := notes.undecided_hint(race, verdict, run):
         parts.append(Text(f"▸ {open_}", style="bold"))
-    hidden = len(found) - notes.MOST
+    hidden = len(found) - notes.MAX_NOTES
     if hidden > 0 and not every:
         also = "1 more note" if hidden == 1 else f"{hidden} more notes"
         parts.append(Text(f"{also}: dragstrip show {run} --verbose", style="dim"))
     return parts
 
 
-def _rest(part: Part, found: Sequence[Row], shown: _Shown) -> list[RenderableType]:
+def _rest(part: Part, shown: _Shown) -> list[RenderableType]:
     """What is shown on request: figures, other metrics, checks that passed, what the words mean."""
-    verdict, parts = part.verdict, list[RenderableType]([Text()])
-    if found and not shown.wide:
-        parts += [_beside(verdict, found), Text()]
-    others = rows.shown_beside(verdict, [row.name for row in found], every=shown.all_pairs)
+    parts: list[RenderableType] = [Text()]
+    if part.rows and not shown.wide:
+        parts += [_beside(part.verdict, part.rows), Text()]
+    others = shown_beside(part.verdict, part.names, every=shown.all_pairs)
     if others:
         parts += [_by_other_metrics(others), Text()]
     passed = [figures.check(check.label) for check in part.checks if check.status is Status.PASS]
     if passed:
         mark = (f"{glyphs.STATUS_MARK['pass']} ", glyphs.STATUS_STYLE["pass"])
         parts.append(Text.assemble(mark, ("passed: ", "bold"), ", ".join(passed)))
-    return [*parts, Text(), *_footer(part.race, verdict, found)]
+    return [*parts, Text(), *_footer(part)]
 
 
 def ranking(verdict: ColumnVerdict, found: Sequence[Row], *, beside: bool) -> Table:
     """Contenders fastest first with bars on one scale; ``beside`` adds the other figures to the same rows."""
     metric = verdict.metric
     table = Table(box=None, pad_edge=False, expand=True, header_style="bold", padding=(0, 2, 0, 0))
-    tied = rows.ties_wide(found)
+    tied = ties_wide(found)
     if tied:
         table.add_column("", width=tied, no_wrap=True)
     table.add_column("contender", no_wrap=True, overflow="ellipsis", min_width=10, max_width=32)
@@ -200,16 +205,23 @@ def ranking(verdict: ColumnVerdict, found: Sequence[Row], *, beside: bool) -> Ta
     return table
 
 
+def _table(*texts: str, numbers: Sequence[str] = (), max_width: int = 32) -> Table:
+    """A table of contenders, with columns of text and of numbers that don't fold."""
+    table = glyphs.table()
+    table.add_column("contender", no_wrap=True, overflow="ellipsis", max_width=max_width)
+    for head in texts:
+        table.add_column(head, no_wrap=True)
+    for head in numbers:
+        table.add_column(head, justify="right", no_wrap=True)
+    return table
+
+
 def _by_kind(race: Race) -> list[RenderableType]:
     """Share and latency of each request, where the workload has several."""
     found = kind_rows(race)
     if not found:
         return []
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    table.add_column("contender", no_wrap=True, overflow="ellipsis", min_width=10, max_width=32)
-    table.add_column("request", no_wrap=True)
-    for head in ("share", "p50 µs*", "p99 µs*", "failed"):
-        table.add_column(head, justify="right", no_wrap=True)
+    table = _table("request", numbers=("share", "p50 µs*", "p99 µs*", "failed"))
     for row in found:
         latencies = (figures.microseconds(row.latency_us.get(label)) for label in ("p50", "p99"))
         table.add_row(row.contender, row.kind, figures.percent(row.share), *latencies, figures.count(row.failed))
@@ -243,31 +255,23 @@ def _figures(row: Row, metric: str) -> tuple[str, ...]:
 
 
 def _beside(verdict: ColumnVerdict, found: Sequence[Row]) -> Table:
-    metric = verdict.metric
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    table.add_column("contender", no_wrap=True, overflow="ellipsis", max_width=26)
-    for head in _heads(metric):
-        table.add_column(head, justify="right", no_wrap=True)
+    table = _table(numbers=_heads(verdict.metric), max_width=26)
     for row in found:
-        table.add_row(row.name, *_figures(row, metric))
+        table.add_row(row.name, *_figures(row, verdict.metric))
     return table
 
 
-def _out(race: Race) -> list[RenderableType]:
-    parts: list[RenderableType] = []
-    for entrant in race.entrants:
-        if entrant.out:
-            when = "" if entrant.out_round is None else f" in round {entrant.out_round + 1}"
-            line = Text.assemble(("■ ", "magenta"), (entrant.name, "bold"), f" is out{when}: {entrant.out}")
-            parts.append(line)
-    return [*parts, Text()] if parts else []
+def _out(part: Part) -> list[RenderableType]:
+    lines: list[RenderableType] = []
+    for entrant in part.out:
+        when = "" if entrant.out_round is None else f" in round {entrant.out_round + 1}"
+        lines.append(Text.assemble(("■ ", "magenta"), (entrant.name, "bold"), f" is out{when}: {entrant.out}"))
+    return [*lines, Text()] if lines else []
 
 
 def _by_other_metrics(pairs: Sequence[Pair]) -> Table:
     """What else the race compared: the fastest against each other contender, one line per metric."""
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for head in ("by other metrics", "against", "by"):
-        table.add_column(head, overflow="fold")
+    table = glyphs.table("by other metrics", "against", "by")
     table.add_column("×", justify="right", no_wrap=True)
     table.add_column("interval", no_wrap=True)
     table.add_column("verdict", overflow="fold")
@@ -284,8 +288,7 @@ def _foreign(race: Race) -> list[RenderableType]:
     found = external.figures(race)
     if not found:
         return []
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    table.add_column("by other tools", overflow="fold")
+    table = glyphs.table("by other tools")
     for head in ("tool", "requests/s", "connections", "failed", "p50 µs", "p99 µs"):
         table.add_column(head, justify="right", no_wrap=True)
     for figure in found:
@@ -296,16 +299,16 @@ def _foreign(race: Race) -> list[RenderableType]:
     return [table, Text(external.NOTE, style="dim"), Text()]
 
 
-def _footer(race: Race, verdict: ColumnVerdict, found: Sequence[Row]) -> list[RenderableType]:
-    lines = []
-    if found:
-        lines += [figures.meaning(verdict), figures.null_race(race)]
-        if rows.ties_wide(found):
-            lines.append("Contenders joined by a bar on the left are tied.")
-        lines.append(
-            f"* latency {_latency_of(race)}: shown, not tested. "
-            "A single contender's interval is descriptive; verdicts come from the ratios."
-        )
+def _footer(part: Part) -> list[RenderableType]:
+    if not part.rows:
+        return []
+    lines = [figures.meaning(part.verdict), figures.null_race(part.race)]
+    if ties_wide(part.rows):
+        lines.append("Contenders joined by a bar on the left are tied.")
+    lines.append(
+        f"* latency {_latency_of(part.race)}: shown, not tested. "
+        "A single contender's interval is descriptive; verdicts come from the ratios."
+    )
     return [Text(line, style="dim") for line in lines]
 
 
@@ -363,10 +366,8 @@ def show_parity(console: Console, race: Race) -> None:
     parts: list[RenderableType] = [title, Text()]
     # Side by side while it fits, else one contender's facts below the other's.
     if 26 + 16 * len(names) <= console.width:
-        table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-        table.add_column("", width=1)
-        for head in ("fact", *names):
-            table.add_column(Text(head), overflow="fold")
+        table = glyphs.table("", "fact", *map(Text, names))
+        table.columns[0].width = 1
         for fact, values, differs in facts:
             table.add_row(Text("▲" if differs else " ", style="yellow"), Text(fact), *map(Text, values))
         parts.append(table)
@@ -391,3 +392,23 @@ def parity_rows(race: Race) -> list[tuple[str, list[str], bool]]:
         kinds = {"off" if value == "none" else value for value in values}  # of a log, of compression: no difference
         found.append((fact, values, len(kinds) > 1))
     return found
+
+
+def terminal_svg(
+    race: Race, verdict: Verdict, checks: Sequence[Check], *, columns: int = 110, title: str = "dragstrip race"
+) -> str:
+    """What ``show_race`` prints, in colour, as an SVG picture that loads nothing."""
+    console = Console(
+        record=True,
+        width=columns,
+        file=io.StringIO(),
+        force_terminal=True,
+        color_system="truecolor",
+        legacy_windows=False,
+        no_color=False,
+    )
+    show_race(console, race, verdict, checks)
+    svg = console.export_svg(title=title, theme=_THEME)
+    # rich names a web font's address; a picture in a README must fetch nothing, and monospace will do.
+    svg = re.sub(r"@font-face\s*\{.*?\}", "", svg, flags=re.DOTALL)
+    return re.sub(r"<!--.*?-->", "", svg, flags=re.DOTALL)

@@ -9,9 +9,7 @@ from dragstrip.metrics import KNOWN
 from dragstrip.record import Race
 from dragstrip.report import figures
 from dragstrip.report.comparison import Rule, Ruled, Ruling, ruling
-from dragstrip.report.race import summary
-from dragstrip.report.race.parts import Part, parts
-from dragstrip.report.race.standing import void_contenders
+from dragstrip.report.race.summary import Part, pair_of, parts
 
 if TYPE_CHECKING:
     from dragstrip.analysis import Verdict
@@ -41,7 +39,7 @@ def _judged(part: Part, rule: Rule, name: str, first: str) -> Iterator[tuple[Rul
         return
     from dragstrip.analysis import FLOOR
 
-    pair, spoils = summary.pair_of(part.verdict, name, first), void_contenders(part.race, part.checks) & {name, first}
+    pair, spoils = pair_of(part.verdict, name, first), part.void_contenders & {name, first}
     lack = (
         f"{first} is out"
         if first in out

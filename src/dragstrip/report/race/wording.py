@@ -45,6 +45,11 @@ def sentence(pair: Pair) -> str:
     return f"{names}: too close to call, {edges} ({_spent(pair)}{more})"
 
 
+def ended(text: str) -> str:
+    """A sentence with its full stop."""
+    return text if text.endswith(".") else f"{text}."
+
+
 def _told_apart(pair: Pair) -> str:
     best, other = (pair.a, pair.b) if pair.verdict == "faster" else (pair.b, pair.a)
     low, ratio, high = pair.low, pair.ratio, pair.high

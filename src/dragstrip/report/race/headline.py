@@ -1,0 +1,190 @@
+"""A race in a sentence or two: void and why, or who is ahead by how much, how sure that is, and by what."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from dragstrip.metrics import KNOWN
+from dragstrip.record import Race
+from dragstrip.report import figures
+from dragstrip.report.race.checks import check_text
+from dragstrip.report.race.columns import changes, leaders
+from dragstrip.report.race.summary import Part, Row, is_void, pair_of, parts
+from dragstrip.report.race.wording import ended, metric_reason_text, sentence, unfit_text
+from dragstrip.validity import Check, CheckName, Status
+
+if TYPE_CHECKING:
+    from dragstrip.analysis import Verdict
+
+#: This many pairs that change places are named, the others are counted.
+MAX_CHANGES = 2
+
+
+def headline(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
+    """The race in a sentence or two; of several columns: who leads where, who changes places, and what is open."""
+    found = parts(race, verdict, checks)
+    if len(found) == 1:
+        return column_headline(found[0])
+    void = [part for part in found if part.is_void]
+    if len(void) == len(found):
+        causes = [check for check in checks if check.status is Status.VOID]
+        why = check_text(causes[0]) if causes else "too many of its rounds are void"
+        return f"This race is void, so it has no verdict: {why}"
+    told = [_leads(found)] if any(map(leaders, found)) else []
+    silent = tuple(part.name for part in found if not leaders(part) and part not in void)
+    if silent:
+        told.append(f"No verdict yet at {figures.several(silent)}.")
+    for part in void:
+        cause = check_text(part.void_checks[0]) if part.void_checks else "too many of its rounds are void"
+        told.append(f"Void at {part.name}: {ended(cause)}")
+    told += _order(found)
+    told += _reasons(found)
+    open_ = sum(pair.verdict == "undecided" for pair in verdict.pairs)
+    if open_ and told:
+        told.append(f"{open_} of {len(verdict.pairs)} pairs {'is' if open_ == 1 else 'are'} still too close to call.")
+    return " ".join(told)
+
+
+def column_headline(part: Part) -> str:
+    """One column in a sentence or two."""
+    causes, verdict = part.void_checks, part.verdict
+    if part.is_void:
+        if causes:
+            return f"This race is void, so it has no verdict: {check_text(causes[0])}"
+        return "This race is void: the machine disturbed too many rounds; run the race again when the machine is quiet."
+    bad, noted = part.void_contenders, part.unjudged
+    text = _lead(part, [row for row in part.valid_rows if row.name not in noted])
+    if causes:
+        text += f" Excluded as void: {figures.several(tuple(sorted(bad)))}, because {ended(check_text(causes[0]))}"
+    if noted:
+        why = dict.fromkeys(unfit_text([(why, (name,))]) for name, why in noted.items())
+        text += f" Not compared: {figures.several(tuple(noted))}, {ended(', '.join(why))}"
+    if verdict.metric_reason:
+        text += f" {_capital(KNOWN[verdict.metric].decides)} decides: "
+        text += ended(metric_reason_text(verdict.metric_reason))
+    return text
+
+
+def _capital(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}"
+
+
+def _lead(part: Part, rows: Sequence[Row]) -> str:
+    """Who is ahead, among these."""
+    verdict = part.verdict
+    if len(rows) < 2 or not verdict.pairs:
+        return _without_verdict(part, rows)
+    first = rows[0].name
+    pair = pair_of(verdict, first, rows[1].name)
+    never = "The two fastest never ran in the same round, so they can't be compared."
+    text = ended(sentence(pair)) if pair else never
+    if len(rows) > 2 and all(figures.finite(pair.low) is None for pair in verdict.pairs):
+        return f"It is too early to call any of the {len(verdict.pairs)} pairs. {text}"
+    if len(rows) == 2:
+        return text
+    among = {row.name for row in rows}
+    pairs = [pair for pair in verdict.pairs if {pair.a, pair.b} <= among]
+    undecided = sum(pair.verdict == "undecided" for pair in pairs)
+    quantile = KNOWN[verdict.metric].quantile
+    best = "needs the least CPU per request" if verdict.metric == "cpu" else "is the fastest"
+    best = f"has the lowest {quantile} latency" if quantile else best
+    at_top = tuple(row.name for row in rows if row.name in part.top_group(first))
+    if len(at_top) > 1:
+        lead = f"{figures.several(at_top)} are tied at the top. {text}"
+    else:
+        # One subject suffices if the sentence goes on about the same contender.
+        going_on = text.removeprefix(f"{first} ")
+        lead = f"{first} {best} of {len(rows)}" + (f": it {going_on}" if going_on != text else f". {text}")
+    are = "is" if undecided == 1 else "are"
+    return lead + (f" {undecided} of {len(pairs)} pairs {are} still too close to call." if undecided else "")
+
+
+def _without_verdict(part: Part, rows: Sequence[Row]) -> str:
+    out = tuple(entrant.name for entrant in part.out)
+    if len(part.race.entrants) - len(out) < 2:
+        return f"No verdict: fewer than two contenders are left in the race; out: {figures.several(out)}."
+    done = len(part.race.rounds)
+    return f"No verdict yet: {done} round{'s' if done != 1 else ''} measured; {len(rows)} contenders have numbers."
+
+
+def _reasons(found: Sequence[Part]) -> list[str]:
+    """Where the machine's evidence chose the metric, and why."""
+    by_metric: dict[str, list[str]] = {}
+    for part in found:
+        if part.verdict.metric_reason:
+            why = metric_reason_text(part.verdict.metric_reason).rstrip(".")
+            by_metric.setdefault(KNOWN[part.verdict.metric].decides, []).append(f"at {part.name} {why}")
+    return [f"{_capital(what)} decides: {'; '.join(each)}." for what, each in by_metric.items()]
+
+
+def _leads(found: Sequence[Part]) -> str:
+    """ "go-native leads at hello, axum at multiply." """
+    metrics = {part.verdict.metric for part in found}
+    (metric,) = metrics if len(metrics) == 1 else ("throughput",)
+    verb = {"cpu": "needs the least CPU per request"}.get(metric, "leads")
+    verb = f"has the lowest {KNOWN[metric].quantile} latency" if KNOWN[metric].quantile else verb
+    alone: dict[str, list[str]] = {}
+    for part in found:
+        if len(first := leaders(part)) == 1:
+            alone.setdefault(first[0], []).append(part.name)
+    told = [
+        f"{name} {verb if at == 0 else ''}".strip() + f" at {figures.several(tuple(columns))}"
+        for at, (name, columns) in enumerate(alone.items())
+    ]
+    sentences = [f"{', '.join(told)}."] if told else []
+    for part in found:
+        if len(first := leaders(part)) > 1:
+            sentences.append(f"At {part.name} {figures.several(first)} are tied at the top.")
+    return " ".join(sentences)
+
+
+def _order(found: Sequence[Part]) -> list[str]:
+    """Who changes places; or that no contender is shown to."""
+    made = changes(found)
+    if made:
+        named = "; ".join(
+            f"{change.first} is ahead of {change.second} at {change.ahead} and behind at {change.behind}"
+            for change in made[:MAX_CHANGES]
+        )
+        left = len(made) - MAX_CHANGES
+        more = f"; {left} other {'pair also changes' if left == 1 else 'pairs also change'} order" if left > 0 else ""
+        return [f"The order changes: {named}{more}."]
+    if sum(bool(leaders(part)) for part in found) < 2:
+        return []
+    whole = all(pair.verdict in ("faster", "slower") for part in found for pair in part.verdict.pairs)
+    everywhere = "both" if len(found) == 2 else "all of them"
+    return [f"The order is the same at {everywhere}." if whole else "No pair of contenders is shown to change order."]
+
+
+def no_result_reason(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
+    """Why a race that is over has no result at all, and what would give one on this machine; "" if it has one."""
+    if race.finished in ("", "interrupted", "too few contenders"):
+        numbers = True  # it was not over: nothing is refused
+    else:
+        numbers = any(figures.finite(pair.ratio) is not None for pair in verdict.pairs)
+    if numbers and not is_void(race, verdict, checks):
+        return ""
+    cause = next((check for check in checks if check.status is Status.VOID), None)
+    why = f"of the check “{figures.check(cause.label)}”" if cause else "no round has two valid contenders"
+    return f"no valid result, because {why}: {_advice(race, cause)}"
+
+
+def _advice(race: Race, check: Check | None) -> str:
+    """What to do on this very machine, by its own facts: cores, virtual or not, whether its cores were kept awake."""
+    cores = len({*race.server_cores, *race.engine_cores}) or 1
+    if check and check.name is CheckName.LITTLES_LAW:
+        more = "this machine has no cores to spare for it" if cores <= 2 else "give it more cores (--engine-cores)"
+        limit = f"the load generator was the limit, and {more}; the CPU time per request can still be compared"
+        return f"{limit}; race again with --metric cpu"
+    if check:
+        return "`dragstrip verify NAME` shows what that contender does; the check's own line says what was seen"
+    steps = ["end other programs on its cores and race again"]
+    if race.machine.is_virtual:
+        host = race.machine.virtual
+        steps = [f"this is a virtual machine ({host}), whose host may be busy: race again at another time"]
+    if not race.machine.kept_awake:
+        steps.append("keep its cores awake (--awake auto)")
+    if cores <= 2:
+        steps.append("with two cores or fewer, any other program disturbs the race")
+    return "; ".join(steps)
