@@ -19,8 +19,7 @@ import pytest
 from commands import Done, dragstrip
 from hdrh.histogram import HdrHistogram
 
-from dragstrip.report.load import export
-
+SCHEMA = Path(__file__).parents[1] / "src" / "dragstrip" / "data" / "schema" / "load.schema.json"
 DRAGSTRIP = [sys.executable, "-m", "dragstrip", "load"]
 
 live = pytest.mark.live
@@ -114,7 +113,7 @@ def told(*words: str) -> dict[str, Any]:
     done = load("--json", "-", *words)
     assert done.stdout, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
-    jsonschema.validate(found, export.schema())
+    jsonschema.validate(found, json.loads(SCHEMA.read_text()))
     assert found["sent"] == found["requests"] + found["failed"] + found["unanswered"]
     if found["latency_hdr"]:
         recorded = HdrHistogram.decode(found["latency_hdr"]).get_total_count()

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import base64
 import io
-import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hdrh.histogram import HdrHistogram
@@ -15,8 +14,7 @@ from hdrh.log import HistogramLogWriter
 
 from dragstrip.loading.percentiles import QUANTILES, decoded
 from dragstrip.loading.request import spread
-from dragstrip.report.load import open_loop
-from dragstrip.report.load.latency import histogram
+from dragstrip.report.load.latency import clock_text, histogram
 from dragstrip.report.load.limits import Limit
 from dragstrip.report.load.warnings import ENGINE_FULL, warnings
 from dragstrip.report.race.latency import percentiles_text
@@ -24,13 +22,6 @@ from dragstrip.store.json_values import JSON_SCHEMA, JsonObject
 
 if TYPE_CHECKING:
     from dragstrip.loading.result import LoadResult, Slice
-
-
-def schema() -> JsonObject:
-    """The JSON Schema (draft 2020-12) that ``load_json`` follows."""
-    path = Path(__file__).parents[2] / "data" / "schema" / "load.schema.json"
-    found: JsonObject = json.loads(path.read_text(encoding="utf-8"))
-    return found
 
 
 def _right_json(result: LoadResult) -> JsonObject:
@@ -60,13 +51,16 @@ def load_json(result: LoadResult, limits: Sequence[Limit] = ()) -> JsonObject:
         "sent": result.sent,
         "failed": result.failed,
         "unanswered": result.sent - result.requests - result.failed,
-        **_errors_json(result),
+        "errors": result.errors,
+        "error_sample": next(iter(result.samples.values()), ""),
+        "error_samples": result.samples,
+        "status_codes": {str(code): count for code, count in result.statuses.items()},
         "duration_s": result.duration_s,
         "rate_per_s": result.rate_per_s,
         "latency_us": _latency_json(result),
-        "latency_clock": open_loop.loop(result),
+        "latency_clock": clock_text(result),
         "latency_hdr": base64.b64encode(result.latency_hdr).decode("ascii"),
-        "open_loop": open_loop.as_json(result),
+        "open_loop": _open_loop_json(result),
         "connections_opened": result.connects,
         "connect_us": _times_json(result.connect_hdr),
         "first_byte_us": _times_json(result.first_byte_hdr),
@@ -132,35 +126,55 @@ def _tls_json(result: LoadResult) -> JsonObject | None:
     }
 
 
-def _errors_json(result: LoadResult) -> JsonObject:
-    return {
-        "errors": result.errors,
-        "error_sample": next(iter(result.samples.values()), ""),
-        "error_samples": result.samples,
-        "status_codes": {str(code): count for code, count in result.statuses.items()},
-    }
-
-
-def _latency_json(result: LoadResult) -> dict[str, float | None]:
+def _latency_json(result: LoadResult) -> JsonObject:
     latencies = histogram(result)
     if not latencies or result.mean_ns is None:
         return dict.fromkeys(["min", "mean", "sd", *QUANTILES, "max"])
-    found: dict[str, float | None] = {
+    return {
         "min": latencies.get_min_value() / 1000,
         "mean": result.mean_ns / 1000,
         "sd": latencies.get_stddev() / 1000,
+        **_quantiles_json(latencies),
     }
-    found |= {label: latencies.get_value_at_percentile(q) / 1000 for label, q in QUANTILES.items()}
-    return found | {"max": latencies.get_max_value() / 1000}
 
 
-def _times_json(recorded: bytes) -> dict[str, float | int] | None:
+def _times_json(recorded: bytes) -> JsonObject | None:
     times = decoded(recorded)
     if not times:
         return None
-    found: dict[str, float | int] = {"count": times.get_total_count(), "mean": times.get_mean_value() / 1000}
-    found |= {label: times.get_value_at_percentile(q) / 1000 for label, q in QUANTILES.items()}
-    return found | {"max": times.get_max_value() / 1000}
+    return {"count": times.get_total_count(), "mean": times.get_mean_value() / 1000, **_quantiles_json(times)}
+
+
+def _quantiles_json(times: HdrHistogram | None) -> JsonObject:
+    """In µs; null without a histogram."""
+    if not times:
+        return dict.fromkeys([*QUANTILES, "max"])
+    quantiles_us = {label: times.get_value_at_percentile(q) / 1000 for label, q in QUANTILES.items()}
+    return {**quantiles_us, "max": times.get_max_value() / 1000}
+
+
+def _open_loop_json(result: LoadResult) -> JsonObject | None:
+    offer = result.request.offer
+    if not offer:
+        return None
+    return {
+        "rate_per_s": offer.rate_per_s,
+        "ramp_per_s": list(offer.ramp) if offer.ramp else None,
+        "steps": list(map(asdict, offer.steps)),
+        "pace": offer.precision,
+        "arrivals": offer.arrivals,
+        "seed": offer.seed,
+        "offered": result.offered,
+        "departed": result.departed,
+        "unsent": result.unsent,
+        "offered_per_s": result.offered / result.duration_s if result.duration_s else 0.0,
+        "reached_share": result.reached_share,
+        "sustained": result.sustained,
+        "latency_sent_us": _quantiles_json(decoded(result.latency_sent_hdr)),
+        "lag_us": _quantiles_json(decoded(result.lag_hdr)),
+        "latency_sent_hdr": base64.b64encode(result.latency_sent_hdr).decode("ascii"),
+        "lag_hdr": base64.b64encode(result.lag_hdr).decode("ascii"),
+    }
 
 
 def _slice_json(part: Slice) -> JsonObject:

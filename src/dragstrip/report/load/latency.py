@@ -1,4 +1,4 @@
-"""Latencies of a run of load: their histogram, and a latency as text.
+"""Latencies of a run of load: their histogram, which clocks they run by, and a latency as text.
 
 Latencies of a closed loop run from a request's departure to the kernel's stamp of its answer's last segment (to the
 reading of its last byte, where there are no stamps). A server that stalls is asked less often meanwhile, so its tail
@@ -10,18 +10,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hdrh.histogram import HdrHistogram
+
 from dragstrip.loading.percentiles import decoded
 from dragstrip.report import figures
 
 if TYPE_CHECKING:
-    from hdrh.histogram import HdrHistogram
-
     from dragstrip.loading.result import LoadResult
+
+_STAMPS = {"kernel": "answers stamped by the kernel", "user": "user-space clock"}
 
 
 def histogram(result: LoadResult) -> HdrHistogram | None:
     """All latencies in nanoseconds; None where nothing was answered in time."""
     return decoded(result.latency_hdr) if result.in_time else None
+
+
+def clock_text(result: LoadResult) -> str:
+    """Which loop and whose clock the latencies are of."""
+    loop = "open loop, from when each request was meant to leave" if result.request.offer else "closed loop"
+    return f"{loop}, {_STAMPS[result.stamps]}"
 
 
 def latency_text(value_ns: float | None) -> str:

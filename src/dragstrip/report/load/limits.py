@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dragstrip.metrics import SUSTAINED
 from dragstrip.report import figures
-from dragstrip.report.load import open_loop
 from dragstrip.report.load.latency import histogram, latency_text
 
 if TYPE_CHECKING:
@@ -39,7 +39,8 @@ def limits(
         text = f"errors {figures.percent(share)}, at most {figures.percent(max_errors)}"
         found.append(Limit("max-errors", text, max_errors, share, share <= max_errors))
     if min_reached is not None:
-        share, text = open_loop.reached(result)
-        text = f"{text}, at least {figures.percent(min_reached)}"
+        share = result.reached_share or 0.0
+        reached = f"reached {figures.percent(share)} of the offered rate ({SUSTAINED:.0%} counts as sustained)"
+        text = f"{reached}, at least {figures.percent(min_reached)}"
         found.append(Limit("min-reached", text, min_reached, share, share >= min_reached))
     return found

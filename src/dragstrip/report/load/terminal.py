@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
+from hdrh.histogram import HdrHistogram
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
+from dragstrip.loading.arrivals import describe_offer
 from dragstrip.loading.percentiles import QUANTILES, decoded
 from dragstrip.loading.request import RESUMED
 from dragstrip.record import Backend
 from dragstrip.report import figures, glyphs
-from dragstrip.report.load import open_loop
 from dragstrip.report.load.bins import Bin, bins
-from dragstrip.report.load.latency import histogram, latency_text
+from dragstrip.report.load.latency import clock_text, histogram, latency_text
 from dragstrip.report.load.limits import Limit
 from dragstrip.report.load.warnings import warnings
 from dragstrip.report.race import notes
 
 if TYPE_CHECKING:
-    from hdrh.histogram import HdrHistogram
-
     from dragstrip.loading.result import LoadResult
 
 #: Rows of the picture at most, and the widths from which it stands beside the percentiles, in cells.
@@ -76,6 +76,16 @@ def sentence(result: LoadResult) -> str:
     )
 
 
+def _offered(result: LoadResult) -> str:
+    """What an open loop offered and what became of it; "" for a closed loop."""
+    offer = result.request.offer
+    if not offer or result.reached_share is None:
+        return ""
+    share = figures.percent(result.reached_share)
+    became = f"sustained ({share} left on time)" if result.sustained else f"not sustained, only {share} left in time"
+    return f"offered {describe_offer(offer)}: {became}"
+
+
 def _encrypted(result: LoadResult) -> str:
     """How connections are encrypted, and whether they take up sessions of those before them."""
     sessions = "resumed sessions" if result.request.handshakes == RESUMED else "full handshakes"
@@ -98,13 +108,13 @@ def whole_lines(text: str) -> str:
 
 def _show(console: Console, result: LoadResult, limits: Sequence[Limit]) -> None:
     parts: list[RenderableType] = [Text(sentence(result), style="bold")]
-    if offered := open_loop.sentence(result):
+    if offered := _offered(result):
         parts.append(Text(offered, style="" if result.sustained else "bold magenta"))
     parts.append(Text())
     latencies = histogram(result)
     if latencies:
         parts += [
-            Text(f"latency ({open_loop.loop(result)})", style="bold"),
+            Text(f"latency ({clock_text(result)})", style="bold"),
             *_latencies(result, latencies, console.width),
             Text(),
         ]
@@ -123,7 +133,7 @@ def _show(console: Console, result: LoadResult, limits: Sequence[Limit]) -> None
 def _latencies(result: LoadResult, latencies: HdrHistogram, width: int) -> list[RenderableType]:
     """Percentiles and picture, side by side where there is room, so that the whole report fits on a screen."""
     is_open = result.request.offer is not None
-    table = open_loop.percentiles(result, latencies, latency_text) if is_open else _percentiles(result, latencies)
+    table = _percentiles(result, latencies)
     picture = _picture([bin_ for bin_ in bins(latencies, MOST_ROWS) if bin_.count])
     if width < (BESIDE_OPEN if is_open else BESIDE):
         return [table, Text(), picture]
@@ -135,15 +145,30 @@ def _latencies(result: LoadResult, latencies: HdrHistogram, width: int) -> list[
 
 
 def _percentiles(result: LoadResult, latencies: HdrHistogram) -> Table:
+    """An open loop also has latency from the actual send, and how late that was."""
+    is_open = result.request.offer is not None
+    times = {"at most": latencies}
+    if is_open:
+        times |= {"from actual send": decoded(result.latency_sent_hdr), "send delay": decoded(result.lag_hdr)}
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     table.add_column("", no_wrap=True)
-    table.add_column("at most", justify="right", no_wrap=True)
-    table.add_column("above", justify="right", no_wrap=True)
+    for name in (*times, "above"):
+        table.add_column(name, justify="right", no_wrap=True)
+
+    def add(label: str, value_ns: Callable[[HdrHistogram], float | None], above: str = "") -> None:
+        cells = [latency_text(value_ns(histogram) if histogram else None) for histogram in times.values()]
+        table.add_row(label, *cells, above)
+
     for label, q in QUANTILES.items():
-        table.add_row(label, latency_text(latencies.get_value_at_percentile(q)), open_loop.above(result, q))
-    table.add_row("max", latency_text(latencies.get_max_value()), "0")
-    table.add_row("mean", latency_text(result.mean_ns), "")
-    table.add_row("sd", latency_text(latencies.get_stddev()), "")
+        above = result.in_time * (100 - q) / 100
+        count = figures.count(round(above)) if above >= 1 else "<1"
+        add(label, partial(HdrHistogram.get_value_at_percentile, percentile=q), count)
+    add("max", HdrHistogram.get_max_value, "0")
+    if is_open:
+        add("mean", HdrHistogram.get_mean_value)
+    else:
+        add("mean", lambda _: result.mean_ns)
+        add("sd", HdrHistogram.get_stddev)
     return table
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dragstrip.report.load import open_loop
+from dragstrip.loading.percentiles import decoded
+from dragstrip.metrics import LATE_NS, TICKS_NS
+from dragstrip.report import figures
 from dragstrip.report.load.latency import histogram, latency_text
 
 if TYPE_CHECKING:
@@ -17,7 +19,7 @@ ENGINE_FULL, ENGINE_WAITS = 0.95, 0.10
 
 def warnings(result: LoadResult) -> list[str]:
     """What keeps the numbers from meaning what they seem to mean, a sentence each."""
-    messages = [*result.notes, *open_loop.warnings(result)]
+    messages = [*result.notes, *_open_loop(result)]
     if result.script and result.script.fault:
         messages.append(f"done() failed: {result.script.fault}")
     if result.engine_share >= ENGINE_FULL:
@@ -55,6 +57,30 @@ def warnings(result: LoadResult) -> list[str]:
         messages.append(
             "a response that changes can't be checked against the reference; choose a URL with a constant response, or "
             "add --check length or --check status"
+        )
+    return messages
+
+
+def _open_loop(result: LoadResult) -> list[str]:
+    """What keeps an open loop from being the one that was asked for."""
+    offer, share = result.request.offer, result.reached_share
+    if not offer or share is None:
+        return []
+    messages = []
+    if not result.sustained:
+        unsent = f", {result.unsent:,} of them never" if result.unsent else ""
+        messages.append(
+            f"not sustained: {result.offered - result.departed:,} of {result.offered:,} requests did not leave in time"
+            f"{unsent}; under such a load latency grows for as long as the run lasts, so it reflects the length of "
+            "the run more than the server; offer less, or open more connections (-c) if the server can take them"
+        )
+    lag = decoded(result.lag_hdr)
+    allowed_ns = LATE_NS + TICKS_NS[offer.precision]
+    if lag and result.sustained and lag.get_value_at_percentile(99.0) > allowed_ns:
+        late = f"{figures.figure(lag.get_value_at_percentile(99.0) / 1e6)} ms"
+        messages.append(
+            f"one request in a hundred left more than {late} late: no connection was free, or the load generator did "
+            "not wake up in time; more connections (-c) or a core of its own would tell which"
         )
     return messages
 
