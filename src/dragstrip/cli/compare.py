@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from dragstrip.cli.quantities import SHARE
 from dragstrip.errors import MeasurementVoid
 from dragstrip.metrics import METRICS
 from dragstrip.record import Race
-from dragstrip.report import comparison as comparison_report
+from dragstrip.report import comparison as report
 from dragstrip.report.race import formats
 from dragstrip.report.race.checks import check_text
 from dragstrip.store.json_values import JSON_SCHEMA, JsonObject
@@ -72,75 +73,44 @@ def compare(options: CompareOptions) -> None:
     by_column = analysis.compare_columns(
         before, after, metric=options.metric, margin=options.margin, reference=reference
     )
-    disturbed = comparison_report.disturbance(before, after)
-    each = [_Compared.of(name, comparison, options) for name, comparison in by_column]
-    if "-" not in (str(options.json_path), str(options.markdown_path)):
-        for one in each:
-            comparison_report.show(
-                Console(),
-                one.comparison,
-                one.rulings,
-                compared=one.compared,
-                column=one.column,
-                disturbed=disturbed,
+    disturbed = report.disturbance(before, after)
+    reports = []
+    for column, comparison in by_column:
+        compared = comparison.comparable or options.anyway
+        rulings = report.judge(comparison, options.rules) if compared else []
+        reports.append(
+            report.ComparisonReport(
+                comparison=comparison, rulings=rulings, compared=compared, column=column, disturbed=disturbed
             )
+        )
+    if "-" not in (str(options.json_path), str(options.markdown_path)):
+        for column_report in reports:
+            report.show(Console(), column_report)
+    suites = [(item.rulings, item.comparison.fallen, _suite(item)) for item in reports]
     write_or_refuse(
         [
-            ("--json", options.json_path, lambda: json_text(_json(before, after, each))),
-            ("--markdown", options.markdown_path, lambda: _markdown(each, disturbed)),
-            (
-                "--junit",
-                options.junit_path,
-                lambda: formats.junit_rules([(one.rulings, one.comparison.fallen, one.suite) for one in each]),
-            ),
+            ("--json", options.json_path, lambda: json_text(_json(before, after, reports))),
+            ("--markdown", options.markdown_path, lambda: "\n".join(map(report.markdown, reports))),
+            ("--junit", options.junit_path, lambda: formats.junit_rules(suites)),
         ]
     )
-    codes = {
-        _code(one.comparison, one.rulings, compared=one.compared, strict=options.strict, asked=bool(options.rules))
-        for one in each
-    }
+    codes = {_code(item, strict=options.strict, asked=bool(options.rules)) for item in reports}
     # A failure that is shown in one column counts before what can't be told in another.
     sys.exit(next((code for code in (EXIT_FAILURE, EXIT_VOID) if code in codes), 0))
 
 
-@dataclass(frozen=True)
-class _Compared:
-    """One column of two races; ``column`` is "" where each has one workload only."""
-
-    column: str
-    comparison: analysis.Comparison
-    rulings: list[comparison_report.Ruling]
-    compared: bool
-
-    @classmethod
-    def of(cls, column: str, comparison: analysis.Comparison, options: CompareOptions) -> _Compared:
-        """Judged by the command's rules."""
-        compared = comparison.comparable or options.anyway
-        return cls(column, comparison, comparison_report.judge(comparison, options.rules) if compared else [], compared)
-
-    @property
-    def suite(self) -> str:
-        """Its name in a report of tests."""
-        of = f" at {self.column}" if self.column else ""
-        return f"dragstrip compare {self.comparison.old} {self.comparison.new}{of}"
+def _suite(item: report.ComparisonReport) -> str:
+    """Its name in a report of tests."""
+    of = f" at {item.column}" if item.column else ""
+    return f"dragstrip compare {item.comparison.old} {item.comparison.new}{of}"
 
 
-def _json(before: Race, after: Race, each: list[_Compared]) -> JsonObject:
+def _json(before: Race, after: Race, reports: Sequence[report.ComparisonReport]) -> JsonObject:
     """The comparison; of several columns one for each, by their names."""
-    made = [(one.column, comparison_report.as_json(one.comparison, one.rulings, compared=one.compared)) for one in each]
-    if not each[0].column:
-        return made[0][1]
-    listed = [{"column": column, **content} for column, content in made]
+    if not reports[0].column:
+        return report.as_json(reports[0])
+    listed = [{"column": item.column, **report.as_json(item)} for item in reports]
     return {"schema": JSON_SCHEMA, "old": before.id, "new": after.id, "columns": listed}
-
-
-def _markdown(each: list[_Compared], disturbed: str) -> str:
-    return "\n".join(
-        comparison_report.markdown(
-            one.comparison, one.rulings, compared=one.compared, column=one.column, disturbed=disturbed
-        )
-        for one in each
-    )
 
 
 def _refuse_void(race: Race) -> None:
@@ -149,16 +119,9 @@ def _refuse_void(race: Race) -> None:
         raise MeasurementVoid(f"race {race.id} is void and can't be compared: {(void or ['too many void rounds'])[0]}")
 
 
-def _code(
-    comparison: analysis.Comparison,
-    rulings: list[comparison_report.Ruling],
-    *,
-    compared: bool,
-    strict: bool,
-    asked: bool,
-) -> int:
-    outcomes = {ruling.outcome for ruling in rulings}
-    if (asked and comparison.fallen) or "fails" in outcomes or (strict and "open" in outcomes):
+def _code(item: report.ComparisonReport, *, strict: bool, asked: bool) -> int:
+    outcomes = {ruling.outcome for ruling in item.rulings}
+    if (asked and item.comparison.fallen) or "fails" in outcomes or (strict and "open" in outcomes):
         return EXIT_FAILURE
-    blind = asked and not all(change.has_interval for change in comparison.changes)
-    return EXIT_VOID if blind or not compared else 0
+    blind = asked and not all(change.has_interval for change in item.comparison.changes)
+    return EXIT_VOID if blind or not item.compared else 0

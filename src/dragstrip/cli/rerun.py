@@ -69,9 +69,12 @@ def rerun(options: RerunOptions) -> None:
     if after.finished == "too few contenders":
         sys.exit(EXIT_FAILURE)
     console.print()
+    disturbed = comparison.disturbance(before, after)
     for column, found in analysis.compare_columns(before, after):
-        disturbed = comparison.disturbance(before, after)
-        comparison.show(console, found, [], compared=found.comparable, column=column, disturbed=disturbed)
+        report = comparison.ComparisonReport(
+            comparison=found, compared=found.comparable, column=column, disturbed=disturbed
+        )
+        comparison.show(console, report)
     console.print(f"record  race {after.id} (dragstrip compare {before.id} {after.id})", soft_wrap=True)
 
 

@@ -6,23 +6,21 @@ import html
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from dragstrip.analysis import FLOOR, Change, Comparison, Differs, NoInterval, Unlike
 from dragstrip.metrics import KNOWN
+from dragstrip.record import Race
 from dragstrip.report import figures, glyphs
 from dragstrip.store.json_values import JSON_SCHEMA, JsonObject
-
-if TYPE_CHECKING:
-    from dragstrip.analysis import Change, Comparison, Differs, Unlike
-    from dragstrip.record import Race
+from dragstrip.validity import noise
 
 #: No colour alone: each weight has a mark, as each verdict has.
 _WEIGHTS = {"blocks": ("■", "bold magenta"), "caveat": ("▲", "yellow"), "change": ("·", "dim")}
-
 
 #: A threshold: as it was given ("slower:3%"), "slower" or "faster", and the share.
 Rule: TypeAlias = tuple[str, str, float]
@@ -73,9 +71,7 @@ def sentence(change: Change, metric: str) -> str:
 
 
 def _lack(change: Change) -> str:
-    """Why a change has no interval; "" where nothing is known of that."""
-    from dragstrip.analysis import FLOOR, NoInterval
-
+    """Why a change has no interval; "" if that is not known."""
     if change.lack is NoInterval.FEW_ROUNDS:
         return f"it takes {FLOOR} rounds of each ({change.rounds_old} then, {change.rounds_new} now)"
     return "a race with a fixed number of rounds was cut off before it" if change.lack is NoInterval.CUT_OFF else ""
@@ -83,9 +79,7 @@ def _lack(change: Change) -> str:
 
 def difference_text(difference: Unlike) -> str:
     """In what two races differ: what was, and what is."""
-    from dragstrip.analysis import Differs
-
-    before, after, subject = difference.before, difference.after, difference.subject.replace("_", " ")
+    subject = difference.subject.replace("_", " ")
     about = {
         Differs.WORKLOAD: "workload",
         Differs.LOAD: f"load, {subject}",
@@ -102,27 +96,21 @@ def difference_text(difference: Unlike) -> str:
             return "the processor is not known of both races: they may be of two machines"
         case Differs.DEFINITION:
             return f"{difference.contender}: its definition changed"
-    before, after = (_worded(difference.what, value) for value in (before, after))
+    before, after = (_value_text(difference.what, value) for value in (difference.before, difference.after))
     return f"{about[difference.what]}: {before}, then {after}"
 
 
-def _worded(what: Differs, value: object) -> object:
-    from dragstrip.analysis import Differs
-
+def _value_text(what: Differs, value: object) -> object:
     if isinstance(value, tuple):
         return ",".join(map(str, value))
     if what is Differs.COUNTED and isinstance(value, int):
         return f"{value / 1e6:g} ms"
-    if what is Differs.MACHINE:
-        return _short(value)
-    return (value or "unknown") if what is Differs.VERSION else value
-
-
-def _short(value: object) -> str:
-    if isinstance(value, Mapping):
+    if what is Differs.MACHINE and isinstance(value, Mapping):
         return "some" if value else "none"
-    text = str(value)
-    return text if len(text) < 60 else f"{text[:57]}…"
+    if what is Differs.MACHINE:
+        text = str(value)
+        return text if len(text) < 60 else f"{text[:57]}…"
+    return (value or "unknown") if what is Differs.VERSION else value
 
 
 def judge(comparison: Comparison, rules: Sequence[Rule]) -> list[Ruling]:
@@ -192,11 +180,9 @@ def disturbance(before: Race, after: Race) -> str:
 
     What others do to the two differs, and an interval over the launches of each race does not see that.
     """
-    from dragstrip.validity import noise
-
     seen = [(when, noise(race)) for when, race in (("then", before), ("now", after))]
-    shares = [f"{figures.percent(one.lost)} {when}" for when, one in seen if one.lost is not None]
-    if not any(one.level == "very disturbed" for _, one in seen):
+    shares = [f"{figures.percent(disturbed.lost)} {when}" for when, disturbed in seen if disturbed.lost is not None]
+    if not any(disturbed.level == "very disturbed" for _, disturbed in seen):
         return ""
     return (
         f"The machine was very disturbed: others took {' and '.join(shares)} of its cores' time. Two races don't share "
@@ -204,8 +190,27 @@ def disturbance(before: Race, after: Race) -> str:
     )
 
 
-def as_json(comparison: Comparison, rulings: Sequence[Ruling], *, compared: bool) -> JsonObject:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparisonReport:
+    """A comparison, and what to show with it.
+
+    Args:
+        rulings: what became of the thresholds.
+        compared: ratios are shown; False if the races can't be compared.
+        column: of races of several workloads or rates: which one; "" otherwise.
+        disturbed: as ``disturbance`` has it.
+    """
+
+    comparison: Comparison
+    rulings: Sequence[Ruling] = ()
+    compared: bool
+    column: str = ""
+    disturbed: str = ""
+
+
+def as_json(report: ComparisonReport) -> JsonObject:
     """The comparison, schema 1; ratios are null where the races can't be compared."""
+    comparison, compared = report.comparison, report.compared
     return {
         "schema": JSON_SCHEMA,
         "old": comparison.old,
@@ -221,7 +226,7 @@ def as_json(comparison: Comparison, rulings: Sequence[Ruling], *, compared: bool
         "only_old": list(comparison.only_old),
         "only_new": list(comparison.only_new),
         "unlike": [{"weight": unlike.weight, "text": difference_text(unlike)} for unlike in comparison.unlike],
-        "rules": list(map(asdict, rulings)),
+        "rules": list(map(asdict, report.rulings)),
         "design": design(comparison),
     }
 
@@ -240,39 +245,47 @@ def _change(change: Change) -> JsonObject:
     }
 
 
-def show(
-    console: Console,
-    comparison: Comparison,
-    rulings: Sequence[Ruling],
-    *,
-    compared: bool,
-    column: str = "",
-    disturbed: str = "",
-) -> None:
-    """Prints it: the ratios first, then the thresholds, then in what the races differ.
+def _heads(comparison: Comparison) -> tuple[str, ...]:
+    ratio = f"{KNOWN[comparison.metric].compared.removesuffix(' ×')}, now ÷ then"
+    return "contender", ratio, "interval", "verdict", "launches"
 
-    Args:
-        column: of races of several columns: which one this is.
-    """
-    head = f"race {comparison.new} against race {comparison.old}{_at(column)}"
+
+def _rows(comparison: Comparison) -> list[tuple[str, str, str, str, str]]:
+    return [
+        (
+            change.name,
+            figures.ratio(change.ratio),
+            figures.ratio_span(change.low, change.high),
+            change.verdict,
+            f"{change.rounds_old}, {change.rounds_new}",
+        )
+        for change in comparison.changes
+    ]
+
+
+def _design_lines(comparison: Comparison) -> list[str]:
+    return [line for line in (drift(comparison), design(comparison)) if line]
+
+
+def show(console: Console, report: ComparisonReport) -> None:
+    """Prints it: the ratios first, then the thresholds, then in what the races differ."""
+    comparison = report.comparison
+    head = f"race {comparison.new} against race {comparison.old}{_at(report.column)}"
     parts: list[RenderableType] = [Text(head, style="bold"), Text()]
-    if compared:
+    if report.compared:
         table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-        table.add_column("contender", overflow="fold")
-        table.add_column(f"{KNOWN[comparison.metric].compared.removesuffix(' ×')}, now ÷ then", justify="right")
-        for head in ("interval", "verdict", "launches"):
-            table.add_column(head)
-        for change in comparison.changes:
-            cells = (Text(change.name), figures.ratio(change.ratio), figures.ratio_span(change.low, change.high))
-            table.add_row(*cells, glyphs.word(change.verdict), f"{change.rounds_old}, {change.rounds_new}")
+        for at, head in enumerate(_heads(comparison)):
+            table.add_column(head, overflow="fold" if at == 0 else "ellipsis", justify="right" if at == 1 else "left")
+        for name, ratio, span, verdict, launches in _rows(comparison):
+            table.add_row(Text(name), ratio, span, glyphs.word(verdict), launches)
         parts += [table, Text()]
-        parts += [Text.assemble(("▲ ", "yellow"), disturbed)] if disturbed else []
-        parts += [Text(line, style="dim") for line in (drift(comparison), design(comparison)) if line]
+        parts += [Text.assemble(("▲ ", "yellow"), report.disturbed)] if report.disturbed else []
+        parts += [Text(line, style="dim") for line in _design_lines(comparison)]
     else:
         parts.append(Text("These races can't be compared: see ■ below. --anyway compares them regardless.", "bold"))
     for name, reason in comparison.fallen:
         parts.append(Text.assemble(("■ ", "magenta"), (name, "bold"), f" had numbers then and is out now: {reason}"))
-    parts += map(ruling_line, rulings)
+    parts += map(ruling_line, report.rulings)
     if comparison.unlike:
         parts += [Text(), Text("in what they differ", style="bold")]
         for difference in comparison.unlike:
@@ -294,23 +307,20 @@ def _at(column: str) -> str:
     return f", at {column}" if column else ""
 
 
-def markdown(
-    comparison: Comparison, rulings: Sequence[Ruling], *, compared: bool, column: str = "", disturbed: str = ""
-) -> str:
-    """A job's summary: nothing from outside is taken for markup; ``column`` and ``disturbed`` as in ``show``."""
-    lines = [f"## Dragstrip: race {cell(comparison.new)} against {cell(comparison.old)}{cell(_at(column))}", ""]
+def markdown(report: ComparisonReport) -> str:
+    """A job's summary; nothing from outside is taken for markup."""
+    comparison = report.comparison
+    lines = [f"## Dragstrip: race {cell(comparison.new)} against {cell(comparison.old)}{cell(_at(report.column))}", ""]
     fallen = [f"- **out now**: {cell(name)}: {cell(reason)}" for name, reason in comparison.fallen]
-    held = ruling_items([("", one) for one in rulings])
-    lines += [*(held if not fallen or not _all_hold(rulings) else []), *fallen]
-    if compared:
-        head = KNOWN[comparison.metric].compared.removesuffix(" ×")
-        lines += ["", f"| contender | {head}, now ÷ then | interval | verdict | launches |", "|-|-:|-|-|-|"]
-        for c in comparison.changes:
-            interval = figures.ratio_span(c.low, c.high)
-            word = f"{glyphs.VERDICT_MARK[c.verdict]} {c.verdict}"
-            ratio = figures.ratio(c.ratio)
-            lines.append(f"| {cell(c.name)} | {ratio} | {interval} | {word} | {c.rounds_old}, {c.rounds_new} |")
-        lines += ["", *(cell(line) for line in (disturbed, drift(comparison), design(comparison)) if line)]
+    if not fallen or not _all_hold(report.rulings):
+        lines += ruling_items([("", ruling) for ruling in report.rulings])
+    lines += fallen
+    if report.compared:
+        lines += ["", f"| {' | '.join(_heads(comparison))} |", "|-|-:|-|-|-|"]
+        for name, ratio, span, verdict, launches in _rows(comparison):
+            word = f"{glyphs.VERDICT_MARK[verdict]} {verdict}"
+            lines.append(f"| {cell(name)} | {ratio} | {span} | {word} | {launches} |")
+        lines += ["", *map(cell, filter(None, (report.disturbed, *_design_lines(comparison))))]
     else:
         lines += ["", "**These races can't be compared.**"]
     if comparison.unlike:
@@ -322,17 +332,17 @@ def markdown(
 
 def ruling_items(rulings: Sequence[tuple[str, Ruling]]) -> list[str]:
     """Thresholds as a list in Markdown, each with its column: those that don't hold, or that all do."""
-    if rulings and _all_hold([one for _, one in rulings]):
-        return [f"- all thresholds hold: {', '.join(sorted({f'`{one.rule}`' for _, one in rulings}))}"]
+    if rulings and _all_hold([ruling for _, ruling in rulings]):
+        return [f"- all thresholds hold: {', '.join(sorted({f'`{ruling.rule}`' for _, ruling in rulings}))}"]
     return [
-        f"- **{one.outcome}** `{one.rule}`{cell(_at(column))}: {cell(one.text)}"
-        for column, one in rulings
-        if one.outcome != "holds"
+        f"- **{ruling.outcome}** `{ruling.rule}`{cell(_at(column))}: {cell(ruling.text)}"
+        for column, ruling in rulings
+        if ruling.outcome != "holds"
     ]
 
 
 def _all_hold(rulings: Sequence[Ruling]) -> bool:
-    return all(one.outcome == "holds" for one in rulings)
+    return all(ruling.outcome == "holds" for ruling in rulings)
 
 
 def cell(text: str) -> str:

@@ -19,6 +19,7 @@ from dragstrip.cli.main import cli
 from dragstrip.errors import BadUsage, StoreError
 from dragstrip.record import Race
 from dragstrip.report import comparison
+from dragstrip.report.comparison import ComparisonReport
 from dragstrip.store.database import Store
 
 BASE = {"yardstick": 50_000.0, "mine": 30_000.0}
@@ -245,5 +246,7 @@ def test_a_very_disturbed_machine_is_told_beside_the_ratios() -> None:
     for before, after in ((quiet, loud), (loud, quiet), (loud, loud)):
         assert "very disturbed: others took" in comparison.disturbance(before, after)
     found, told = compare(quiet, loud), comparison.disturbance(quiet, loud)
-    assert "race both versions in one race" in comparison.markdown(found, [], compared=True, disturbed=told)
-    assert "disturbed" not in comparison.markdown(found, [], compared=True)
+    assert "race both versions in one race" in comparison.markdown(
+        ComparisonReport(comparison=found, compared=True, disturbed=told)
+    )
+    assert "disturbed" not in comparison.markdown(ComparisonReport(comparison=found, compared=True))
