@@ -40,21 +40,21 @@ PLANTS: dict[CheckName, tuple[str, ...]] = {
     CheckName.TREND: ("unit/validity/test_validity.py::test_a_trend_within_rounds_is_found",),
     CheckName.VOID_PASSES: ("unit/validity/test_validity.py::test_more_than_a_tenth_of_the_passes_void_warns",),
     CheckName.OTHER_PROGRAMS: (
-        "unit/racing/test_environment.py::test_what_was_seen_often_enough_warns_and_says_what_to_do",
-        "unit/racing/test_environment.py::test_another_program_on_the_races_cores_is_named",
+        "unit/racing/test_machine_events.py::test_what_was_seen_often_enough_warns_and_says_what_to_do",
+        "unit/racing/test_machine_events.py::test_another_program_on_the_races_cores_is_named",
     ),
     CheckName.CLOCK: (
-        "unit/racing/test_environment.py::test_a_machine_that_grows_slower_is_seen_by_the_engines_own_pace",
-        "unit/racing/test_environment.py::test_a_clock_that_slows_and_a_throttled_processor_are_seen",
+        "unit/racing/test_machine_events.py::test_a_machine_that_grows_slower_is_seen_by_the_engines_own_pace",
+        "unit/racing/test_machine_events.py::test_a_clock_that_slows_and_a_throttled_processor_are_seen",
     ),
     CheckName.MEMORY: (
         "live/test_race.py::test_a_restless_leaking_contender_is_frozen_while_idle_and_its_growth_is_told",
     ),
     CheckName.BLOCK_LENGTH: (
-        "unit/racing/test_environment.py::test_what_was_seen_often_enough_warns_and_says_what_to_do",
+        "unit/racing/test_machine_events.py::test_what_was_seen_often_enough_warns_and_says_what_to_do",
     ),
     CheckName.CONNECTIONS: (
-        "unit/racing/test_environment.py::test_connections_that_are_not_kept_open_as_asked_are_named",
+        "unit/racing/test_machine_events.py::test_connections_that_are_not_kept_open_as_asked_are_named",
     ),
     CheckName.SERVERS_COUNT: (
         "live/test_race.py::test_a_server_that_lies_about_its_count_voids_the_race_also_in_http_1_0",
@@ -65,7 +65,7 @@ PLANTS: dict[CheckName, tuple[str, ...]] = {
     ),
     CheckName.LINKS: ("unit/validity/test_link_checks.py::test_each_fault_of_a_link_is_named_with_what_to_do",),
     CheckName.ANSWERS_LENGTH: (
-        "unit/racing/test_environment.py::test_answers_that_grow_shorter_in_one_block_are_found",
+        "unit/racing/test_machine_events.py::test_answers_that_grow_shorter_in_one_block_are_found",
     ),
     CheckName.PARITY: ("unit/validity/test_parity.py::test_what_tilts_a_race_is_named_with_whom",),
 }

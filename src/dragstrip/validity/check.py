@@ -73,7 +73,7 @@ class Check:
         fact: of the parity sheet, which has a check for each fact; else "".
         findings: what was seen above "pass", the worst first.
         otherwise: what was seen if nothing is above "pass".
-        column: name of the column that it is about.
+        column: name of the column that it is about; "": all of them.
     """
 
     name: CheckName

@@ -36,7 +36,7 @@ EVERY_OPTION = {
     "doctor": "--server-cores 1 --engine-cores 0 --io epoll --seconds 1s --null-race --budget 1m --json j --store s",
     "export": "last f --as csv --contender a --rounds --chart pairs --column c --dark --store s",
     "fleet": "",
-    "fleet agent": "one --end",
+    "fleet agent": "one load --end",
     "fleet check": "f --idle 2",
     "fleet down": "f",
     "fleet install": "f a b --yes",

@@ -10,7 +10,7 @@ from dragstrip import contender
 from dragstrip.contender import AllowedHost
 from dragstrip.racing import schedule
 from dragstrip.racing.calibration import Calibration
-from dragstrip.racing.plan import plan_of, plan_of_all
+from dragstrip.racing.plan import plan_of, plans_of
 from dragstrip.racing.qualification import Qualification, Qualified
 from dragstrip.racing.request import Request
 from dragstrip.record import Load, Plan
@@ -37,14 +37,12 @@ def asked(**more: Any) -> Request:
     return Request(entries=tuple(map(contender.entry, NAMES)), workload=load("hello"), **more)
 
 
+LOAD = Load(connections=32, threads=1, keepalive=True, timeout_ns=2 * 10**9)
+
+
 def plan(launch_s: float, columns: int = 1, **more: Any) -> Plan:
     """The plan of such a race."""
-    return plan_of(
-        asked(**more),
-        qualified(launch_s),
-        Load(connections=32, threads=1, keepalive=True, timeout_ns=2 * 10**9),
-        columns=columns,
-    )
+    return plan_of(asked(**more), qualified(launch_s), LOAD, columns=columns)
 
 
 def test_a_race_without_a_budget_has_time_for_ten_rounds() -> None:
@@ -64,10 +62,11 @@ def test_a_budget_that_was_given_and_a_fixed_number_of_rounds_stay_as_they_are(m
 
 def test_columns_have_their_own_time_and_the_race_the_sum() -> None:
     """One of three is slow: it takes no time from the others."""
-    each = [(plan(launch_s, columns=3), qualified(launch_s)) for launch_s in (0.5, 0.5, 7.0)]
-    assert [one.budget_s for one, _ in each] == [20.0, 20.0, 100.0]
-    assert plan_of_all(asked(), each).budget_s == 140.0
-    assert plan_of_all(asked(budget_s=90.0), each).budget_s == 90.0
+    launches_s = (0.5, 0.5, 7.0)
+    assert [plan(launch_s, columns=3).budget_s for launch_s in launches_s] == [20.0, 20.0, 100.0]
+    columns = [(qualified(launch_s), LOAD) for launch_s in launches_s]
+    assert [column.budget_s for column in plans_of(asked(), columns)] == [140.0] * 3
+    assert [column.budget_s for column in plans_of(asked(budget_s=90.0), columns)] == [90.0] * 3
 
 
 def test_a_race_of_hosts_that_were_allowed_takes_a_minute_and_no_more() -> None:

@@ -242,7 +242,7 @@ def test_every_export_says_which_column(store: Path, race: Race, tmp_path: Path)
 
 
 def test_what_shows_one_column_asks_which(store: Path, race: Race, tmp_path: Path) -> None:
-    """Names those that there are; a race of one workload has none."""
+    """The message names the columns that the race has; a race of one workload has one."""
 
     def refused(*words: str) -> str:
         with pytest.raises(BadUsage) as error:
@@ -253,7 +253,7 @@ def test_what_shows_one_column_asks_which(store: Path, race: Race, tmp_path: Pat
     assert "choose with --column: 'hello' or 'multiply'" in refused(race.id, str(tmp_path / "x.hgrm"))
     assert "choose with --column" in refused(race.id, svg, "--chart", "blocks")
     assert "it has 'hello' and 'multiply'" in refused(race.id, svg, "--column", "json")
-    assert "it is of 'hello' alone" in refused("000000000004", svg, "--column", "hello")
+    assert "has no such column; it has 'hello'" in refused("000000000004", svg, "--column", "json")
     assert "has one workload" in refused("000000000004", svg, "--chart", "columns")
 
 

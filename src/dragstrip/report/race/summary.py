@@ -1,7 +1,7 @@
 """What terminal, page and JSON all show of a race: its columns, contenders fastest first, tie groups, valid pairs.
 
-A check that is void by something of one contender (the generator was its limit, its responses were incorrect) says
-nothing against the others' ratios; one that names no contender is void for the whole race.
+A void check that names a contender (the generator was its limit, its responses were incorrect) says nothing against
+the others' ratios. A void check that names none is void for the whole race.
 """
 
 from __future__ import annotations
@@ -128,7 +128,13 @@ def parts(race: Race, verdict: Verdict, checks: Sequence[Check]) -> list[Part]:
     from dragstrip.analysis import by_column
 
     return [
-        Part(column.name, as_race, judged, [check for check in checks if check.column == column.name], column.absent)
+        Part(
+            column.name,
+            as_race,
+            judged,
+            [check for check in checks if check.column in ("", column.name)],
+            column.absent,
+        )
         for column, as_race, judged in zip(race.columns, by_column(race), verdict.columns, strict=True)
     ]
 
