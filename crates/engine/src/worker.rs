@@ -119,7 +119,10 @@ pub fn open(
         plan::Protocol::Pipelined { .. } if plan.tls.is_some() => {
             return boxed::<Buffered, Http1<Pipelined>>(plan, count, stamps);
         }
-        plan::Protocol::Pipelined { .. } if uring => return boxed::<Uring, Http1<Pipelined>>(plan, count, stamps),
+        // With one connection a wait brings one event: over epoll a request costs a tenth less.
+        plan::Protocol::Pipelined { .. } if uring && !(best && count == 1) => {
+            return boxed::<Uring, Http1<Pipelined>>(plan, count, stamps);
+        }
         plan::Protocol::Pipelined { .. } => return boxed::<Epoll, Http1<Pipelined>>(plan, count, stamps),
         plan::Protocol::Http1 => {}
     }
