@@ -89,7 +89,7 @@ def test_a_race_says_where_two_servers_change_places(tmp_path: Path) -> None:
     assert leaders == {"hello": ["json-slow"], "json": ["hello-slow"], "pipelined": ["json-slow"]}
     assert {"first": "json-slow", "second": "hello-slow", "ahead": "hello", "behind": "json"} in told["changes"]
     assert "The order changes: json-slow is ahead of hello-slow at hello and behind at json" in " ".join(text.split())
-    assert [column.pipelining for column in race.columns] == [1, 1, 16]
+    assert [column.load.pipelining for column in race.columns] == [1, 1, 16]
     assert [column["pipelining"] for column in told["columns"]] == [1, 1, 16]
     assert race.load.pipelining == 1
 
@@ -100,13 +100,13 @@ def test_efficiency_offers_two_rates_and_compares_cpu_at_each(tmp_path: Path) ->
     """A tenth and half of what the slowest serves; every block of a column is offered that column's rate."""
     words = ("race", "nginx-lua", "node", "tornado", "--efficiency", "--rounds", "2", *to(tmp_path))
     race, told, text = finished(tmp_path, commands.dragstrip(*words))
-    low, half = (column.rate_per_s for column in race.columns)
+    low, half = (column.load.rate_per_s for column in race.columns)
     assert 4 * low < half < 6 * low
     assert (race.plan.metric, race.load.rate_per_s) == ("cpu", 0.0)
     for this in race.rounds:
         column = race.columns[this.column]
         for block in this.blocks:
-            assert block.offered == pytest.approx(block.counted_ns * column.rate_per_s / 1e9, rel=0.1, abs=3)
+            assert block.offered == pytest.approx(block.counted_ns * column.load.rate_per_s / 1e9, rel=0.1, abs=3)
     assert {column["metric"] for column in told["columns"]} == {"cpu"}
     assert "their mean means nothing" in " ".join(text.split())
     assert request_of(race).offered == {"hello": (low, half)}
