@@ -21,6 +21,11 @@ from dragstrip.store.messages import TYPES
 #: Columns that hold JSON text: maps and lists, which have no column type of their own.
 TUPLES = frozenset({"server_cores", "engine_cores", "cores", "absent", "void"})
 JSON_COLUMNS = TUPLES | {"machine", "parameters", "parity", "errors", "blocks", "kinds"}
+#: What the elements of such a list, or the values of such a map, are.
+_ELEMENTS: Mapping[str, type] = {
+    **dict.fromkeys(("server_cores", "engine_cores", "cores", "errors"), int),
+    **dict.fromkeys(("absent", "parity"), str),
+}
 FLAGS = frozenset({"keepalive", "rounds_fixed", "settled", "died", "gave_up", "waits"})
 
 #: What a column of a declared type holds, as Python has it.
@@ -113,6 +118,11 @@ def _value(race_id: str, name: str, value: Any) -> Any:
     if not isinstance(made, list if name in TUPLES else dict):
         shape = "array" if name in TUPLES else "object"
         raise Unreadable(race_id, f"{name} is {value!r:.60}, expected a JSON {shape}")
+    element = _ELEMENTS.get(name)
+    for held in made if isinstance(made, list) else made.values():
+        if element is not None and type(held) is not element:
+            expected = "whole numbers" if element is int else "texts"
+            raise Unreadable(race_id, f"{name} has {held!r:.60}, expected {expected}")
     if isinstance(made, list):
         return tuple(void_of(race_id, reason) for reason in made) if name == "void" else tuple(made)
     if name == "machine":

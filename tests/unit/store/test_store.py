@@ -386,6 +386,8 @@ def test_columns_of_one_name_and_rounds_of_none_are_refused(path: Path) -> None:
         ("UPDATE column SET blocks = '{\"quick\": [1, 2]}'", r"column.blocks has \[1, 2\]"),
         ("UPDATE column SET blocks = '{\"quick\": 7}'", "column.blocks has 7"),
         ("UPDATE column SET absent = '{}'", "absent is '{}', expected a JSON array"),
+        ("UPDATE column SET absent = '[3]'", "absent has 3, expected texts"),
+        ('UPDATE block SET errors = \'{"reset": "3"}\'', "errors has '3', expected whole numbers"),
     ],
 )
 def test_columns_that_are_none_are_refused_by_the_races_name(path: Path, change: str, said: str) -> None:
