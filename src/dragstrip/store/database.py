@@ -436,8 +436,10 @@ class Store:
     @contextmanager
     def _transaction(self, kind: str = "IMMEDIATE") -> Iterator[None]:
         with self._told("written" if kind == "IMMEDIATE" else "read"):
-            self._db.execute(f"BEGIN {kind}")
+            # A signal may have ended the last transaction between BEGIN and its block, or while it was being undone.
+            roll_back(self._db)
             try:
+                self._db.execute(f"BEGIN {kind}")
                 yield
             except BaseException:
                 roll_back(self._db)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -517,3 +518,39 @@ def test_facts_of_another_shape_are_refused_by_name(column: str, value: str, tmp
         db.execute(f"UPDATE {table} SET {column} = ?", (value,))
     with Store(tmp_path / "races.sqlite") as store, pytest.raises(Unreadable, match=column):
         store.load(race.id)
+
+
+class InterruptedAt(sqlite3.Connection):
+    """A connection during whose statement of one kind a signal arrives; Python raises it when the statement is done."""
+
+    kind = ""
+
+    def execute(self, sql: str, *values: object) -> sqlite3.Cursor:
+        result = super().execute(sql, *values)
+        if self.kind and sql.startswith(self.kind):
+            self.kind = ""
+            signal.raise_signal(signal.SIGINT)
+        return result
+
+
+@pytest.mark.parametrize("kind", ["BEGIN", "INSERT", "ROLLBACK", "COMMIT"])
+def test_a_signal_at_any_statement_leaves_a_store_that_can_be_written(
+    path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A race that is interrupted while a round is written still notes its end."""
+    monkeypatch.setattr(sqlite3, "connect", lambda place, **more: InterruptedAt(place, **more))
+    race = samples.race(finished=None)
+    with Store(path) as store:
+        store.begin(replace(race, rounds=()))
+        connection = store._db
+        assert isinstance(connection, InterruptedAt)
+        connection.kind = kind
+        with pytest.raises(KeyboardInterrupt):
+            if kind == "ROLLBACK":
+                with store._transaction():
+                    raise ValueError
+            else:
+                store.append_round(race.id, race.rounds[0])
+        store.finish(race.id, "interrupted")
+        assert store.load(race.id).finished == "interrupted"
+        assert len(store.load(race.id).rounds) == (kind == "COMMIT")
