@@ -545,12 +545,9 @@ def test_a_signal_at_any_statement_leaves_a_store_that_can_be_written(
         connection = store._db
         assert isinstance(connection, InterruptedAt)
         connection.kind = kind
+        unwritable = replace(race.rounds[0], index=-1)  # the schema refuses it, and what was begun is undone
         with pytest.raises(KeyboardInterrupt):
-            if kind == "ROLLBACK":
-                with store._transaction():
-                    raise ValueError
-            else:
-                store.append_round(race.id, race.rounds[0])
+            store.append_round(race.id, unwritable if kind == "ROLLBACK" else race.rounds[0])
         store.finish(race.id, "interrupted")
         assert store.load(race.id).finished == "interrupted"
         assert len(store.load(race.id).rounds) == (kind == "COMMIT")

@@ -41,10 +41,13 @@ const MAX_TOGETHER: usize = 64;
 const LATENCY_FOR_ONE_NS: u64 = 1_000_000;
 /// Fewer requests than these are submitted by the next wait, which saves a call; all have its begin as send time.
 const APART: usize = 3;
-/// Minimum number of requests in a call for its duration to count for the usual time per request.
+/// Minimum number of requests in a call for its duration to count for a quick call's share.
 const TELLING: u64 = 4;
-/// Each such call moves the usual time by this much, so that it approaches the median.
-const MOVE_NS: u64 = 8;
+/// Each such call that took longer raises a quick call's share by this much, and each other one lowers it by
+/// [`FALL_NS`], so that it approaches the quickest eighth of the calls: beside other work the median is too long, and
+/// latencies become too short.
+const RISE_NS: u64 = 2;
+const FALL_NS: u64 = 14;
 /// Receives that are cancelled together at the end.
 const CANCELS: usize = 128;
 /// Longer requests are sent by a system call of their own: they may not fit into the socket's buffer.
@@ -103,8 +106,8 @@ pub struct Uring {
     pub(super) queued: Vec<u64>,
     /// Tokens and send times of submitted requests.
     departed: Vec<(u64, u64)>,
-    /// The usual time to send one of several requests.
-    usual_share_ns: u64,
+    /// The time to send one of several requests in the quickest eighth of the calls.
+    quick_share_ns: u64,
     /// Maximum number of requests per call, at present.
     together: usize,
     /// When the alarm goes off; [`NEVER_NS`]: it is not set.
@@ -200,7 +203,7 @@ impl Uring {
 
     /// Submits what is queued without waiting, and records a send time for each request that is not later than the true one.
     /// No request is sent before the call, and each one waits for those before it. Each of those is assumed to have taken
-    /// seven eighths of its share of the call, or of the usual time if that is less, because an interruption may have
+    /// seven eighths of its share of the call, or of a quick call's share if that is less, because an interruption may have
     /// lengthened the call. If they were faster still, the way of a request to its device makes up for that: it takes 2 µs
     /// and more, which are not counted.
     fn submit(&mut self) {
@@ -219,12 +222,12 @@ impl Uring {
     /// The time that each request of a call is assumed to have taken, from its share of the call.
     #[inline]
     fn share_ns(&mut self, share_ns: u64, count: u64) -> u64 {
-        let usual_ns = self.usual_share_ns;
+        let quick_ns = self.quick_share_ns;
         if count >= TELLING {
-            self.usual_share_ns =
-                if share_ns > usual_ns { usual_ns + MOVE_NS } else { usual_ns.saturating_sub(MOVE_NS) };
+            self.quick_share_ns =
+                if share_ns > quick_ns { quick_ns + RISE_NS } else { quick_ns.saturating_sub(FALL_NS) };
         }
-        share_ns.min(usual_ns) / 8 * 7
+        share_ns.min(quick_ns) / 8 * 7
     }
 
     /// Queued requests are submitted by the next call, so they are not sent before now.
@@ -415,7 +418,7 @@ impl Transport for Uring {
             lent: None,
             queued: Vec::with_capacity(entries),
             departed: Vec::with_capacity(connections.max(entries)),
-            usual_share_ns: 0,
+            quick_share_ns: 0,
             together: TOGETHER,
             alarm_ns: NEVER_NS,
             alarm: Box::new(Timespec::new()),
