@@ -25,32 +25,3 @@ from dragstrip.analysis.numbers import RoundNumbers, round_numbers
 from dragstrip.analysis.pairs import Pair
 from dragstrip.analysis.significance import FLOOR
 from dragstrip.metrics import METRICS
-
-__all__ = [
-    "FLOOR",
-    "METRICS",
-    "MOST_VOID_ROUNDS",
-    "Change",
-    "ColumnVerdict",
-    "Comparison",
-    "Contradiction",
-    "Differs",
-    "Estimate",
-    "Interval",
-    "NoInterval",
-    "Pair",
-    "Pauses",
-    "RoundNumbers",
-    "UnfitReason",
-    "Unlike",
-    "Verdict",
-    "by_column",
-    "compare",
-    "compare_columns",
-    "factor_within",
-    "judge",
-    "judge_column",
-    "round_numbers",
-    "still_needed",
-    "with_column",
-]

@@ -26,24 +26,3 @@ from dragstrip.machine.cores import (
     with_database,
 )
 from dragstrip.machine.inventory import facts
-
-__all__ = [
-    "ENGINE_CORES_AT_MOST",
-    "WINDOW_S",
-    "Lanes",
-    "busy_ns",
-    "cpu_by_process",
-    "facts",
-    "frequencies_khz",
-    "lanes",
-    "load_average",
-    "parse_cores",
-    "show_cores",
-    "siblings",
-    "steal_ns",
-    "thread_cpu_ns",
-    "throttled",
-    "wait_for_quiet",
-    "who_worked",
-    "with_database",
-]

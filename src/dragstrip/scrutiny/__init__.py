@@ -15,35 +15,3 @@ from dragstrip.scrutiny.reader import Answer, AnswerError, Deadline, quoted, rea
 from dragstrip.scrutiny.references import Head, compared, partiality, reference_heads, with_own_form
 from dragstrip.scrutiny.server import Encryption, Server
 from dragstrip.scrutiny.server_count import count_from_now
-
-__all__ = [
-    "ALPN",
-    "BEHAVIOUR_S",
-    "CORRECTNESS_S",
-    "TROUBLE",
-    "Answer",
-    "AnswerError",
-    "Deadline",
-    "Encryption",
-    "Findings",
-    "Head",
-    "Server",
-    "check_correctness",
-    "compared",
-    "connection_behaviour",
-    "count_from_now",
-    "describe_error",
-    "fairness",
-    "fault",
-    "fetch",
-    "is_right",
-    "nothing_right",
-    "partiality",
-    "plainest",
-    "quoted",
-    "read_answer",
-    "read_http2_answer",
-    "reference_heads",
-    "resumption",
-    "with_own_form",
-]

@@ -10,24 +10,3 @@ from dragstrip.validity.disturbance import Noise, noise
 from dragstrip.validity.launch import KINDS_ROUNDS, of_two_kinds
 from dragstrip.validity.race import held_by_generator, inspect, is_void
 from dragstrip.validity.transient import by_passing, causes, may_pass
-
-__all__ = [
-    "KINDS_ROUNDS",
-    "Check",
-    "CheckName",
-    "Finding",
-    "Noise",
-    "Status",
-    "block_reasons",
-    "by_passing",
-    "causes",
-    "held_by_generator",
-    "inspect",
-    "is_void",
-    "may_pass",
-    "noise",
-    "of_two_kinds",
-    "round_reasons",
-    "with_reasons",
-    "wrong_under_load",
-]

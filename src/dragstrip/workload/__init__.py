@@ -11,22 +11,3 @@ from dragstrip.workload.definition import Asking, Kind, Workload
 from dragstrip.workload.exchange import HOST, HTTP2, Exchange, connection_words, in_chunks
 from dragstrip.workload.fields import MARK_LENGTH, MixFile, WorkloadFile
 from dragstrip.workload.reading import load, names, several
-
-__all__ = [
-    "HOST",
-    "HTTP2",
-    "MARK_LENGTH",
-    "TABLE_ROWS",
-    "Asking",
-    "Data",
-    "Exchange",
-    "Kind",
-    "MixFile",
-    "Workload",
-    "WorkloadFile",
-    "connection_words",
-    "in_chunks",
-    "load",
-    "names",
-    "several",
-]

@@ -8,20 +8,3 @@ from dragstrip.process.database.instance import CONNECTIONS, Database, DatabaseG
 from dragstrip.process.database.programs import DEBIAN, NAME, TITLE, Programs, find
 from dragstrip.process.database.template import drawn_rows, settings
 from dragstrip.process.database.usage import Spent, Usage, spent
-
-__all__ = [
-    "CONNECTIONS",
-    "DEBIAN",
-    "NAME",
-    "TITLE",
-    "Database",
-    "DatabaseGoneError",
-    "Instance",
-    "Programs",
-    "Spent",
-    "Usage",
-    "drawn_rows",
-    "find",
-    "settings",
-    "spent",
-]
