@@ -1,12 +1,14 @@
 """What of a contender's programs is here: where, in which version. Looks only; installs and builds nothing.
 
 Programs are looked for on PATH (and in the sbin folders, which Debian leaves off a user's PATH), then in
-private environments under the cache directory.
+private environments under the cache directory. A program prints its own version; the version of a language that it
+embeds is in its bytes, or in the bytes of a library that it is linked with.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import platform
 import re
@@ -19,7 +21,6 @@ from dataclasses import dataclass
 from importlib.metadata import distributions
 from pathlib import Path
 
-from dragstrip.contender.binary import first_match, module_names
 from dragstrip.contender.definition import fill, placeholders
 from dragstrip.contender.fields import FILE_NAME, Alternative, Contender, texts_with_braces
 from dragstrip.paths import is_file
@@ -31,14 +32,20 @@ _SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 _MODULES = frozenset({"modules", "loadable", "built_in"})
 _LOADER, _ASKED = "nginx", "-V"
 
+#: nginx keeps the names of the modules it was built with, each a C string, for its messages (ngx_module_names).
+_MODULE_NAME = re.compile(r"(?<=\0)(?:[a-z0-9]+_)+module(?=\0)")
+
 #: Seconds that a program may take to say its version.
 _SAY_S = 10.0
+
+#: A larger file is not searched: more than any server's program has.
+_MAX_BYTES = 256 * 2**20
 
 _DPKG = Path("/var/lib/dpkg")
 
 
 class _AbsentError(Exception):
-    """Something needed is not here; the message says what, ``remedy`` what would do where installing would not."""
+    """Something needed is not here; the message says what; ``remedy``: what would do if installing would not."""
 
     def __init__(self, message: str, remedy: str = "") -> None:
         super().__init__(message)
@@ -97,39 +104,32 @@ def python_of(contender: Contender) -> Path:
 
 
 def find_programs(contender: Contender) -> dict[str, Path]:
-    """Every needed command with its place; the alternatives' programs stand in where PATH has none.
+    """Every needed command with its place; private environments are searched if PATH does not have it.
 
     Of several on PATH the first that says its version as expected and has the needed modules; else the first.
 
     Raises:
-        _AbsentError: the first one that is nowhere.
+        _AbsentError: names the first command that is nowhere.
     """
-    found = {}
+    folders = [*os.environ.get("PATH", os.defpath).split(os.pathsep), *_SBIN]
+    programs = {}
     for name in contender.fields.needs.commands:
         if name in contender.places:
-            found[name] = _given_program(contender.places[name])
-            continue
-        everywhere = _on_path(name)
-        first = everywhere[0] if everywhere else _in_environments(contender, name)
-        place = next((one for one in everywhere if len(everywhere) > 1 and _suits(contender, name, one)), first)
-        if place is None:
-            raise _AbsentError(f"`{name}` is neither on PATH nor in a private environment")
-        found[name] = place
-    return found
-
-
-def _on_path(name: str) -> list[Path]:
-    """Every program of that name on PATH and in the sbin folders, in that order."""
-    folders = [*os.environ.get("PATH", os.defpath).split(os.pathsep), *_SBIN]
-    places = (shutil.which(name, path=folder) for folder in folders if folder)
-    return list(dict.fromkeys(Path(place) for place in places if place))
-
-
-def _given_program(path: str) -> Path:
-    place = Path(path)
-    if not place.is_file() or not os.access(place, os.X_OK):
-        raise _AbsentError(f"{place} is not an executable program", "give the path of one")
-    return place
+            place = Path(contender.places[name])
+            if not place.is_file() or not os.access(place, os.X_OK):
+                raise _AbsentError(f"{place} is not an executable program", "give the path of one")
+        else:
+            on_path = (shutil.which(name, path=folder) for folder in folders if folder)
+            places = list(dict.fromkeys(Path(place) for place in on_path if place))
+            if not places and (private := _in_environments(contender, name)) is not None:
+                places = [private]
+            if not places:
+                raise _AbsentError(f"`{name}` is neither on PATH nor in a private environment")
+            place = places[0]
+            if len(places) > 1:
+                place = next((place for place in places if _suits(contender, name, place)), place)
+        programs[name] = place
+    return programs
 
 
 def _in_environments(contender: Contender, name: str) -> Path | None:
@@ -161,10 +161,10 @@ def settings(contender: Contender, programs: Mapping[str, Path]) -> dict[str, st
 
 
 def _modules(program: Path, given: str) -> dict[str, str]:
-    """Where an nginx's modules are, which of them lie there and which are part of it.
+    """Where an nginx's modules are, which of them are in that folder and which are part of the program.
 
-    Without --modules-path they are in the folder `modules` of its prefix (nginx's own auto/options). Part of it is
-    what its own bytes name; a script that stands for it has only the folders of `nginx -V`, whose names say less.
+    Without --modules-path the folder is `modules` of its prefix (nginx's own auto/options). The program's bytes name
+    the modules that are part of it. A script in its place has only the folders of `nginx -V`, whose names say less.
 
     Args:
         given: the folder that the user named; "" if none.
@@ -175,16 +175,16 @@ def _modules(program: Path, given: str) -> dict[str, str]:
     prefix = re.search(r"--prefix=(\S+)", output)
     path = re.search(r"--modules-path=(\S+)", output)
     folder = given or str(Path(prefix[1] if prefix else "/usr/local/nginx") / (path[1] if path else "modules"))
-    added = [Path(one) for one in re.findall(r"--add-module=(\S+)", output)]
-    built_in = {*module_names(program), *(one.name for one in added), *filter(None, map(_own_name, added))}
+    sources = [Path(source) for source in re.findall(r"--add-module=(\S+)", output)]
+    built_in = {*module_names(program), *(source.name for source in sources), *map(_module_name, sources)} - {""}
     return {
         "modules": folder,
-        "loadable": " ".join(sorted(one.name for one in Path(folder).glob("*.so"))),
+        "loadable": " ".join(sorted(file.name for file in Path(folder).glob("*.so"))),
         "built_in": " ".join(sorted(built_in)),
     }
 
 
-def _own_name(source: Path) -> str:
+def _module_name(source: Path) -> str:
     """What a module's sources call it, in the file `config` that nginx's own build reads; "" if they are not here."""
     try:
         match = re.search(r"^\s*ngx_addon_name=[\"']?(\w+)", (source / "config").read_text(errors="replace"), re.M)
@@ -239,11 +239,11 @@ def say(command: tuple[str, ...], *, any_status: bool = False) -> str:
 @functools.lru_cache(maxsize=256)
 def _done(command: tuple[str, ...], _states: tuple[tuple[int, int], ...]) -> subprocess.CompletedProcess[str]:
     try:
-        with tempfile.TemporaryDirectory(prefix="dragstrip-", ignore_cleanup_errors=True) as own:
+        with tempfile.TemporaryDirectory(prefix="dragstrip-", ignore_cleanup_errors=True) as folder:
             return subprocess.run(
                 command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=_SAY_S,
                 # C.UTF-8: programs that speak the user's language would say it otherwise
-                env={**os.environ, "LC_ALL": "C.UTF-8", "TMPDIR": own},
+                env={**os.environ, "LC_ALL": "C.UTF-8", "TMPDIR": folder},
             )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
         raise _AbsentError(f"`{' '.join(command)}` can't be run: {error}") from error
@@ -322,13 +322,17 @@ def _version(contender: Contender, programs: Mapping[str, Path], values: Mapping
     answer = _version_and_output(contender, programs, values)
     if answer is None:
         output = say(command, any_status=True).strip()[:200]
+        key = next((key for key, name in contender.place_keys().items() if name == asked), asked)
+        remedy = (
+            f"`--set {contender.name}.{key}=/path/to/{asked}` names another `{asked}`, or put one before it on PATH"
+        )
         raise _AbsentError(
             f"`{' '.join(command)}` doesn't say a version that matches {wanted.pattern!r}: {output!r}",
-            _another_program(contender, asked),
+            remedy if contender.shipped else f"correct [version] in {contender.source.file}",
         )
     version, output = answer
-    beside = [_debian_versions(contender, program), *_parts(contender, program, output, values)]
-    return f"{version} ({'; '.join(filter(None, beside))})" if any(beside) else version
+    details = [_debian_versions(contender, program), *_parts(contender, program, output, values)]
+    return f"{version} ({'; '.join(filter(None, details))})" if any(details) else version
 
 
 def _version_and_output(
@@ -346,29 +350,56 @@ def _parts(contender: Contender, program: Path, output: str, values: Mapping[str
     """What `[version] also` finds: in the command's words, else in the program, its modules and their libraries."""
     names = [fill(text, values) for text in contender.fields.needs.files if "modules" in placeholders(text)]
     files = [program, *(Path(name) for name in names if Path(name).is_file())]
-    found = []
-    for pattern in contender.fields.version.also:
-        match = re.search(pattern, output)
-        found.append(match[1] if match else first_match(pattern, files))
-    return [text for text in dict.fromkeys(found) if text]
+    matches = ((pattern, re.search(pattern, output)) for pattern in contender.fields.version.also)
+    texts = [match[1] if match else first_match(pattern, files) for pattern, match in matches]
+    return [text for text in dict.fromkeys(texts) if text]
 
 
-def _another_program(contender: Contender, name: str) -> str:
-    """What would do where a program isn't the expected one: for a shipped definition never to edit it."""
-    if not contender.shipped:
-        return f"correct [version] in {contender.source.file}"
-    key = next((key for key, stands in contender.place_keys().items() if stands == name), name)
-    return f"`--set {contender.name}.{key}=/path/to/{name}` names another `{name}`, or put one before it on PATH"
+def module_names(program: Path) -> tuple[str, ...]:
+    """The names of modules in an nginx's bytes, sorted; () if they can't be read (a script, say)."""
+    return tuple(sorted(set(_matches(program, _MODULE_NAME))))
+
+
+def first_match(pattern: str, files: Sequence[Path]) -> str | None:
+    """What a pattern's one group holds in the first of some files, or of the libraries they use, that has it."""
+    compiled = re.compile(pattern)
+    libraries = (library for file in files for library in linked(file))
+    matches = (_matches(file, compiled) for file in itertools.chain(files, libraries))
+    return next((texts[0] for texts in matches if texts), None)
+
+
+def linked(file: Path) -> list[Path]:
+    """The libraries that a program or module is linked with, by `ldd`; none without it."""
+    try:
+        output = say(("ldd", str(file)), any_status=True)
+    except _AbsentError:
+        return []
+    return [Path(place) for place in re.findall(r"=> (/\S+)", output)]
+
+
+def _matches(file: Path, pattern: re.Pattern[str]) -> tuple[str, ...]:
+    """What a pattern's last group holds at each match in a file's bytes; () if it can't be read."""
+    try:
+        state = file.stat()
+        return _searched(file, pattern, state.st_mtime_ns, state.st_size) if state.st_size <= _MAX_BYTES else ()
+    except OSError:
+        return ()
+
+
+@functools.lru_cache(maxsize=256)
+def _searched(file: Path, pattern: re.Pattern[str], _changed_ns: int, _size: int) -> tuple[str, ...]:
+    text = file.read_bytes().decode("latin-1")
+    return tuple(match[pattern.groups] for match in pattern.finditer(text))
 
 
 def _python_package_version(contender: Contender, package: str) -> str:
     folder = python_of(contender).parent.parent
     sites = [str(site) for site in folder.glob("lib/python3*/site-packages")]
-    found = next(iter(distributions(name=package, path=sites)), None)
-    if found is None:
+    distribution = next(iter(distributions(name=package, path=sites)), None)
+    if distribution is None:
         raise _AbsentError(f"Python's package `{package}` is not in its private environment {folder}")
     python = re.search(r"^version\s*=\s*(\S+)", (folder / "pyvenv.cfg").read_text(), re.MULTILINE)
-    return f"{found.version} (Python {python[1]})" if python else found.version
+    return f"{distribution.version} (Python {python[1]})" if python else distribution.version
 
 
 def _debian_versions(contender: Contender, program: Path) -> str:
@@ -378,12 +409,13 @@ def _debian_versions(contender: Contender, program: Path) -> str:
     """
     packages = contender.fields.install.debian
     owner = _owner(program, (*packages, program.name, program.resolve().name))
-    versions = _dpkg_versions(_dpkg_state()) if owner else {}
+    status = _DPKG / "status"
+    versions = _dpkg_versions(status.stat().st_mtime_ns) if owner and status.exists() else {}
     if owner is None or owner not in versions:
         return ""
-    own = versions[owner]
-    beside = [f"{name} {versions[name]}" for name in packages if versions.get(name, own) != own]
-    return "; ".join([own, *beside])
+    version = versions[owner]
+    others = [f"{name} {versions[name]}" for name in packages if versions.get(name, version) != version]
+    return "; ".join([version, *others])
 
 
 def _owner(program: Path, candidates: Sequence[str]) -> str | None:
@@ -397,15 +429,8 @@ def _owner(program: Path, candidates: Sequence[str]) -> str | None:
     return None
 
 
-def _dpkg_state() -> int:
-    try:
-        return (_DPKG / "status").stat().st_mtime_ns
-    except OSError:
-        return 0
-
-
 @functools.lru_cache(maxsize=2)
-def _dpkg_versions(_state: int) -> dict[str, str]:
+def _dpkg_versions(_changed_ns: int) -> dict[str, str]:
     """Every installed package's version, from dpkg's status file."""
     try:
         text = (_DPKG / "status").read_text(errors="replace")

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragstrip import contender
-from dragstrip.contender import Missing, Ready, binary, discovery
+from dragstrip.contender import Missing, Ready, discovery
 from dragstrip.contender.definition import Source
 from dragstrip.errors import BadDefinition, BadUsage, NotReady, StageError
 from dragstrip.workload import load as load_workload
@@ -527,12 +527,12 @@ def test_a_real_programs_modules_and_libraries_are_read(folder: Path) -> None:
     place = next((one for one in ("/usr/sbin/nginx", "/usr/local/sbin/nginx") if Path(one).exists()), None)
     if place is None:
         pytest.skip("nginx is not installed")
-    names = binary.module_names(Path(place))
+    names = discovery.module_names(Path(place))
     assert {"ngx_core_module", "ngx_http_core_module"} <= set(names)
     assert "ngx_http_mruby_module" not in names
-    assert any(library.name.startswith("libc.so") for library in binary.linked(Path(place)))
-    assert binary.first_match(r"(GNU C Library)", [folder / "nothing", Path(place)]) == "GNU C Library"
-    assert binary.first_match(r"(no such words, ever\?)", [Path(place)]) is None
+    assert any(library.name.startswith("libc.so") for library in discovery.linked(Path(place)))
+    assert discovery.first_match(r"(GNU C Library)", [folder / "nothing", Path(place)]) == "GNU C Library"
+    assert discovery.first_match(r"(no such words, ever\?)", [Path(place)]) is None
 
 
 @pytest.mark.parametrize("name", ["nginx-lws", "ngx-mruby"])
