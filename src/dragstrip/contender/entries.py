@@ -1,16 +1,21 @@
 """Who enters a race: a definition with its parameters settled, a command given ad hoc, or an address.
 
 The words of the command line become an ``Entry`` here: ``nginx-lua:workers=2``, ``new=nginx-lua:program=/opt/nginx``,
-``./mine/contender.toml``, ``--serve "mine=./server --port {port}"``, ``http://127.0.0.1:8080/``.
+``./mine/contender.toml``, ``--serve "mine=./server --port {port}"``, ``http://127.0.0.1:8080/``. A user's own
+definitions are in the folders of ``--contenders`` and ``$DRAGSTRIP_CONTENDERS``.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
+import os
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache, lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
@@ -20,14 +25,18 @@ from pydantic import Field
 
 from dragstrip.contender.definition import Strict, fill, nearest, placeholders, read
 from dragstrip.contender.elsewhere import Hosts, allowance
-from dragstrip.contender.fields import DATABASE, FILE_NAME, PER_CORE, SHIPPED, TLS_FILES, Contender, Value, Words
-from dragstrip.contender.folders import broken, folders, load_once, named
-from dragstrip.contender.identity import command_hash, variant_hash
-from dragstrip.errors import BadUsage
+from dragstrip.contender.fields import DATABASE, FILE_NAME, PER_CORE, SHIPPED, TLS_FILES, Contender, Value, Words, load
+from dragstrip.errors import BadDefinition, BadUsage
 from dragstrip.paths import is_file
 from dragstrip.record import DEFAULT_CONNECTIONS
 
 LINE_UPS = SHIPPED.parent / "lineups"
+
+#: Folders of the user's own definitions, separated by ``:``.
+FOLDERS_VARIABLE = "DRAGSTRIP_CONTENDERS"
+
+#: Bytes of a program that are hashed; of a longer one its size counts, too.
+_HASHED_BYTES = 256 * 2**20
 
 #: The mark that an ad hoc contender must answer with where the workload asks for one.
 AD_HOC_MARK = "USER"
@@ -42,9 +51,8 @@ DEFINITION, TYPED, PLACE = "definition", "typed", "place of "
 #: The parameters that say which version of HTTP a contender is started for ("1.1", "2"), and whether over TLS ("on").
 HTTP, TLS = "http", "tls"
 
-
-#: The parameter of a command's own start time; its usual value, and its most, as a definition's ``start.wake_s``.
-WAKE, USUAL_WAKE_S, MOST_WAKE_S = "wake_s", 10.0, 120.0
+#: The parameter of a command's own start time, its default and its maximum, as a definition's ``start.wake_s``.
+WAKE, USUAL_WAKE_S, MAX_WAKE_S = "wake_s", 10.0, 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +127,7 @@ class Entry:
         """
         if self.workloads is None or self.serves(workload):
             return
-        others = [name for name, one in shipped().items() if workload in one.fields.workloads]
+        others = [name for name, contender in shipped().items() if workload in contender.fields.workloads]
         having = f"the contenders that have it: {', '.join(others)}" if others else "no shipped contender has it"
         raise BadUsage(f"{self.name} has no workload {workload!r}, only {', '.join(self.workloads)}; {having}")
 
@@ -165,7 +173,7 @@ def line_up(word: str) -> LineUp:
     """
     file = Path(word) if word.endswith(".toml") else LINE_UPS / f"{word}.toml"
     if not is_file(file):
-        known = sorted(one.stem for one in LINE_UPS.glob("*.toml"))
+        known = sorted(file.stem for file in LINE_UPS.glob("*.toml"))
         raise BadUsage(f"unknown line-up {word!r}; {nearest(word, known, 'known:')}, or give a TOML file")
     return read(file, LineUp)[0]
 
@@ -173,7 +181,59 @@ def line_up(word: str) -> LineUp:
 def shipped() -> dict[str, Contender]:
     """Every definition that comes with Dragstrip, by name."""
     files = sorted(SHIPPED.glob(f"*/{FILE_NAME}"))
-    return {one.name: one for one in map(load_once, files)}
+    return {contender.name: contender for contender in map(_load_once, files)}
+
+
+def _load_once(file: Path) -> Contender:
+    """A definition by its file, read again only when that has changed."""
+    return _loaded(file.absolute(), file.stat().st_mtime_ns)
+
+
+@cache
+def _loaded(file: Path, _changed_ns: int) -> Contender:
+    return load(file)
+
+
+def _folders(extra_dirs: Iterable[Path]) -> list[Path]:
+    """The user's folders with a definition: each of the given ones and the environment's itself, or just below it.
+
+    Raises:
+        BadUsage: a folder of the environment does not exist.
+    """
+    variable = [Path(text) for text in os.environ.get(FOLDERS_VARIABLE, "").split(os.pathsep) if text]
+    if absent := [folder for folder in variable if not folder.is_dir()]:
+        raise BadUsage(f"{FOLDERS_VARIABLE}: {absent[0]} is not a folder; separate folders with {os.pathsep}")
+    roots = (*variable, *extra_dirs)
+    return sorted({file.parent for root in roots for file in (*root.glob(FILE_NAME), *root.glob(f"*/{FILE_NAME}"))})
+
+
+def _refused(folders: Iterable[Path]) -> dict[Path, BadDefinition]:
+    """The folders whose definition is refused, and why: only these can't be raced."""
+    refused: dict[Path, BadDefinition] = {}
+    for folder in folders:
+        try:
+            _load_once(folder / FILE_NAME)
+        except BadDefinition as error:
+            refused[folder] = error
+    return refused
+
+
+def _by_name(folders: Sequence[Path]) -> dict[str, Path]:
+    """Folders by the names in their definitions; a folder with a refused definition by its own name.
+
+    Raises:
+        BadUsage: two have one name, so that nothing says which of them is meant.
+    """
+    named: dict[str, Path] = {}
+    refused = _refused(folders)
+    for folder in folders:
+        if folder in refused:
+            continue
+        name = _load_once(folder / FILE_NAME).name
+        first = named.setdefault(name, folder)
+        if not first.samefile(folder):
+            raise BadUsage(f"{first} and {folder} both define {name!r}; change the name in one of them")
+    return {folder.name: folder for folder in refused} | named
 
 
 def find(word: str, extra_dirs: Iterable[Path] = ()) -> Contender:
@@ -185,15 +245,15 @@ def find(word: str, extra_dirs: Iterable[Path] = ()) -> Contender:
     Raises:
         BadUsage: nothing of that name (the message has the nearest names), or two. BadDefinition: it is refused.
     """
-    more = named(folders(extra_dirs)) if "/" not in word else {}
+    more = _by_name(_folders(extra_dirs)) if "/" not in word else {}
     if re.fullmatch(r"[a-z0-9][a-z0-9.+-]*", word) and is_file(SHIPPED / word / FILE_NAME):
-        if word in more and more[word] not in broken([more[word]]):
+        if word in more and not _refused([more[word]]):
             raise BadUsage(f"{more[word]} has the name of a shipped contender, {word!r}; use another name")
-        return load_once(SHIPPED / word / FILE_NAME)
+        return _load_once(SHIPPED / word / FILE_NAME)
     path = more.get(word, Path(word))
     for file in (path, path / FILE_NAME):
         if is_file(file):
-            return load_once(file)
+            return _load_once(file)
     if "/" in word or word.endswith(".toml"):
         raise BadUsage(f"{word} does not exist; name a {FILE_NAME} or a folder that contains one")
     raise BadUsage(f"unknown contender {word!r}; {nearest(word, {*shipped(), *more}, 'known:')}")
@@ -201,14 +261,14 @@ def find(word: str, extra_dirs: Iterable[Path] = ()) -> Contender:
 
 def names(extra_dirs: Iterable[Path] = ()) -> list[str]:
     """Words for every contender with a valid definition: shipped ones by name, the user's by path."""
-    own = folders(extra_dirs)
-    refused = broken(own)
-    return [*sorted(shipped()), *(str(folder) for folder in own if folder not in refused)]
+    folders = _folders(extra_dirs)
+    refused = _refused(folders)
+    return [*sorted(shipped()), *(str(folder) for folder in folders if folder not in refused)]
 
 
 def broken_definitions(extra_dirs: Iterable[Path] = ()) -> dict[str, str]:
     """The user's definitions that are refused: by the folder's path, the reason."""
-    return {str(folder): str(error) for folder, error in broken(folders(extra_dirs)).items()}
+    return {str(folder): str(error) for folder, error in _refused(_folders(extra_dirs)).items()}
 
 
 def parse_entry(text: str) -> tuple[str, dict[str, str]]:
@@ -272,28 +332,32 @@ def entrants(
     Raises:
         BadUsage: as ``entry``; or a setting is for a contender that is not here.
     """
-    found: list[Entry] = []
+    entries: list[Entry] = []
     used: set[str] = set()
     dirs = tuple(extra_dirs)
     for text in words:
-        label, word = split_label(text) if "://" not in text else ("", text)
-        who = {name for name in (label, "" if "://" in text else find(parse_entry(word)[0], dirs).name) if name}
-        mine: dict[str, str] = {}
+        names: set[str] = set()
+        if "://" not in text:
+            label, word = split_label(text)
+            names = {label, find(parse_entry(word)[0], dirs).name} - {""}
+        overrides: dict[str, str] = {}
         for setting in settings:
-            name = next((name for name in who if setting.startswith(f"{name}.")), None)
-            key, equals, value = setting[len(name) + 1 :].partition("=") if name else ("", "", "")
-            if name and not (key and equals and value):
+            name = next((name for name in names if setting.startswith(f"{name}.")), None)
+            if name is None:
+                continue
+            key, _, value = setting.removeprefix(f"{name}.").partition("=")
+            if not (key and value):
                 raise BadUsage(f"--set {setting}: a key and a value are wanted; use --set {name}.key=value")
-            if name:
-                mine[key], used = value, used | {setting}
-        found.append(entry(text, dirs, mine, allowed))
-    for setting in settings:
-        if setting not in used:
-            there = ", ".join(sorted(one.name for one in found))
-            raise BadUsage(
-                f"--set {setting}: no such contender in this command; use --set NAME.key=value with NAME one of {there}"
-            )
-    return tuple(found)
+            overrides[key] = value
+            used.add(setting)
+        entries.append(entry(text, dirs, overrides, allowed))
+    if unused := [setting for setting in settings if setting not in used]:
+        names_here = ", ".join(sorted(entry.name for entry in entries))
+        raise BadUsage(
+            f"--set {unused[0]}: no such contender in this command; use --set NAME.key=value with NAME one of "
+            f"{names_here}"
+        )
+    return tuple(entries)
 
 
 def variant(
@@ -343,15 +407,24 @@ def variant(
         language=fields.language,
         mark=fields.mark,
         parameters=MappingProxyType(parameters | origin),
-        definition_hash=variant_hash(contender.definition_hash, parameters, fields.parameters),
+        definition_hash=_variant_hash(contender, parameters),
         parity=parity | {f"place of {key}": text for key, text in absolute.items()},
         workloads=fields.workloads,
-        own_forms=frozenset(name for name, one in fields.workload.items() if one.form == "own"),
+        own_forms=frozenset(name for name, serving in fields.workload.items() if serving.form == "own"),
         warm_up_least_s=fields.warm_up.least_s,
         warm_up_most_s=fields.warm_up.most_s,
         lead_ns=round(1e6 * fields.warm_up.lead_ms),
         contender=replace(contender, places=MappingProxyType(absolute)) if absolute else contender,
     )
+
+
+def _variant_hash(contender: Contender, parameters: Mapping[str, Value]) -> str:
+    """The definition's hash; with parameters of other values than its own, one over both."""
+    defaults = contender.fields.parameters
+    changed = {key: value for key, value in parameters.items() if value != defaults.get(key)}
+    if not changed:
+        return contender.definition_hash
+    return hashlib.sha256(f"{contender.definition_hash}\0{json.dumps(changed, sort_keys=True)}".encode()).hexdigest()
 
 
 def _in_words(parameters: Mapping[str, Value]) -> dict[str, Value]:
@@ -390,8 +463,8 @@ def serve_entry(text: str, folder: Path | None = None, *, wake_s: float | None =
     Raises:
         BadUsage: no name, no command, no ``{port}``, a name that can't be shown, or too long a start.
     """
-    if wake_s is not None and wake_s > MOST_WAKE_S:
-        raise BadUsage(f"--wake {wake_s:g}s: a start may take up to {MOST_WAKE_S:g} s; give at most that")
+    if wake_s is not None and wake_s > MAX_WAKE_S:
+        raise BadUsage(f"--wake {wake_s:g}s: a start may take up to {MAX_WAKE_S:g} s; give at most that")
     name, equals, command = text.partition("=")
     name = name.strip()
     remedy = 'write --serve "mine=./server --port {port}"'
@@ -401,12 +474,12 @@ def serve_entry(text: str, folder: Path | None = None, *, wake_s: float | None =
         raise BadUsage(f"--serve: the name {name!r} can't be shown; use 1 to 60 printable characters")
     try:
         words = tuple(shlex.split(command))
-        used = [one for word in words for one in placeholders(word)]
+        used = [name for word in words for name in placeholders(word)]
     except ValueError as error:
         raise BadUsage(f"--serve {name}: the command can't be read ({error}); {remedy}") from error
-    unknown = next((one for one in used if one not in SERVE_NAMES), None)
-    if unknown:
-        raise BadUsage(f"--serve {name}: unknown placeholder {{{unknown}}}; {nearest(unknown, SERVE_NAMES, 'valid:')}")
+    if unknown := [name for name in used if name not in SERVE_NAMES]:
+        remedy = nearest(unknown[0], SERVE_NAMES, "valid:")
+        raise BadUsage(f"--serve {name}: unknown placeholder {{{unknown[0]}}}; {remedy}")
     if not {"port", "socket"} & set(used):
         raise BadUsage(
             f"--serve {name}: the command must contain {{port}} (or {{socket}}), so that the server knows where to"
@@ -422,11 +495,41 @@ def serve_entry(text: str, folder: Path | None = None, *, wake_s: float | None =
         parameters=MappingProxyType(
             {"command": command.strip(), "folder": str(place)} | ({} if wake_s is None else {WAKE: wake_s})
         ),
-        definition_hash=command_hash(words, place),
+        definition_hash=_command_hash(words, place),
         parity={"command": command.strip()},
         command=words,
         folder=place,
     )
+
+
+def _command_hash(words: Sequence[str], folder: Path) -> str:
+    """Over a command, its folder and its program: the first word's file, and the first file that an argument names.
+
+    The second is what an interpreter runs, or a server's configuration.
+    """
+    return hashlib.sha256("\0".join((*words, str(folder), *_file_hashes(words, folder))).encode()).hexdigest()
+
+
+def _file_hashes(words: Sequence[str], folder: Path) -> Iterator[str]:
+    program = folder / words[0] if "/" in words[0] else Path(shutil.which(words[0]) or folder / words[0])
+    arguments = (folder / word for word in words[1:])
+    for file in (program, next(filter(is_file, arguments), None)):
+        try:
+            if file is not None and is_file(file):
+                state = file.stat()
+                yield _content_hash(file, state.st_size, state.st_mtime_ns)
+        except OSError:
+            continue  # what can't be read can't be started either: the launch says so
+
+
+@lru_cache(maxsize=64)
+def _content_hash(file: Path, size: int, _changed_ns: int) -> str:
+    digest, left = hashlib.sha256(str(size).encode()), _HASHED_BYTES
+    with file.open("rb") as stream:
+        while left and (part := stream.read(min(left, 2**20))):
+            digest.update(part)
+            left -= len(part)
+    return digest.hexdigest()
 
 
 def url_entry(text: str, allowed: Hosts | None = ()) -> Entry:
@@ -495,5 +598,5 @@ def entry_of(name: str, kind: str, parameters: Mapping[str, object]) -> Entry:
 
 def serving(workload: str, among: Sequence[Entry]) -> None:
     """Refuses a race whose workload one of its entrants doesn't have; see ``Entry.refuse_unless_it_serves``."""
-    for one in among:
-        one.refuse_unless_it_serves(workload)
+    for entry in among:
+        entry.refuse_unless_it_serves(workload)
