@@ -32,7 +32,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "testing.md"
 BEGIN, END = "<!-- fuzz-files: begin -->", "<!-- fuzz-files: end -->"
 
-MOST_CPU_S, MOST_BYTES = 2.0, 500 * 2**20
+MOST_CPU_S, MAX_BYTES = 2.0, 500 * 2**20
 
 #: execve, execveat, fork, vfork; clone; by machine.
 SYSTEM_CALLS = {"x86_64": ((59, 322, 57, 58), 56), "aarch64": ((221, 281), 220)}
@@ -318,7 +318,7 @@ def worker(place: Path, seed: int, first: int, last: int, step: int, prove: str)
     forbid_processes()
     watch(place, seen)
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (used + MOST_BYTES,) * 2)
+    resource.setrlimit(resource.RLIMIT_AS, (used + MAX_BYTES,) * 2)
 
     def late(_number: int, _frame: object) -> None:
         raise Late

@@ -17,7 +17,7 @@ from typing import Any
 from dragstrip.errors import BadUsage
 
 #: No tool that is read here prints more.
-MOST_BYTES = 16 * 2**20
+MAX_BYTES = 16 * 2**20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,9 +63,9 @@ def load(file: Path) -> ForeignRun:
 def _text(file: Path) -> str:
     """A tool's output, from a file or a pipe; what is longer than any of theirs is refused."""
     with file.open("rb") as opened:
-        data = opened.read(MOST_BYTES + 1)
-    if len(data) > MOST_BYTES:
-        raise ValueError(f"it is longer than {MOST_BYTES:,} bytes")
+        data = opened.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        raise ValueError(f"it is longer than {MAX_BYTES:,} bytes")
     return data.decode("utf-8", "replace")
 
 

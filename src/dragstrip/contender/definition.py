@@ -24,10 +24,10 @@ from dragstrip.errors import BadDefinition
 Key = str | int
 
 #: No definition has more than four levels.
-DEEPEST = 20
+MAX_DEPTH = 20
 
 #: Nobody writes a longer definition by hand; a pool of 10,000 requests with their bodies has fewer, too.
-MOST_BYTES = 16 * 2**20
+MAX_BYTES = 16 * 2**20
 _Model = TypeVar("_Model", bound=BaseModel)
 
 _ONE_KEY = r"""(?:"[^"\n]*"|'[^'\n]*'|[A-Za-z0-9_-]+)"""
@@ -104,7 +104,7 @@ def parsed(file: Path) -> tuple[dict[str, Any], Source]:
     too_deep = BadDefinition(
         file=str(file),
         field="the file",
-        problem=f"its lists or tables lie more than {DEEPEST} deep in each other",
+        problem=f"its lists or tables lie more than {MAX_DEPTH} deep in each other",
         remedy="use a few levels",
     )
     try:
@@ -140,7 +140,7 @@ def validated(given: Any, source: Source, model: type[_Model]) -> _Model:
 def _is_deep(given: Any) -> bool:
     """Whether something lies deeper than any definition has it: messages and line numbers would take for ever."""
     level = [given]
-    for _ in range(DEEPEST):
+    for _ in range(MAX_DEPTH):
         level = [
             part
             for one in level
@@ -162,9 +162,9 @@ def _text_of(file: Path) -> str:
         if file.exists() and not file.is_file():
             raise refused("it is not a regular file")
         with file.open("rb") as opened:
-            data = opened.read(MOST_BYTES + 1)
-        if len(data) > MOST_BYTES:
-            raise refused(f"it is longer than {MOST_BYTES:,} bytes")
+            data = opened.read(MAX_BYTES + 1)
+        if len(data) > MAX_BYTES:
+            raise refused(f"it is longer than {MAX_BYTES:,} bytes")
         return data.decode("utf-8").replace("\r\n", "\n")
     except (OSError, ValueError) as error:
         raise refused(getattr(error, "strerror", None) or str(error)) from error

@@ -18,7 +18,7 @@ from dragstrip.errors import BadUsage
 CONNECTIONS, RATE_PER_S, TIME_S = 256, 10_000.0, 60.0
 
 #: The largest limit that can be given.
-MOST = 1e9
+MAX_LIMIT = 1e9
 
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,252}[A-Za-z0-9])?")
 _FORM = "NAME, or NAME:connections=500,rate=20000,time=5m (rate=any bounds none)"
@@ -59,7 +59,7 @@ def allowed_host(text: str) -> AllowedHost:
         key, _, value = part.strip().partition("=")
         read = {"connections": quantities.whole, "rate": quantities.number, "time": quantities.seconds}.get(key)
         limit = 0.0 if (key, value) == ("rate", "any") else read(value) if read else None
-        if limit is None or limit > MOST:
+        if limit is None or limit > MAX_LIMIT:
             raise BadUsage(f"--allow-host {text!r}: {part!r} is not a valid limit; use {_FORM}")
         if key == "connections":
             connections = int(limit)

@@ -17,12 +17,11 @@ from pathlib import Path
 from types import MappingProxyType
 
 from dragstrip.contender import discovery
-from dragstrip.contender.budget import TemplateRefused
 from dragstrip.contender.definition import fill
 from dragstrip.contender.discovery import Missing, Ready, cache_dir
 from dragstrip.contender.entries import Entry
 from dragstrip.contender.fields import DATABASE, PER_CORE, TLS_FILES, Contender
-from dragstrip.contender.template import Json, render
+from dragstrip.contender.template import Json, TemplateRefused, render
 from dragstrip.errors import BadDefinition, NotReady, StageError
 
 #: Seconds that a build may take: a compiler that fetches and compiles its standard library on a slow machine.

@@ -92,7 +92,7 @@ class Duties(Generic[_Race]):
                 )
             return CoreSets(server=given, engine=given)
         alone = machine.lanes(None, None).all if len(usable) > 1 else usable
-        return CoreSets(server=alone, engine=alone[: machine.ENGINE_CORES_AT_MOST])
+        return CoreSets(server=alone, engine=alone[: machine.MAX_ENGINE_CORES])
 
     def before_round(self) -> None:
         """A round is about to begin."""

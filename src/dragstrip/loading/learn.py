@@ -14,7 +14,7 @@ from dragstrip.loading.request import RESUMED, LoadRequest, Target
 from dragstrip.scrutiny import ALPN, Answer, AnswerError, Deadline, quoted, read_answer, read_http2_answer
 
 #: A body to be compared byte by byte is held in memory, once in every answer's place.
-LARGEST_BODY_BYTES = 64 * 1024 * 1024
+MAX_BODY_BYTES = 64 * 1024 * 1024
 
 #: OpenSSL's codes (x509_vfy.h) for what may be wrong with a certificate.
 _UNKNOWN_ISSUER, _OTHER_NAME = "has an unknown issuer", "is for another name than {name}"
@@ -181,19 +181,19 @@ def _refuse_whole(request: LoadRequest, sock: socket.socket, session: ssl.SSLSes
 
 def _read(request: LoadRequest, to: Target, sock: socket.socket, wire: bytes, deadline: Deadline) -> Answer:
     if request.http != "2":
-        return read_answer(sock, wire, body_bytes=LARGEST_BODY_BYTES, deadline=deadline)
+        return read_answer(sock, wire, body_bytes=MAX_BODY_BYTES, deadline=deadline)
     if isinstance(sock, ssl.SSLSocket) and sock.selected_alpn_protocol() != ALPN:
         raise AnswerError("does not agree to HTTP/2 (ALPN h2); switch it on there, or leave --http 2 out")
     scheme = "https" if to.tls else "http"
-    return read_http2_answer(sock, wire, scheme=scheme, body_bytes=LARGEST_BODY_BYTES, deadline=deadline)
+    return read_http2_answer(sock, wire, scheme=scheme, body_bytes=MAX_BODY_BYTES, deadline=deadline)
 
 
 def _refuse_size(request: LoadRequest, answer: Answer) -> None:
-    if answer.cut or len(answer.body) > LARGEST_BODY_BYTES:
+    if answer.cut or len(answer.body) > MAX_BODY_BYTES:
         answered = answer.cut or f"sends a body of {len(answer.body):,} bytes"
         raise BadUsage(
             f"{request.url}: the server {answered}, and every answer is compared with the first one, held in memory; a "
-            f"body of at most {LARGEST_BODY_BYTES >> 20} MiB is what it takes"
+            f"body of at most {MAX_BODY_BYTES >> 20} MiB is what it takes"
         )
     if answer.surplus:
         raise DragstripError(

@@ -20,13 +20,13 @@ from dragstrip.record import DEFAULT_CONNECTIONS
 from dragstrip.workload import connection_words
 
 #: The engine's histogram ends at a minute: a longer latency could not be told.
-LONGEST_TIMEOUT_S = 60.0
+MAX_TIMEOUT_S = 60.0
 
 #: Bodies from here on are checked by their length, unless told otherwise: reading them would be most of the work.
 LARGE_BODY = 64 * 1024
 
 #: Shorter ones are always read whole: the engine gains nothing by leaving them.
-LEAST_BY_LENGTH = 16 * 1024
+MIN_BODY_BY_LENGTH = 16 * 1024
 
 #: Time for a run that is given neither a count nor a duration.
 DEFAULT_DURATION_S = 10.0
@@ -49,7 +49,7 @@ _OURS = {
 PLAIN = 2
 
 #: Requests on their way on one connection.
-MOST_PIPELINED = 1024
+MAX_PIPELINED = 1024
 
 #: What is offered to a host elsewhere where nothing is said, a second: what any server bears.
 USUAL_ELSEWHERE_PER_S = 1000.0
@@ -287,13 +287,13 @@ def check(request: LoadRequest) -> None:
         )
     if request.duration_s is not None and request.duration_s <= 0:
         raise BadUsage(f"-d {request.duration_s}: no time to run; give more than 0 s")
-    if not 0.001 <= request.timeout_s <= LONGEST_TIMEOUT_S:
-        raise BadUsage(f"--timeout {request.timeout_s:g} s: give 1ms to {LONGEST_TIMEOUT_S:g}s")
+    if not 0.001 <= request.timeout_s <= MAX_TIMEOUT_S:
+        raise BadUsage(f"--timeout {request.timeout_s:g} s: give 1ms to {MAX_TIMEOUT_S:g}s")
     if request.offer:
         arrivals.check(request.offer, request.requests, request.duration_s)
-    if not 1 <= request.pipeline <= MOST_PIPELINED or (request.pipeline > 1 and not request.keepalive):
+    if not 1 <= request.pipeline <= MAX_PIPELINED or (request.pipeline > 1 and not request.keepalive):
         raise BadUsage(
-            f"--pipeline {request.pipeline}: give 1 to {MOST_PIPELINED}; more than 1 needs connections that are kept"
+            f"--pipeline {request.pipeline}: give 1 to {MAX_PIPELINED}; more than 1 needs connections that are kept"
         )
     if request.pipeline > 1 and request.offer:
         raise BadUsage("--pipeline and -R contradict each other: in an open loop each request has its own connection")
@@ -319,9 +319,9 @@ def _check_streams(request: LoadRequest) -> None:
                 f"--streams {request.streams}: HTTP/{request.http} has no streams; add --http 2, or use --pipeline"
             )
         return
-    if not 1 <= request.streams <= MOST_PIPELINED or (request.streams > 1 and not request.keepalive):
+    if not 1 <= request.streams <= MAX_PIPELINED or (request.streams > 1 and not request.keepalive):
         raise BadUsage(
-            f"--streams {request.streams}: give 1 to {MOST_PIPELINED}; more than 1 needs connections that are kept"
+            f"--streams {request.streams}: give 1 to {MAX_PIPELINED}; more than 1 needs connections that are kept"
         )
     if request.pipeline > 1:
         raise BadUsage(f"--pipeline {request.pipeline} with --http 2: its streams are --streams {request.pipeline}")

@@ -23,10 +23,10 @@ from dragstrip.errors import BadUsage
 from dragstrip.paths import is_file, read_beside
 
 #: A request's file, or a pool's: each connection holds what it sends.
-MOST_BYTES = 64 * 2**20
+MAX_BYTES = 64 * 2**20
 
 #: Each is held in memory with its answer, and learned ones cost two plain requests each.
-MOST = 10_000
+MAX_REQUESTS = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,7 @@ class _Fields(Strict):
 class _File(Strict):
     """A pool in TOML."""
 
-    request: Annotated[tuple[_Fields, ...], Field(strict=False, min_length=1, max_length=MOST)]
+    request: Annotated[tuple[_Fields, ...], Field(strict=False, min_length=1, max_length=MAX_REQUESTS)]
 
 
 def read_pool(file: Path) -> tuple[Asked, ...]:
@@ -95,8 +95,8 @@ def _lines(file: Path) -> tuple[_Fields, ...]:
                 f"--pool {file}, line {number}: not valid JSON ({error}); write one object per line"
             ) from error
         found.append(validated(given, Source(file, "", row=number), _Fields))
-    if not 1 <= len(found) <= MOST:
-        raise BadUsage(f"--pool {file}: has {len(found)} requests; give 1 to {MOST}")
+    if not 1 <= len(found) <= MAX_REQUESTS:
+        raise BadUsage(f"--pool {file}: has {len(found)} requests; give 1 to {MAX_REQUESTS}")
     return tuple(found)
 
 
@@ -108,7 +108,7 @@ def _asked(fields: _Fields, whose: str, folder: Path) -> Asked:
         if text is not None or not path:
             return None if text is None else text.encode()
         try:
-            return read_beside(folder, path, MOST_BYTES)
+            return read_beside(folder, path, MAX_BYTES)
         except ValueError as error:
             raise BadUsage(f"{whose}: {name}_file: {error}; name a file beside the pool, or below") from error
 
@@ -139,7 +139,7 @@ def read_raw(file: Path) -> Asked:
     return Asked(method=method.decode(), raw=raw)
 
 
-def bounded(path: Path, whose: str, most: int = MOST_BYTES) -> bytes:
+def bounded(path: Path, whose: str, most: int = MAX_BYTES) -> bytes:
     """A file's bytes, or a pipe's; of one without an end no more than ``most`` are read.
 
     Raises:

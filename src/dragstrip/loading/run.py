@@ -26,7 +26,7 @@ from dragstrip.loading.learn import Learned, given, learn
 from dragstrip.loading.request import (
     DEFAULT_DURATION_S,
     LARGE_BODY,
-    LEAST_BY_LENGTH,
+    MIN_BODY_BY_LENGTH,
     PLAIN,
     RESUMED,
     LoadRequest,
@@ -411,7 +411,7 @@ def _by_length(request: LoadRequest, to: Target, body_bytes: int) -> bool:
     """Whether bodies are only counted after the first ones: in the clear over TCP, where nothing else is asked for."""
     plain = not (to.tls or to.unix or request.close_after or request.pipeline > 1 or request.first_byte)
     plain = plain and request.http != "2"
-    least = {"full": math.inf, "length": LEAST_BY_LENGTH, "auto": LARGE_BODY}[request.check]
+    least = {"full": math.inf, "length": MIN_BODY_BY_LENGTH, "auto": LARGE_BODY}[request.check]
     return plain and body_bytes >= least
 
 

@@ -16,13 +16,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dragstrip.errors import BadUsage
-from dragstrip.loading.request_pool import MOST, Asked
+from dragstrip.loading.request_pool import MAX_REQUESTS, Asked
 
 #: Addresses that are drawn where nobody says how many: learning their answers takes two plain requests each.
 DEFAULT_COUNT = 1000
 
 #: A number has at most 18 digits, a text so many characters.
-LONGEST_TEXT = 1024
+MAX_TEXT = 1024
 
 _PLACES = "{int:1..1000}, {choice:a,b}, {text:8} or {seq:1..1000}"
 _LETTERS = string.ascii_lowercase + string.digits
@@ -96,8 +96,8 @@ def drawn(template: str, *, count: int | None = None, seed: int = 1) -> tuple[As
         BadUsage: the template makes no sense; names the placeholder and what would do.
     """
     count = DEFAULT_COUNT if count is None else count
-    if not 1 <= count <= MOST:
-        raise BadUsage(f"--urls {count}: give 1 to {MOST:,}")
+    if not 1 <= count <= MAX_REQUESTS:
+        raise BadUsage(f"--urls {count}: give 1 to {MAX_REQUESTS:,}")
     pieces = _parsed(template)
     places = [piece for piece in pieces if not isinstance(piece, str)]
     if not places:
@@ -123,7 +123,7 @@ def _indices(template: str, places: Sequence[_Place], count: int, rng: random.Ra
         if cycle > count:
             raise BadUsage(
                 f"--url-template {template!r}: its sequence takes {cycle:,} addresses, and {count:,} are drawn; give "
-                f"--urls {cycle} (up to {MOST:,}), or a shorter one"
+                f"--urls {cycle} (up to {MAX_REQUESTS:,}), or a shorter one"
             )
         # Random values beside a sequence: as many rounds of it as there is room for.
         total = cycle if all(place.in_order for place in places) else count - count % cycle
@@ -169,7 +169,7 @@ def _place(template: str, text: str) -> _Place:
             raise refused("is not a valid choice; give at least two different texts: {choice:a,b}")
         return _Choice(tuple(words))
     if kind == "text":
-        if not re.fullmatch(r"\d{1,4}", given) or not 1 <= int(given) <= LONGEST_TEXT:
-            raise refused(f"has no valid length; give 1 to {LONGEST_TEXT:,} characters: {{text:8}}")
+        if not re.fullmatch(r"\d{1,4}", given) or not 1 <= int(given) <= MAX_TEXT:
+            raise refused(f"has no valid length; give 1 to {MAX_TEXT:,} characters: {{text:8}}")
         return _Text(int(given))
     raise refused(f"is not a valid placeholder; use {_PLACES}")

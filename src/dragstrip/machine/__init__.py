@@ -17,7 +17,7 @@ from dragstrip.machine.activity import (
     who_worked,
 )
 from dragstrip.machine.cores import (
-    ENGINE_CORES_AT_MOST,
+    MAX_ENGINE_CORES,
     Lanes,
     lanes,
     parse_cores,

@@ -10,7 +10,7 @@ from dragstrip.errors import BadUsage
 from dragstrip.machine import kernel_files
 
 #: Generator cores chosen by default at most; four outrun any server that a single machine holds beside them.
-ENGINE_CORES_AT_MOST = 4
+MAX_ENGINE_CORES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,14 +110,14 @@ def lanes(
         return _noted(given_server, given_engine, threads_of)
     if given_server:
         left = _left(physical, given_server) or [core for core in usable if core not in given_server]
-        return _noted(given_server, tuple(left[:ENGINE_CORES_AT_MOST]) or given_server[:1], threads_of)
+        return _noted(given_server, tuple(left[:MAX_ENGINE_CORES]) or given_server[:1], threads_of)
     if given_engine:
         left = _left(physical, given_engine) or [core for core in usable if core not in given_engine]
         return _noted(tuple(left) or given_engine, given_engine, threads_of)
     firsts = [threads[0] for threads in physical]
     if len(firsts) == 1:
         firsts = list(usable[:2])  # two threads of one core, or one alone
-    half = min(len(firsts) // 2, ENGINE_CORES_AT_MOST)
+    half = min(len(firsts) // 2, MAX_ENGINE_CORES)
     return _noted(tuple(firsts[half:]), tuple(firsts[:half] or firsts), threads_of)
 
 

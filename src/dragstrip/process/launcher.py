@@ -43,7 +43,7 @@ GRACE_S = 15.0
 #: The same after Ctrl-C, where the person waits.
 INTERRUPTED_GRACE_S = 0.5
 #: Seconds between two tries to get a right answer, from the first to the longest.
-FIRST_TRY_S, LONGEST_TRY_S = 0.002, 0.020
+FIRST_TRY_S, MAX_TRY_S = 0.002, 0.020
 #: Seconds beyond the grace after which a supervisor that does not report is taken for lost.
 LOST_S = 20.0
 #: Most of a launch's output that is kept, head and tail.
@@ -299,7 +299,7 @@ class Launcher:
             if time.monotonic_ns() - began_ns > start.wake_s * 1e9:
                 break
             self._await(lambda: self._ends.get(running.number), pause_s, lose=False)
-            pause_s = min(pause_s * 1.5, LONGEST_TRY_S)
+            pause_s = min(pause_s * 1.5, MAX_TRY_S)
         waited_s = (time.monotonic_ns() - began_ns) / 1e9
         died = not running.alive()
         tcp = reason is not None and not died and not running.host.startswith("unix:")

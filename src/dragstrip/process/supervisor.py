@@ -47,7 +47,7 @@ LEFTOVER_WAIT_S, LEFTOVER_GRACE_S = 0.1, 1.0
 UNKILLABLE_S = 10.0
 #: Soft limit of descriptors where the hard one is higher: some servers size arrays by it (uWSGI with
 #: Docker's 2^30 takes gigabytes).
-DESCRIPTORS_AT_MOST = 1 << 20
+MAX_DESCRIPTORS = 1 << 20
 #: Soft limit of a stack in bytes, which is also that of each thread: "unlimited" changes the layout of memory.
 STACK_BYTES = 8 << 20
 #: What a child says where it could not join its cgroup.
@@ -231,7 +231,7 @@ def set_limits() -> None:
             resource.setrlimit(limit, (hard, hard))
     # A dump of a large dead server would be written in the middle of the others' blocks.
     softs = {
-        resource.RLIMIT_CORE: 0, resource.RLIMIT_NOFILE: DESCRIPTORS_AT_MOST, resource.RLIMIT_STACK: STACK_BYTES,
+        resource.RLIMIT_CORE: 0, resource.RLIMIT_NOFILE: MAX_DESCRIPTORS, resource.RLIMIT_STACK: STACK_BYTES,
     }  # fmt: skip
     for limit, soft in softs.items():
         hard = resource.getrlimit(limit)[1]

@@ -23,10 +23,10 @@ from dragstrip.scrutiny.server import Server
 from dragstrip.workload import Exchange
 
 #: Requests that go over one connection, at most, to find where a server closes it; and seconds after which fewer do.
-#: Even then it is at least ``LEAST_REQUESTS``, more than the 1000 that nginx and lighttpd are built with. Only a slow
+#: Even then it is at least ``MIN_REQUESTS``, more than the 1000 that nginx and lighttpd are built with. Only a slow
 #: server, which makes that take ``PATIENCE_S``, has fewer.
 LIMIT_REQUESTS, LIMIT_S = 2500, 1.0
-LEAST_REQUESTS, PATIENCE_S = 1010, 5.0
+MIN_REQUESTS, PATIENCE_S = 1010, 5.0
 
 #: Connections open at once while fairness is tried: more than the processes of any server that gives each one its own.
 FAIR_CONNECTIONS = 64
@@ -121,7 +121,7 @@ def _keep_alive(server: Server, exchange: Exchange) -> KeepAlive:
         began, count = time.monotonic(), 1
         while count < LIMIT_REQUESTS:
             spent_s = time.monotonic() - began
-            if spent_s > PATIENCE_S or (spent_s > LIMIT_S and count >= LEAST_REQUESTS):
+            if spent_s > PATIENCE_S or (spent_s > LIMIT_S and count >= MIN_REQUESTS):
                 break
             answer = _whole(sock, exchange.request, ending, 2 * first.wire_bytes + SPARE_BYTES)
             if answer is None:

@@ -37,7 +37,7 @@ CORRECTNESS_S = 30.0
 CLOSE_S = 2.0
 
 #: So many pieces of a body are sent one by one: more would take long, and show no more.
-MOST_PIECES = 8
+MAX_PIECES = 8
 
 #: Headers that an answer has once at most: two of them contradict each other, or cost twice (RFC 9110, 5.3).
 ONCE = (
@@ -185,7 +185,7 @@ def doubled_headers(answers: Iterable[Answer]) -> dict[str, tuple[str, ...]]:
 def _in_pieces(exchange: Exchange) -> tuple[bytes, ...]:
     """The same bytes, cut within the head, before the body, and behind each of its bytes."""
     head, rest = exchange.head, exchange.request[len(exchange.head) :]
-    cut = [rest[at : at + 1] for at in range(min(len(rest), MOST_PIECES))]
+    cut = [rest[at : at + 1] for at in range(min(len(rest), MAX_PIECES))]
     return (head[: len(head) // 2], head[len(head) // 2 :], *cut, *([more] if (more := rest[len(cut) :]) else []))
 
 

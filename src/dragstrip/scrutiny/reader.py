@@ -20,7 +20,7 @@ ANSWER_S = 5.0
 
 #: Bytes of a head, interim answers before it included, and of trailers behind a body; header fields in one head.
 #: The load engine has the same limits: who passes here must not fail there.
-HEAD_BYTES, MOST_FIELDS = 64 * 1024, 128
+HEAD_BYTES, MAX_FIELDS = 64 * 1024, 128
 
 #: Bytes of a body beyond the right one that are still read, so that the message can say how long it is.
 SPARE_BYTES = 64 * 1024
@@ -32,7 +32,7 @@ QUOTED = 80
 PIECES_S = 0.003
 
 #: The least wait that is asked of a socket: 0 would mean "don't wait" and be told as another error.
-_LEAST_S = 0.001
+_MIN_S = 0.001
 
 #: How every answer begins.
 _START = b"HTTP/1."
@@ -134,7 +134,7 @@ class Deadline:
 
     def lend(self, sock: socket.socket) -> None:
         """Gives what is left to the next operation of a socket."""
-        sock.settimeout(max(self.left_s(), _LEAST_S))
+        sock.settimeout(max(self.left_s(), _MIN_S))
 
 
 def quoted(given: bytes) -> str:
@@ -284,8 +284,8 @@ class _Reading:
         fields = self._fields = _fields_of(self._first[: self._head_bytes])
         if _CONTROL.search(b"\n".join([event.reason, *(value for _, value in fields)])):
             raise AnswerError("sends control characters in its head; visible ones would be right")
-        if len(fields) > MOST_FIELDS:
-            raise AnswerError(f"sends {len(fields):,} header fields; at most {MOST_FIELDS} would be right")
+        if len(fields) > MAX_FIELDS:
+            raise AnswerError(f"sends {len(fields):,} header fields; at most {MAX_FIELDS} would be right")
         lengths = [value for name, value in fields if name.lower() == b"content-length"]
         codings = [value for name, value in fields if name.lower() == b"transfer-encoding"]
         if lengths and codings:

@@ -26,7 +26,7 @@ SAME_VALUE = (
 _VERSION, _REASON = b":version", b":reason"
 
 #: Of each kind of request, at most this many different ones are sent for reference responses; the first one twice.
-_MOST_PER_KIND = 4
+_MAX_PER_KIND = 4
 
 #: How the requests of races name their sender, and how a browser does.
 _OURS = b"\r\nUser-Agent: dragstrip\r\n"
@@ -71,7 +71,7 @@ def reference_heads(server: Server, exchanges: Sequence[Exchange]) -> list[list[
     found = []
     for kind in sorted(by_kind):
         of_kind = by_kind[kind]
-        picked = of_kind[:: max(len(of_kind) // _MOST_PER_KIND, 1)][:_MOST_PER_KIND]
+        picked = of_kind[:: max(len(of_kind) // _MAX_PER_KIND, 1)][:_MAX_PER_KIND]
         heads: dict[Head, None] = {}
         for answer in _answers(server, [picked[0], *picked]):
             head = _head(answer)

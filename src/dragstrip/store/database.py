@@ -26,7 +26,7 @@ from dragstrip import paths
 from dragstrip.errors import StoreError, StoreFull, Unreadable
 from dragstrip.paths import is_file
 from dragstrip.record import Block, Column, Entrant, Event, EventKind, Launch, Load, Plan, Race, Round
-from dragstrip.store.export_file import MOST_BYTES, attached, checked_export, copy_race, differing, write_export
+from dragstrip.store.export_file import MAX_BYTES, attached, checked_export, copy_race, differing, write_export
 from dragstrip.store.facts import backend_of, event_columns, event_of
 from dragstrip.store.messages import ELSEWHERE, constraint_in_words, few, refused
 from dragstrip.store.rows import insert, json_of, pick, refuse_other_method, rows, values
@@ -398,8 +398,8 @@ class Store:
         path = Path(path)
         if not is_file(path):
             raise StoreError(f"import of {path}: no such file")
-        if (size := path.stat().st_size) > MOST_BYTES:
-            raise StoreError(f"import of {path}: it has {size:,} bytes; one race has up to {MOST_BYTES:,}")
+        if (size := path.stat().st_size) > MAX_BYTES:
+            raise StoreError(f"import of {path}: it has {size:,} bytes; one race has up to {MAX_BYTES:,}")
         with tempfile.TemporaryDirectory(prefix="dragstrip-import-") as folder:
             copy = Path(folder) / "race.sqlite"
             try:

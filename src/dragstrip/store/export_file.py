@@ -37,7 +37,7 @@ MOST_COUNTS = (
 )
 
 #: An export holds one race; the longest that were seen take some 30 MB.
-MOST_BYTES = 2 * 2**30
+MAX_BYTES = 2 * 2**30
 
 
 @contextmanager

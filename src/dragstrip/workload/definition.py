@@ -11,12 +11,10 @@ from functools import cached_property
 from typing import Literal, Self
 
 from dragstrip.contender import Entry, Key, Source
-from dragstrip.contender.budget import TemplateRefused, budget, spend
-from dragstrip.contender.template import Json, names_in, render
+from dragstrip.contender.template import Json, TemplateRefused, budget, names_in, render, spend
 from dragstrip.errors import BadUsage
 from dragstrip.workload import draw
-from dragstrip.workload.data import Data, drawn
-from dragstrip.workload.draw import Drawn
+from dragstrip.workload.draw import Data, Drawn, drawn
 from dragstrip.workload.exchange import HTTP2, Exchange, connection_words, request_bytes
 from dragstrip.workload.fields import (
     MARK_LENGTH,

@@ -15,7 +15,7 @@ Span = Annotated[tuple[int, int], Field(strict=False)]
 Choices = Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
 Value = int | str
 
-#: Bytes and rows of one file of ``{data}``; ``contender.budget`` bounds all of them together.
+#: Bytes and rows of one file of ``{data}``; ``contender.template`` bounds all of them together.
 MAX_FILE_BYTES, MAX_ROWS = 2**26, 50_000
 
 

@@ -9,12 +9,11 @@ from functools import cache
 from pathlib import Path
 
 from dragstrip.contender import Key, Source, nearest, parsed, validated
-from dragstrip.contender.budget import budget
-from dragstrip.contender.template import names_in, render
+from dragstrip.contender.template import budget, names_in, render
 from dragstrip.errors import BadUsage
 from dragstrip.paths import is_file, read_beside
-from dragstrip.workload.data import TABLE_ROWS
 from dragstrip.workload.definition import Asking, Kind, Workload, refusing
+from dragstrip.workload.draw import TABLE_ROWS
 from dragstrip.workload.fields import MAX_FILE_BYTES, MixFile, RequestFields, Varying, WorkloadFile
 
 SHIPPED = Path(__file__).resolve().parents[1] / "data" / "workloads"

@@ -13,8 +13,7 @@ import pytest
 from jinja2 import meta
 
 from dragstrip import contender, workload
-from dragstrip.contender.budget import TemplateRefused, budget
-from dragstrip.contender.template import names_in, render
+from dragstrip.contender.template import TemplateRefused, budget, names_in, render
 from dragstrip.errors import BadDefinition
 from dragstrip.workload import Asking
 

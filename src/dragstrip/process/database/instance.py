@@ -187,10 +187,10 @@ class Instance:
         Raises:
             DatabaseGoneError: it can't be asked any more.
         """
-        span = template.MOST - template.LEAST + 1
-        self.ask("UPDATE rows SET n = %s + (n - %s + 1) %% %s", template.LEAST, template.LEAST, span)
+        span = template.MAX_N - template.MIN_N + 1
+        self.ask("UPDATE rows SET n = %s + (n - %s + 1) %% %s", template.MIN_N, template.MIN_N, span)
         self.ask("VACUUM (FREEZE, ANALYZE) rows")
-        self.rows[:] = [template.LEAST + (n - template.LEAST + 1) % span for n in self.rows]
+        self.rows[:] = [template.MIN_N + (n - template.MIN_N + 1) % span for n in self.rows]
 
     def usage(self) -> dict[str, Usage]:
         """Each contender's use so far, by its name.

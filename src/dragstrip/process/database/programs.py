@@ -18,7 +18,7 @@ NAME, TITLE = "postgresql", "PostgreSQL"
 DEBIAN, MAJOR = "postgresql-15", "15"
 
 #: The oldest that counts executions and their time as it is read here (its release notes, pg_stat_statements).
-LEAST_MAJOR = 13
+MIN_MAJOR = 13
 
 #: Where Debian keeps each major version; on PATH it has wrappers for clients only.
 _VERSIONS = Path("/usr/lib/postgresql")
@@ -51,9 +51,9 @@ def find() -> Programs:
         if all((folder / name).is_file() for name in ("initdb", "postgres")):
             version = _version(folder / "postgres")
             major = re.match(r"\d+", version)
-            if major and int(major[0]) >= LEAST_MAJOR:
+            if major and int(major[0]) >= MIN_MAJOR:
                 return Programs(folder, version)
-    raise NotReady(f"the workload needs {TITLE} {LEAST_MAJOR} or later, which is not installed; {_INSTALLS}")
+    raise NotReady(f"the workload needs {TITLE} {MIN_MAJOR} or later, which is not installed; {_INSTALLS}")
 
 
 def _folders() -> Iterator[Path]:

@@ -17,7 +17,7 @@ from dragstrip.process.supervisor import PR_SET_PDEATHSIG
 from dragstrip.workload import TABLE_ROWS
 
 #: First and last value of ``n``: all have five digits, so that an answer's length depends on its id alone.
-LEAST, MOST = 10_000, 99_999
+MIN_N, MAX_N = 10_000, 99_999
 
 #: Whose the rows are, and the database's name.
 OWNER, DATABASE = "dragstrip", "postgres"
@@ -60,7 +60,7 @@ def settings() -> dict[str, str]:
 def drawn_rows(seed: int) -> list[int]:
     """``n`` of each row, of id 1 first: drawn from the seed, so that a copy of another race's rows is wrong."""
     rng = random.Random(f"{seed} rows")
-    return [rng.randint(LEAST, MOST) for _ in range(TABLE_ROWS)]
+    return [rng.randint(MIN_N, MAX_N) for _ in range(TABLE_ROWS)]
 
 
 def make(programs: Programs, rows: Sequence[int], into: Path) -> Path:

@@ -9,7 +9,7 @@ from dragstrip.errors import DragstripError
 from dragstrip.record import Entrant, Race
 
 #: A file longer than this is cut, and says so; a page is no archive.
-MOST_BYTES = 16_000
+MAX_BYTES = 16_000
 
 #: A contender shows at most so many files.
 MOST_FILES = 12
@@ -46,5 +46,5 @@ def _of(entrant: Entrant) -> list[tuple[str, str]]:
 
 def _text(path: Path) -> str:
     data = path.read_bytes()
-    text = data[:MOST_BYTES].decode("utf-8", "backslashreplace")
-    return text if len(data) <= MOST_BYTES else f"{text}\n… {len(data) - MOST_BYTES} bytes more"
+    text = data[:MAX_BYTES].decode("utf-8", "backslashreplace")
+    return text if len(data) <= MAX_BYTES else f"{text}\n… {len(data) - MAX_BYTES} bytes more"
