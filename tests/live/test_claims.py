@@ -23,7 +23,7 @@ from rich.console import Console
 from dragstrip.claim import counted_run
 from dragstrip.claim import definition as definitions
 from dragstrip.claim import run as claim_run
-from dragstrip.claim.assess import COUNTED_EVENT, assess, is_done
+from dragstrip.claim.assess import assess, is_done
 from dragstrip.claim.contenders import contenders_of
 from dragstrip.claim.definition import FAIR, PUBLISHED, Claim
 from dragstrip.claim.finding import Outcome
@@ -428,7 +428,7 @@ def test_a_run_that_got_stuck_is_judged_by_what_became_of_its_connections(tmp_pa
             }
             for name, hung in zip(("quick", "steady"), stuck, strict=True)
         ]
-        events = tuple(Event(at_ns=1, kind=COUNTED_EVENT, text=json.dumps(one)) for one in told)
+        events = tuple(Event(at_ns=1, kind=EventKind.COUNTED_RUN, text=json.dumps(one)) for one in told)
         return samples.race(FAST, events=events)
 
     assert assess(claim, PUBLISHED, with_runs(False, False)).outcome == Outcome.OVERTURNED

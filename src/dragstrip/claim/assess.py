@@ -14,25 +14,15 @@ from dragstrip.claim.contenders import entry_of
 from dragstrip.claim.definition import Claim
 from dragstrip.claim.finding import (
     Again,
-    Against,
-    AllSame,
-    Apart,
     ByCpu,
-    CheckVoids,
-    CheckWarns,
     CountedRun,
-    CountedRunMissing,
-    DisturbedMore,
     FellOut,
     FewRounds,
     Finding,
     GivenUp,
-    NoInterval,
-    NoRound,
+    Ground,
     OtherHttp,
     Outcome,
-    PeakSeen,
-    RatioSeen,
     Reason,
     Remark,
     RunsEnded,
@@ -45,8 +35,8 @@ from dragstrip.record import Entrant, EventKind, Race
 from dragstrip.store.json_values import decode
 from dragstrip.validity import Check, CheckName, Status, by_passing, held_by_generator, inspect, may_pass, noise
 
-#: The event that holds a run to an exact count, as JSON (``counted_run.CountedRun``).
-COUNTED_EVENT = EventKind.COUNTED_RUN
+#: How a race ended that can go on.
+CUT_OFF = ("", "interrupted")
 
 #: Facts of the parity sheet whose difference tilts a comparison.
 TILTING = (
@@ -66,51 +56,46 @@ def assess(claim: Claim, setting: str, race: Race) -> Finding:
     raced, stand_ins = _raced(claim, setting, race)
     http, wanted = race.load.http, claim.load(setting).http
     remarks: list[Remark] = [] if http == wanted else [OtherHttp(http, wanted)]
-    fallen = FellOut(tuple((entrant.name, entrant.out) for entrant in raced if entrant.out))
-    if fallen.contenders:
-        return Finding(outcome=Outcome.CANNOT, reason=fallen, race=race.id, remarks=tuple(remarks), stand_ins=stand_ins)
-    if claim.fields.kind == "ends":
-        found = _ends(race, [entrant.name for entrant in raced])
+    fallen = tuple((entrant.name, entrant.out) for entrant in raced if entrant.out)
+    if fallen:
+        finding = Finding(claim=claim, reason=FellOut(fallen))
+    elif claim.fields.kind == "ends":
+        finding = _ends(claim, race, [entrant.name for entrant in raced])
     else:
-        found, more = _judged(claim, race, raced)
+        finding, more = _judged(claim, race, raced)
         remarks += more
-    return replace(found, race=race.id, remarks=tuple(remarks), stand_ins=stand_ins)
+    return replace(finding, race=race.id, remarks=tuple(remarks), stand_ins=stand_ins)
 
 
 def _judged(claim: Claim, race: Race, raced: Sequence[Entrant]) -> tuple[Finding, list[Remark]]:
-    """The judgement of a race, and what the parity sheet and the checks say beside it."""
+    """The judgement of a race, and what the parity sheet and the checks add to it."""
     names = [entrant.name for entrant in raced]
-    # Looked at as if only these had raced: another one's fault is not theirs.
+    # Looked at as if only these had raced: another contender's fault is not theirs.
     alone = analysis.with_column(race, 0, raced)
     held = held_by_generator(alone) if race.plan.metric == "cpu" and claim.fields.kind != "peak" else ()
     judged = analysis.judge_column(race, metric="cpu" if held else "throughput")
-    found = replace(_JUDGES[claim.fields.kind](claim, judged, names), metric=judged.metric)
+    finding = replace(_JUDGES[claim.fields.kind](claim, judged, names), metric=judged.metric)
     checks = inspect(alone)
     about = names[:1] if claim.fields.kind == "peak" else names
-    voided = _void(alone, checks)
-    if voided is None:
-        voided = _without_verdict(alone, judged, about, checks)
+    voided = _void(alone, checks) or _without_verdict(alone, judged, about, checks)
     if voided is not None:
         void, reason = voided
-        found = replace(found, outcome=Outcome.UNDECIDED, void=void, reason=reason)
-    found = _with_again(claim, alone, found)
+        finding = replace(finding, void=void, reason=reason)
+    finding = _with_again(alone, finding)
     remarks: list[Remark] = list(_unequal(raced))
     if held:
         remarks.append(ByCpu(tuple(held)))
-    uneven = [pair.disturbed for pair in judged.pairs if {pair.a, pair.b} <= set(about)]
-    remarks += [DisturbedMore(disturbed) for disturbed in uneven if disturbed is not None]
-    remarks += [CheckWarns(check) for check in checks if check.status is Status.WARN and check.name in TELLING]
-    return found, remarks
+    remarks += [pair.disturbed for pair in judged.pairs if pair.disturbed and {pair.a, pair.b} <= set(about)]
+    remarks += [check for check in checks if check.status is Status.WARN and check.name in TELLING]
+    return finding, remarks
 
 
 def _void(race: Race, checks: Sequence[Check]) -> tuple[VoidFor, Reason] | None:
-    """How a measurement is void and why; None if it stands."""
-    reason: Reason | None = next((CheckVoids(check) for check in checks if check.status is Status.VOID), None)
+    """How a measurement is void and why; None if it is valid."""
+    reason: Reason | None = next((check for check in checks if check.status is Status.VOID), None)
     if reason is None and race.finished == "void":
-        reason = GivenUp(next((why for this in reversed(race.rounds) for why in this.void), None))
-    if reason is None:
-        return None
-    return (VoidFor.PASSING if may_pass(race) else VoidFor.LASTING), reason
+        reason = GivenUp(next((void for round_ in reversed(race.rounds) for void in round_.void), None))
+    return None if reason is None else (VoidFor.PASSING if may_pass(race) else VoidFor.LASTING, reason)
 
 
 def _without_verdict(
@@ -135,20 +120,21 @@ def _without_verdict(
     return (VoidFor.PASSING if by_passing(race) else VoidFor.LASTING), reason
 
 
-def _with_again(claim: Claim, race: Race, found: Finding) -> Finding:
+def _with_again(race: Race, finding: Finding) -> Finding:
     """The finding, with whether another race may say more and, if so, how to have it.
 
     A decided claim stays decided, however disturbed the machine was: the interval has carried that.
     """
-    again, disturbed = found.void is VoidFor.PASSING, None
-    if found.void is None:
-        again = sum(not this.void for this in race.rounds) < analysis.FLOOR
-        if not again and found.outcome is Outcome.UNDECIDED:
+    again, disturbed = finding.void is VoidFor.PASSING, None
+    if finding.void is None:
+        again = sum(not round_.void for round_ in race.rounds) < analysis.FLOOR
+        if not again and finding.outcome is Outcome.UNDECIDED:
             seen = noise(race)
             again = seen.level == "very disturbed"
             disturbed = seen.lost if again else None
-    goes_on = race.finished in ("", "interrupted")
-    return replace(found, disturbed=disturbed, again=Again(claim.id, goes_on) if again else None)
+    if not again:
+        return finding
+    return replace(finding, disturbed=disturbed, again=Again.GO_ON if race.finished in CUT_OFF else Again.RACE)
 
 
 def is_done(claim: Claim, setting: str, race: Race) -> bool:
@@ -187,73 +173,69 @@ def _raced(claim: Claim, setting: str, race: Race) -> tuple[list[Entrant], tuple
 
 
 def _ratio(claim: Claim, judged: analysis.ColumnVerdict, names: Sequence[str]) -> Finding:
-    pair = _pair(judged, names[0], names[1])
+    first, second = names
+    pair = _pair(judged, first, second)
     if pair is None:
-        return Finding(outcome=Outcome.UNDECIDED, reason=NoRound(pairs=False))
-    outcome, against = _against(claim, _verdict_of(judged, names[0], names[1]), pair)
-    reason = RatioSeen(against, claim.fields.tolerance)
-    return Finding(outcome=outcome, reason=reason, ratio=pair.estimate, low=pair.low, high=pair.high)
+        return Finding(claim=claim, reason=Ground.NO_ROUND)
+    ground = _against(claim, _verdict_of(judged, first, second), pair)
+    return _figured(claim, ground, (first, second), pair)
 
 
-def _against(claim: Claim, verdict: str, seen: analysis.Interval) -> tuple[Outcome, Against]:
-    """The outcome for a ratio's interval; ``verdict``: of the first contender, as ``analysis.Pair`` has it."""
+def _figured(claim: Claim, ground: Ground, about: tuple[str, ...], seen: analysis.Interval) -> Finding:
+    return Finding(claim=claim, reason=ground, about=about, ratio=seen.estimate, low=seen.low, high=seen.high)
+
+
+def _against(claim: Claim, verdict: str, seen: analysis.Interval) -> Ground:
+    """A ratio's interval against the published ratio; ``verdict``: on the first, as ``analysis.Pair`` has it."""
     published, tolerance = claim.fields.ratio, claim.fields.tolerance
     if verdict == "same":
-        return Outcome.SAME, Against.SAME
+        return Ground.SAME
     if verdict == "undecided":
-        return Outcome.UNDECIDED, Against.UNCLEAR
+        return Ground.UNCLEAR
     if (verdict == "faster") != (published is None or published > 1):
-        return Outcome.OVERTURNED, Against.OTHER_WAY
+        return Ground.OTHER_WAY
     if published is None:
-        return Outcome.HOLDS, Against.NO_SIZE
+        return Ground.NO_SIZE
     if seen.low <= published * (1 + tolerance) and seen.high >= published / (1 + tolerance):
-        return Outcome.HOLDS, Against.WITHIN
-    larger = (seen.low > published) == (published > 1)
-    return Outcome.DIRECTION, Against.LARGER if larger else Against.SMALLER
+        return Ground.WITHIN
+    return Ground.LARGER if (seen.low > published) == (published > 1) else Ground.SMALLER
 
 
 def _same(claim: Claim, judged: analysis.ColumnVerdict, names: Sequence[str]) -> Finding:
     """No difference: every pair's interval within the claim's tolerance. The pair that differs most is shown."""
-    pairs = [(_pair(judged, a, b), a, b) for a, b in combinations(names, 2)]
-    known = [(pair, a, b) for pair, a, b in pairs if pair is not None]
+    pairs = {(a, b): _pair(judged, a, b) for a, b in combinations(names, 2)}
+    known = {about: pair for about, pair in pairs.items() if pair is not None}
     if len(known) < len(pairs):
-        return Finding(outcome=Outcome.UNDECIDED, reason=NoRound(pairs=True))
-    most, a, b = max(known, key=lambda entry: abs(math.log(entry[0].estimate)))
+        return Finding(claim=claim, reason=Ground.NO_ROUND_OF_SOME)
+    most, seen = max(known.items(), key=lambda pair: abs(math.log(pair[1].estimate)))
     limit = 1 + claim.fields.tolerance
-    if all(1 / limit < pair.low and pair.high < limit for pair, _, _ in known):
-        outcome, apart = Outcome.HOLDS, Apart.WITHIN
-    elif any(pair.low > limit or pair.high < 1 / limit for pair, _, _ in known):
-        outcome, apart = Outcome.OVERTURNED, Apart.BEYOND
+    if all(1 / limit < pair.low and pair.high < limit for pair in known.values()):
+        ground = Ground.ALL_WITHIN
+    elif any(pair.low > limit or pair.high < 1 / limit for pair in known.values()):
+        ground = Ground.NOT_ALL_WITHIN
     else:
-        outcome, apart = Outcome.UNDECIDED, Apart.UNCLEAR
-    reason = AllSame(apart, claim.fields.tolerance, (a, b))
-    return Finding(outcome=outcome, reason=reason, ratio=most.estimate, low=most.low, high=most.high)
+        ground = Ground.ALL_UNCLEAR
+    return _figured(claim, ground, most, seen)
 
 
 def _peak(claim: Claim, judged: analysis.ColumnVerdict, names: Sequence[str]) -> Finding:
     """A rate that no machine changes: the interval of the first contender's rate against the published one."""
     rate = judged.estimates[names[0]].throughput_per_s
     if rate is None or not math.isfinite(rate.low) or judged.rounds < analysis.FLOOR:
-        return Finding(outcome=Outcome.UNDECIDED, reason=NoInterval())
+        return Finding(claim=claim, reason=Ground.NO_INTERVAL)
     (published,) = claim.fields.published.per_s
     limit = 1 + claim.fields.tolerance
     near = rate.low <= published * limit and rate.high >= published / limit
-    reason = PeakSeen(names[0], near, claim.fields.tolerance, rate.estimate, published)
-    outcome = Outcome.HOLDS if near else Outcome.OVERTURNED
-    return Finding(outcome=outcome, reason=reason, ratio=rate.estimate, low=rate.low, high=rate.high)
+    return _figured(claim, Ground.PEAK_NEAR if near else Ground.PEAK_FAR, (names[0],), rate)
 
 
-def _ends(race: Race, names: Sequence[str]) -> Finding:
+def _ends(claim: Claim, race: Race, names: Sequence[str]) -> Finding:
     """A run that never ends: whether each contender's run to the published count came to its end by itself."""
-    runs = [decode(CountedRun, json.loads(event.text)) for event in race.events if event.kind == COUNTED_EVENT]
+    runs = [decode(CountedRun, json.loads(event.text)) for event in race.events if event.kind == EventKind.COUNTED_RUN]
     latest = {run.contender: run for run in runs if run.contender in names}
     if set(latest) < set(names):
-        return Finding(outcome=Outcome.UNTRIED, reason=CountedRunMissing())
-    stuck = tuple(name for name in names if latest[name].stuck)
-    reason = RunsEnded(stuck, tuple(latest[name] for name in names))
-    if not stuck:
-        return Finding(outcome=Outcome.OVERTURNED, reason=reason)
-    return Finding(outcome=Outcome.HOLDS if len(stuck) == len(names) else Outcome.DIRECTION, reason=reason)
+        return Finding(claim=claim, reason=Ground.NO_COUNTED_RUN)
+    return Finding(claim=claim, reason=RunsEnded(tuple(latest[name] for name in names)))
 
 
 _JUDGES = {"ratio": _ratio, "direction": _ratio, "same": _same, "peak": _peak}

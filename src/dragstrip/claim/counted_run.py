@@ -88,12 +88,10 @@ def _late(slices: Sequence[loading.Slice]) -> int:
 
 
 class _Silent:
-    """A display of nothing: the run's end is told in one line."""
+    """Shows nothing (``loading.run.Progress``): one line reports the run when it has ended."""
 
     shown = False
 
-    def begun(self, request: loading.LoadRequest, learned: loading.Learned, doubts: list[str]) -> None:
-        """Shows nothing."""
+    def begun(self, *_: object) -> None: ...
 
-    def slice_done(self, request: loading.LoadRequest, done: list[loading.Slice]) -> None:
-        """Shows nothing."""
+    def slice_done(self, *_: object) -> None: ...

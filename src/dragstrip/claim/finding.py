@@ -6,15 +6,13 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, StrEnum
-from typing import TYPE_CHECKING
 
+from dragstrip.analysis.fitness import UnfitReason
+from dragstrip.analysis.unequal_disturbance import Disturbed
 from dragstrip.claim.definition import Claim
+from dragstrip.errors import DragstripError
 from dragstrip.record import Void
 from dragstrip.validity.check import Check
-
-if TYPE_CHECKING:
-    from dragstrip.analysis.fitness import UnfitReason
-    from dragstrip.analysis.unequal_disturbance import Disturbed
 
 
 class Outcome(StrEnum):
@@ -36,6 +34,36 @@ class VoidFor(StrEnum):
     LASTING = "lasting"
 
 
+class Ground(Enum):
+    """A reason that the claim and the finding's own figures explain, with its verdict.
+
+    A ratio's interval is compared with the published ratio, those of several contenders with the claim's tolerance.
+    """
+
+    SAME = "same", Outcome.SAME
+    UNCLEAR = "unclear", Outcome.UNDECIDED
+    OTHER_WAY = "other way", Outcome.OVERTURNED
+    NO_SIZE = "no size", Outcome.HOLDS
+    WITHIN = "within", Outcome.HOLDS
+    LARGER = "larger", Outcome.DIRECTION
+    SMALLER = "smaller", Outcome.DIRECTION
+    ALL_WITHIN = "all within", Outcome.HOLDS
+    ALL_UNCLEAR = "all unclear", Outcome.UNDECIDED
+    NOT_ALL_WITHIN = "not all", Outcome.OVERTURNED
+    PEAK_NEAR = "peak near", Outcome.HOLDS
+    PEAK_FAR = "peak far", Outcome.OVERTURNED
+    NO_INTERVAL = "no interval", Outcome.UNDECIDED
+    NO_ROUND = "no round", Outcome.UNDECIDED
+    NO_ROUND_OF_SOME = "some unraced", Outcome.UNDECIDED
+    NO_COUNTED_RUN = "not counted", Outcome.UNTRIED
+    NOT_CHECKED = "not checked", Outcome.UNTRIED
+
+    @property
+    def outcome(self) -> Outcome:
+        """The verdict that it leads to."""
+        return self.value[1]
+
+
 @dataclass(frozen=True, slots=True)
 class FellOut:
     """Contenders that are out of the race, with the race's reason for each."""
@@ -44,10 +72,10 @@ class FellOut:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckVoids:
-    """A check voids the race."""
+class MissingHere:
+    """Contenders that are missing on this machine, each with the reason."""
 
-    check: Check
+    contenders: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,84 +87,19 @@ class GivenUp:
 
 @dataclass(frozen=True, slots=True)
 class Unfit:
-    """Nothing of these contenders stands: each reason with those whom it is about."""
+    """No measurement of these contenders is valid: each reason with the contenders that it is about."""
 
     groups: tuple[tuple[UnfitReason, tuple[str, ...]], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class FewRounds:
-    """So few rounds count for these contenders, of so many; ``check``: that of void passes."""
+    """Only ``fewest`` of ``rounds`` count for these contenders; ``check``: that of void passes."""
 
     fewest: int
     rounds: int
     contenders: tuple[str, ...]
     check: Check
-
-
-@dataclass(frozen=True, slots=True)
-class NoRound:
-    """No round of the two counts; with ``pairs``: of some pair of several contenders."""
-
-    pairs: bool
-
-
-class Against(Enum):
-    """A ratio's interval against the published ratio."""
-
-    SAME = "same"
-    UNCLEAR = "unclear"
-    OTHER_WAY = "other way"
-    NO_SIZE = "no size"
-    WITHIN = "within"
-    LARGER = "larger"
-    SMALLER = "smaller"
-
-
-@dataclass(frozen=True, slots=True)
-class RatioSeen:
-    """How a ratio stands to the published one; ``tolerance``: the claim's, 0.05 is 5 %."""
-
-    against: Against
-    tolerance: float
-
-
-class Apart(Enum):
-    """How far several contenders are apart, against the claim's tolerance."""
-
-    WITHIN = "within"
-    BEYOND = "beyond"
-    UNCLEAR = "unclear"
-
-
-@dataclass(frozen=True, slots=True)
-class AllSame:
-    """Whether several contenders are the same within ``tolerance``; ``most``: the two that are most apart."""
-
-    apart: Apart
-    tolerance: float
-    most: tuple[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class PeakSeen:
-    """A rate against the published one, both in answers a second; ``near``: within ``tolerance`` of it."""
-
-    contender: str
-    near: bool
-    tolerance: float
-    per_s: float
-    published_per_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class NoInterval:
-    """Too few rounds for an interval."""
-
-
-@dataclass(frozen=True, slots=True)
-class CountedRunMissing:
-    """The run to an exact count that the claim is about has not been made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,50 +135,25 @@ class CountedRun:
 
 @dataclass(frozen=True, slots=True)
 class RunsEnded:
-    """How runs to an exact count ended; ``stuck``: the contenders that left requests without an answer."""
+    """How each contender's run to an exact count ended."""
 
-    stuck: tuple[str, ...]
     runs: tuple[CountedRun, ...]
 
+    @property
+    def stuck(self) -> tuple[str, ...]:
+        """Contenders that left requests without an answer."""
+        return tuple(run.contender for run in self.runs if run.stuck)
 
-@dataclass(frozen=True, slots=True)
-class MissingHere:
-    """Contenders that are missing on this machine, each with the reason."""
-
-    contenders: tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """The claim can't be acted on; ``message``: the error's own."""
-
-    message: str
+    @property
+    def outcome(self) -> Outcome:
+        """Whether all, some or none of the runs got stuck."""
+        if not self.stuck:
+            return Outcome.OVERTURNED
+        return Outcome.HOLDS if len(self.stuck) == len(self.runs) else Outcome.DIRECTION
 
 
-@dataclass(frozen=True, slots=True)
-class NotChecked:
-    """No race has been run for the claim."""
-
-    claim: str
-
-
-Reason = (
-    FellOut
-    | CheckVoids
-    | GivenUp
-    | Unfit
-    | FewRounds
-    | NoRound
-    | RatioSeen
-    | AllSame
-    | PeakSeen
-    | NoInterval
-    | CountedRunMissing
-    | RunsEnded
-    | MissingHere
-    | Refused
-    | NotChecked
-)
+#: A check voids the race; an error is why the claim can't be acted on.
+Reason = Ground | RunsEnded | Check | GivenUp | Unfit | FewRounds | FellOut | MissingHere | DragstripError
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,21 +179,8 @@ class Unequal:
     values: tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class DisturbedMore:
-    """The machine disturbed one of the contenders more than another."""
-
-    disturbed: Disturbed
-
-
-@dataclass(frozen=True, slots=True)
-class CheckWarns:
-    """A check of the race that warns, beside the finding."""
-
-    check: Check
-
-
-Remark = OtherHttp | ByCpu | Unequal | DisturbedMore | CheckWarns
+#: What was not equal, or a check that warns.
+Remark = OtherHttp | ByCpu | Unequal | Disturbed | Check
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,12 +191,11 @@ class StandIn:
     missing: str
 
 
-@dataclass(frozen=True, slots=True)
-class Again:
-    """Another race may say more of a claim; ``goes_on``: the one that was cut off goes on, no new one is run."""
+class Again(Enum):
+    """How another race may say more of a claim."""
 
-    claim: str
-    goes_on: bool
+    GO_ON = "go on"  # with the race that was cut off
+    RACE = "race again"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,6 +204,8 @@ class Finding:
 
     Args:
         reason: why; of a void measurement what voids it.
+        about: contenders that the figures are about: the two of the ratio (of several the two most apart), or the
+            one of the rate.
         ratio, low, high: the first contender's speed over the second's, with its interval (for "peak": answers a
             second); NaN where there is none.
         metric: what the ratio is of; "cpu" where the load generator was the limit, and throughput its own.
@@ -292,8 +218,9 @@ class Finding:
         stand_ins: who raced for whom.
     """
 
-    outcome: Outcome
+    claim: Claim
     reason: Reason
+    about: tuple[str, ...] = ()
     ratio: float = math.nan
     low: float = math.nan
     high: float = math.nan
@@ -304,6 +231,17 @@ class Finding:
     race: str = ""
     remarks: tuple[Remark, ...] = ()
     stand_ins: tuple[StandIn, ...] = ()
+
+    @property
+    def outcome(self) -> Outcome:
+        """The verdict that the reason leads to."""
+        match self.reason:
+            case Ground() | RunsEnded():
+                return self.reason.outcome
+            case FellOut() | MissingHere() | DragstripError():
+                return Outcome.CANNOT
+            case _:
+                return Outcome.UNDECIDED
 
 
 @dataclass(frozen=True, slots=True)

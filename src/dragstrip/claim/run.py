@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 from dragstrip.analysis import FLOOR
-from dragstrip.claim.assess import COUNTED_EVENT, answers, assess, is_done
+from dragstrip.claim.assess import CUT_OFF, answers, assess, is_done
 from dragstrip.claim.contenders import contenders_of
 from dragstrip.claim.counted_run import run_to_count
 from dragstrip.claim.definition import FAIR, PUBLISHED, Claim
-from dragstrip.claim.finding import CountedRun, Finding, MissingHere, NotChecked, Outcome, Refused, Row
+from dragstrip.claim.finding import CountedRun, Finding, Ground, MissingHere, Outcome, Row
 from dragstrip.claim.grouping import Group
 from dragstrip.contender import Entry, Ready
 from dragstrip.errors import BadUsage, DragstripError
@@ -37,9 +37,6 @@ LEAST_S, MOST_TIMES = 15.0, 3.0
 #: ordinary t interval holds. After so few rounds it is far narrower than one that may be looked at all the time.
 ROUNDS, ROUNDS_MOST = FLOOR, 16
 
-#: How a race reads that was cut off: it can go on.
-_CUT_OFF = ("", "interrupted")
-
 Show = Callable[[Group], AbstractContextManager[Progress]]
 
 
@@ -62,8 +59,8 @@ def check(
     """
     ends_s = time.monotonic() + budget_s
     known = [(group, _stored(group, store, site) if resume else None) for group in wanted]
-    open_ = [(group, race) for group, race in known if race is None or race.finished in _CUT_OFF]
-    with_race = [(group, race) for group, race in known if race is not None and race.finished not in _CUT_OFF]
+    open_ = [(group, race) for group, race in known if race is None or race.finished in CUT_OFF]
+    with_race = [(group, race) for group, race in known if race is not None and race.finished not in CUT_OFF]
     for group, race in with_race:
         with _telling(group, say):
             _counted(group, race, store, say, site)
@@ -136,7 +133,7 @@ def _stored(group: Group, store: Store, site: Site) -> Race | None:
             known = {entrant.name: (entrant.definition_hash, entrant.version) for entrant in race.entrants}
             if any(known.get(name) != one for name, one in today.items()):
                 continue
-            if race.finished in _CUT_OFF or all(is_done(claim, group.setting, race) for claim in group.claims):
+            if race.finished in CUT_OFF or all(is_done(claim, group.setting, race) for claim in group.claims):
                 return race
     return None
 
@@ -148,7 +145,7 @@ def _version(entry: Entry, site: Site) -> str:
 
 def _counted(group: Group, race: Race, store: Store, say: Callable[[str | CountedRun], object], site: Site) -> None:
     """Makes the runs to a count that the group's claims want and the race's record hasn't."""
-    done = any(event.kind == COUNTED_EVENT for event in race.events)
+    done = any(event.kind == EventKind.COUNTED_RUN for event in race.events)
     wanted: dict[str, tuple[Entry, Claim]] = {}
     for claim in group.claims:
         if claim.fields.kind == "ends":
@@ -158,7 +155,7 @@ def _counted(group: Group, race: Race, store: Store, say: Callable[[str | Counte
     for entry, claim in () if done else wanted.values():
         counted = run_to_count(entry, load_workload(group.workload), claim.fields.load)
         store.append_event(
-            race.id, Event(at_ns=time.monotonic_ns(), kind=COUNTED_EVENT, text=json.dumps(encode(counted)))
+            race.id, Event(at_ns=time.monotonic_ns(), kind=EventKind.COUNTED_RUN, text=json.dumps(encode(counted)))
         )
         say(counted)
 
@@ -192,12 +189,12 @@ def _finding(
                 best = found if best is None or _weight(found) > _weight(best) else best
         play = contenders_of(claim, setting)
     except DragstripError as error:
-        return Finding(outcome=Outcome.CANNOT, reason=Refused(str(error)))
+        return Finding(claim=claim, reason=error)
     if best is not None:
         return best
     if play.missing:
-        return Finding(outcome=Outcome.CANNOT, reason=MissingHere(tuple(play.missing.items())))
-    return Finding(outcome=Outcome.UNTRIED, reason=NotChecked(claim.id))
+        return Finding(claim=claim, reason=MissingHere(tuple(play.missing.items())))
+    return Finding(claim=claim, reason=Ground.NOT_CHECKED)
 
 
 def _weight(found: Finding) -> int:

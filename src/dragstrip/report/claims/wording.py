@@ -2,49 +2,43 @@
 
 from __future__ import annotations
 
+from dragstrip.analysis.unequal_disturbance import Disturbed
 from dragstrip.claim.finding import (
     Again,
-    Against,
-    AllSame,
-    Apart,
     ByCpu,
-    CheckVoids,
-    CheckWarns,
-    CountedRunMissing,
-    DisturbedMore,
     FellOut,
     FewRounds,
     Finding,
     GivenUp,
+    Ground,
     MissingHere,
-    NoInterval,
-    NoRound,
-    NotChecked,
     OtherHttp,
-    PeakSeen,
-    RatioSeen,
-    Reason,
-    Refused,
     Remark,
     RunsEnded,
     StandIn,
     Unequal,
     Unfit,
 )
+from dragstrip.errors import DragstripError
 from dragstrip.report.claims.connection_ends import describe_ends
 from dragstrip.report.figures import as_percent, two_digits
 from dragstrip.report.race.checks import check_text
 from dragstrip.report.race.messages import void_text
 from dragstrip.report.race.wording import disturbed_text, unfit_text
+from dragstrip.validity import Check
+
+_AGAIN = {Again.GO_ON: "goes on with the race", Again.RACE: "races it again"}
 
 
 def finding_text(finding: Finding) -> str:
     """Why a finding is as it is, and how another race may say more."""
-    text = f"{'void: ' if finding.void else ''}{_reason(finding.reason)}"
+    text = f"{'void: ' if finding.void else ''}{_reason(finding)}"
     if finding.disturbed is not None:
         took = as_percent(finding.disturbed)
         text += f"; the machine was very disturbed, others took {took} of the race's time"
-    return text + ("" if finding.again is None else _again(finding.again))
+    if finding.again is not None:
+        text += f"; `dragstrip claims check {finding.claim.id} --resume` {_AGAIN[finding.again]}"
+    return text
 
 
 def remark_text(remark: Remark) -> str:
@@ -59,10 +53,10 @@ def remark_text(remark: Remark) -> str:
             )
         case Unequal(fact, values):
             return f"{fact} not equal: {', '.join(f'{name} {value}' for name, value in values)}"
-        case DisturbedMore(disturbed):
-            return disturbed_text(disturbed)
-        case CheckWarns(check):
-            return check_text(check)
+        case Disturbed():
+            return disturbed_text(remark)
+        case Check():
+            return check_text(remark)
 
 
 def stand_in_text(stand_in: StandIn) -> str:
@@ -70,75 +64,19 @@ def stand_in_text(stand_in: StandIn) -> str:
     return f"{stand_in.raced} raced for {stand_in.missing}, which is missing here"
 
 
-def _again(again: Again) -> str:
-    does = "goes on with the race" if again.goes_on else "races it again"
-    return f"; `dragstrip claims check {again.claim} --resume` {does}"
-
-
-def _reason(reason: Reason) -> str:
-    match reason:
-        case RatioSeen(against, tolerance):
-            return _ratio(against, tolerance)
-        case AllSame() | PeakSeen() | NoInterval() | NoRound():
-            return _figures(reason)
-        case CountedRunMissing() | RunsEnded():
-            return _runs(reason)
-        case FellOut() | CheckVoids() | GivenUp() | Unfit() | FewRounds():
-            return _void(reason)
-        case MissingHere(contenders):
-            return f"missing {'; '.join(f'{name} ({why})' for name, why in contenders)}"
-        case Refused(message):
-            return message
-        case NotChecked(claim):
-            return f"`dragstrip claims check {claim}` does it"
-
-
-def _ratio(against: Against, tolerance: float) -> str:
-    return {
-        Against.SAME: "the two are the same within the race's margin",
-        Against.UNCLEAR: "the interval includes 1, or the race was too short for one",
-        Against.OTHER_WAY: "the other way round",
-        Against.NO_SIZE: "as claimed; no size was",
-        Against.WITHIN: f"within {as_percent(tolerance)} of the published ratio",
-        Against.LARGER: "the difference is larger than published",
-        Against.SMALLER: "the difference is smaller than published",
-    }[against]
-
-
-def _figures(reason: AllSame | PeakSeen | NoInterval | NoRound) -> str:
-    match reason:
-        case AllSame(apart, tolerance, (a, b)):
-            limit = as_percent(tolerance)
-            how = {
-                Apart.WITHIN: f"all are the same within {limit}",
-                Apart.BEYOND: f"they differ by more than {limit}",
-                Apart.UNCLEAR: f"an interval reaches beyond {limit}",
-            }[apart]
-            return f"{how}; most apart: {a} over {b}"
-        case PeakSeen(contender, near, tolerance, per_s, published_per_s):
-            times = f"{two_digits(per_s / published_per_s)} times"
-            size = f"within {as_percent(tolerance)} of" if near else times
-            return f"{contender} served {size} the published {published_per_s:,.0f} answers a second"
-        case NoInterval():
-            return "too few rounds for an interval"
-        case NoRound(pairs):
-            return "not every pair has a round that counts" if pairs else "no round of both counts"
-
-
-def _runs(reason: CountedRunMissing | RunsEnded) -> str:
-    if isinstance(reason, CountedRunMissing):
-        return "its run to an exact count has not been made"
-    runs = "; ".join(describe_ends(run) for run in reason.runs)
-    if not reason.stuck:
-        return f"every run came to its end: {runs}"
-    return f"requests were left without an answer ({', '.join(reason.stuck)}): {runs}"
-
-
-def _void(reason: FellOut | CheckVoids | GivenUp | Unfit | FewRounds) -> str:
-    match reason:
+def _reason(finding: Finding) -> str:
+    match finding.reason:
+        case Ground() as ground:
+            return _ground(ground, finding)
+        case RunsEnded() as ended:
+            stuck = f"requests were left without an answer ({', '.join(ended.stuck)})"
+            runs = "; ".join(describe_ends(run) for run in ended.runs)
+            return f"{stuck if ended.stuck else 'every run came to its end'}: {runs}"
         case FellOut(contenders):
             return "; ".join(f"{name} is out of the race: {why}" for name, why in contenders)
-        case CheckVoids(check):
+        case MissingHere(contenders):
+            return f"missing {'; '.join(f'{name} ({why})' for name, why in contenders)}"
+        case Check() as check:
             return check_text(check)
         case GivenUp(last):
             why = void_text(last) if last else "they were void"
@@ -147,3 +85,32 @@ def _void(reason: FellOut | CheckVoids | GivenUp | Unfit | FewRounds) -> str:
             return unfit_text(groups)
         case FewRounds(fewest, rounds, contenders, check):
             return f"{fewest} of {rounds} rounds count for {' and '.join(contenders)} ({check_text(check)})"
+        case DragstripError() as error:
+            return str(error)
+
+
+def _ground(ground: Ground, finding: Finding) -> str:
+    """What the claim and the figures explain."""
+    limit, about = as_percent(finding.claim.fields.tolerance), " over ".join(finding.about)
+    if ground in (Ground.PEAK_NEAR, Ground.PEAK_FAR):
+        (published_per_s,) = finding.claim.fields.published.per_s
+        near = ground is Ground.PEAK_NEAR
+        size = f"within {limit} of" if near else f"{two_digits(finding.ratio / published_per_s)} times"
+        return f"{about} served {size} the published {published_per_s:,.0f} answers a second"
+    return {
+        Ground.SAME: "the two are the same within the race's margin",
+        Ground.UNCLEAR: "the interval includes 1, or the race was too short for one",
+        Ground.OTHER_WAY: "the other way round",
+        Ground.NO_SIZE: "as claimed; no size was",
+        Ground.WITHIN: f"within {limit} of the published ratio",
+        Ground.LARGER: "the difference is larger than published",
+        Ground.SMALLER: "the difference is smaller than published",
+        Ground.ALL_WITHIN: f"all are the same within {limit}; most apart: {about}",
+        Ground.ALL_UNCLEAR: f"an interval reaches beyond {limit}; most apart: {about}",
+        Ground.NOT_ALL_WITHIN: f"they differ by more than {limit}; most apart: {about}",
+        Ground.NO_INTERVAL: "too few rounds for an interval",
+        Ground.NO_ROUND: "no round of both counts",
+        Ground.NO_ROUND_OF_SOME: "not every pair has a round that counts",
+        Ground.NO_COUNTED_RUN: "its run to an exact count has not been made",
+        Ground.NOT_CHECKED: f"`dragstrip claims check {finding.claim.id}` does it",
+    }[ground]
