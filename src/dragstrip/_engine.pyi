@@ -9,7 +9,7 @@ from typing import Literal, Protocol, final, type_check_only
 #: can't be opened, for another reason than those below; ``cores``: none given, or one that can't be used;
 #: ``defect``: of the engine; ``descriptors``: too few; ``histogram``: unreadable; ``http2``: not spoken there;
 #: ``plan``: a field is out of bounds;
-#: ``ports``: all taken; ``refused``: nobody listens there; ``session``: not open; ``shut_down``; ``system``: no thread,
+#: ``ports``: all in use; ``refused``: no listener; ``session``: not open; ``shut_down``; ``system``: no thread,
 #: ring or epoll instance; ``timeout``: no connection in time; ``tls``: no handshake, or a wrong certificate; ``uring``:
 #: does not work here; ``watch``: a file of the server's CPU time can't be opened.
 ErrorKind = Literal[
@@ -66,7 +66,7 @@ class ExchangeLike(Protocol):
 
     @property
     def kind(self) -> int:
-        """Which kind of request it is, of those that are told apart: numbered from 0 without gaps, 64 at most."""
+        """Number of its kind of request: from 0 without gaps, at most 64 kinds."""
 
 @final
 class Exchange:
@@ -120,8 +120,8 @@ class Tls:
 
         Args:
             name: the one that its certificate must have.
-            cacert: PEM file of those who may have signed it, None for those whom this machine trusts.
-            insecure: takes any certificate.
+            cacert: PEM file of the authorities that may have signed it; None for this machine's.
+            insecure: accepts any certificate.
             resume: connections resume sessions of those before them, where the server lets them.
         """
 
@@ -168,9 +168,9 @@ class SessionPlan:
             timeout_ns: per request and per attempt to connect.
             tls: None for no encryption.
             requests_per_connection: a kept connection ends with this many requests; the last one says so.
-            pipelining: how many requests may be under way on one connection.
+            pipelining: how many requests may be in flight on one connection.
             first_byte: records the time to each answer's first byte.
-            sources: connections come from so many addresses of 127.0.0.0/8, each with its own ports.
+            sources: connections come from this many addresses of 127.0.0.0/8, each with its own ports.
             by_length: large bodies of a declared length are read whole at first and once in 64 later, else only counted
                 (over TCP, unencrypted, with none of the four before).
             sequence: places of exchanges, which each worker sends in this order instead of one after the other.
@@ -370,7 +370,7 @@ class BlockPlan:
             session: as ``Engine.open`` returned it.
             lead_ns: loaded before, and not counted.
             counted_ns: loaded and counted.
-            max_requests: above 0 ends the block when exactly so many were sent; ``counted_ns`` is then the limit.
+            max_requests: above 0 ends the block after exactly this many requests; ``counted_ns`` is then the limit.
             open_loop: None for a closed loop: a connection's next request leaves when its answer is there.
         """
 
@@ -410,8 +410,8 @@ class Tally:
     """What one block left behind, over all worker threads.
 
     ``sent = answered + failed + in_flight`` always. ``errors`` holds the kinds that occurred; each failed
-    request is in it once, and besides them failed attempts to connect (``connect``, ``refused``), which sent
-    nothing, and bytes that nobody asked for (``bad_response``). A latency runs from the request's sending, or from
+    request is in it once, as are failed attempts to connect (``connect``, ``refused``), which sent
+    nothing, and unrequested bytes (``bad_response``). A latency runs from the request's sending, or from
     the opening of a connection that it had to wait for, to the arrival of its last byte: by the kernel's stamp, see
     ``Engine.latency_stamps``.
 
@@ -543,10 +543,10 @@ class Observer:
         Args:
             host: an IP address of this machine. port: 0 for one of the kernel's choice.
             token: 16 bytes; a question without them is not answered.
-            steal_cores: whose steal is told.
+            steal_cores: cores whose steal is reported.
 
         Raises:
-            EngineError: it can't listen there, or there is no thread.
+            EngineError: it can't listen there, or can't start a thread.
         """
 
     @property
@@ -578,7 +578,7 @@ class Marker:
         """Nothing is sent yet.
 
         Args:
-            generator: its number from 0, of so many. ahead_ns: so long after the last one's mark a block begins.
+            generator: its number, from 0. ahead_ns: how long after the last generator's sync message a block begins.
 
         Raises:
             EngineError: a number out of bounds, or no socket.
@@ -709,7 +709,7 @@ class Engine:
         """The finished tallies of the latest run, interrupted or not."""
 
     def stop(self) -> None:
-        """Ends the current run from another thread: the block under way is dropped, what is finished is returned."""
+        """Ends the current run from another thread: drops the current block, and returns the finished ones."""
 
     def close(self, session: int) -> None:
         """Closes a session's connections; closing one twice does nothing."""

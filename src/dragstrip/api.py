@@ -52,7 +52,7 @@ class Result:
 
     Args:
         record: every block, launch and round.
-        verdict: pairs, estimates, tie groups; judged anew from the record.
+        verdict: pairs, estimates, tie groups; judged again from the record.
         checks: the validity checks.
     """
 
@@ -223,7 +223,7 @@ def race(
         workload: its name, or a file; several with commas: each is a column of the race's table.
         store: where races are kept; the usual place if None.
         quiet: False shows the race as it runs.
-        rate_per_s: an open loop: so many requests a second for each contender; "auto" chooses; None: a closed loop.
+        rate_per_s: open loop with this many requests per second for each contender; "auto" chooses; None: closed loop.
         plan: ``connections``, ``rounds``, ``budget_s``, ``margin``, ``metric`` and others: see ``Plan``.
 
     Raises:
@@ -260,7 +260,7 @@ def _refuse_odd(
 
 
 def stored(run: str = "last", store: Path | str | None = None) -> Result:
-    """A race that is in the store, judged anew: its id, the beginning of one, or "last"."""
+    """A stored race, judged again. ``run`` is its id, the start of one, or "last"."""
     with Store(Path(store) if store else default_path(), write=False) as kept:
         return Result.of(kept.load(run))
 

@@ -29,8 +29,8 @@ class Metric:
         told: the sentence of two told apart; takes best, other and ratio.
         head: of the column of the numbers themselves, with their unit.
         was: what a contender had more or less of in an earlier race, where two races are compared.
-        spent: of what the better one uses less: nobody is the "faster" by it; "" where that is the word.
-        may_decide: a race may be judged by it; else it only stands beside what decides.
+        spent: a resource of which the better contender uses less, so "faster" does not apply; "" for all others.
+        may_decide: a race may be judged by it; otherwise it is only shown.
         quantile: of an open loop's latencies; "" if it is none. Not by totals: a round's number is the median over its
             passes of the log ratio.
     """
@@ -101,13 +101,13 @@ KNOWN = {
     )
 }
 
-#: So many answers a block must have at least for each quantile (ten above it; a hundred for the median).
+#: Responses that a block must have at least for each quantile (ten above it; a hundred for the median).
 ANSWERS = {"p50": 100, "p90": 300, "p99": 1000, "p99.9": 10_000}
 
 #: An open loop's rate was reached where so large a share of the requests left in time.
 SUSTAINED = 0.99
 
-#: How late one request in a hundred may leave without a word: what a wake-up costs, and the pace's ticks besides.
+#: How late 1 % of requests may be sent without a warning: the cost of a wake-up, apart from the pace's ticks.
 LATE_NS = 100_000
 TICKS_NS = {"precise": 0, "balanced": 210_000, "thrifty": 1_000_000}
 
@@ -119,7 +119,7 @@ def known(name: str) -> str:
     """The metric's own name, without ``typical-`` before it.
 
     Raises:
-        BadUsage: there is no such metric.
+        BadUsage: the metric is unknown.
     """
     own = name.removeprefix(TYPICAL)
     if own not in KNOWN or (not KNOWN[own].may_decide and own != name):
@@ -131,7 +131,7 @@ def known_or_auto(name: str) -> str:
     """The same, or ``AUTO`` where the choice is left to the machine's evidence.
 
     Raises:
-        BadUsage: there is no such metric.
+        BadUsage: the metric is unknown.
     """
     return AUTO if name.removeprefix(TYPICAL) == AUTO else known(name)
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-# Names of those facts that somebody reads back, as they stand on the sheet.
+# Names on the sheet of the facts that other modules read back.
 HTTP_VERSION = "HTTP version"
 TLS_VERSION, CIPHER_SUITE = "TLS version", "cipher suite"
 CERTIFICATE, RESUMPTION = "certificate", "TLS resumption"
@@ -106,7 +106,7 @@ class OldHttp:
 
 @dataclass(frozen=True, slots=True)
 class UnknownPath:
-    """What a path gets that nobody serves; ``same_body``: the right path's, so the server looks at no path."""
+    """What an unknown path gets; ``same_body``: the known path's body, so the server ignores the path."""
 
     status: int
     same_body: bool

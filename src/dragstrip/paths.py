@@ -85,7 +85,7 @@ def refusal(path: Path, *, folder: bool = False) -> str | None:
 
 
 def write(path: Path, data: str | bytes, *, new: bool = False) -> None:
-    """Writes a file whole or not at all; into what is no plain file it writes as a shell's ``>`` does.
+    """Writes a file whole or not at all; a target that is not a plain file is written as by a shell's ``>``.
 
     Args:
         new: a plain file must not exist yet.

@@ -15,7 +15,7 @@ from dragstrip.machine_facts import Facts
 #: Version of the trial design and its judgement (``docs/METHOD.md``).
 METHOD_VERSION = 6
 
-#: Connections of a race, a sweep, a load and a line-up file, unless somebody says otherwise.
+#: Default connections of a race, a sweep, a load and a line-up file.
 DEFAULT_CONNECTIONS = 32
 
 
@@ -190,7 +190,7 @@ class Launch:
         settled: successive warm-up slices showed no rise at the end.
         exit_status: as ``subprocess`` gives it (negative: ended by that signal); None if it had to be
             reported before it ended.
-        died: it ended before it was told to.
+        died: it exited unexpectedly.
         cpu_ns: whole tree, whole life; None if unreadable.
         peak_memory_bytes: sum over the tree of each process's VmHWM at the end of the round.
         cpu_source: "cgroup" or "proc".
@@ -295,7 +295,7 @@ class EventKind(StrEnum):
     #: The race was run for claims (the setting; the claims' ids), or against itself (the contender).
     CLAIMS = "claims"
     NULL_RACE = "null race"
-    #: A run to an exact count, another tool's figure (text: JSON), and the verdict as it was told (text).
+    #: A run to an exact count, another tool's figure (text: JSON), and the verdict as it was shown (text).
     COUNTED_RUN = "counted run"
     FOREIGN = "foreign"
     VERDICT = "verdict"
@@ -313,7 +313,7 @@ class EventKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Something worth keeping that is no measurement, as values; ``report`` writes the sentence.
+    """Something worth keeping apart from measurements, as values; ``report`` writes the sentence.
 
     Args:
         at_ns: monotonic.

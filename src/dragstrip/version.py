@@ -1,4 +1,4 @@
-"""The installed version; imported only by whom needs it, since reading packages' metadata takes a while."""
+"""The installed version; imported only by modules that need it, because reading package metadata is slow."""
 
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as _version_of

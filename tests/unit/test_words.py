@@ -6,8 +6,10 @@ CONTRIBUTING's "How we write" has the rules; ``docs/check_prose.py`` counts word
 from __future__ import annotations
 
 import ast
+import io
 import re
 import sys
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -76,7 +78,7 @@ HEADLESS = re.compile(r"(?:Of|For|Or|As|To|That|Whose|What|Where|Who)\b(?! \.hgr
 
 def faults(text: str) -> list[str]:
     """Each habit that a text has, with what would do instead; words in code or in «» are quoted, not said."""
-    plain = re.sub(r"`[^`]*`|«[^»]*»", "", text)
+    plain = re.sub(r"``[^`]*``|`[^`]*`|«[^»]*»", "", text)
     return [f"{match[0]!r}: {instead}" for habit, instead in HABITS.items() for match in re.finditer(habit, plain)]
 
 
@@ -131,6 +133,31 @@ def test_messages_are_in_plain_words(path: Path) -> None:
     ]
     found = [f"{line}: {fault}" for line, text in texts if " " in text.strip() for fault in faults(text)]
     assert not found
+
+
+def notes(path: Path) -> Iterator[tuple[int, str]]:
+    """Each line of a source's docstrings and comments, with its number."""
+    source = path.read_text(encoding="utf-8")
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield from enumerate(node.value.value.split("\n"), node.lineno)
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string
+
+
+@pytest.mark.parametrize("path", [*SOURCES, PACKAGE / "_engine.pyi"], ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_docstrings_and_comments_are_in_plain_words(path: Path) -> None:
+    """Line by line: a habit that a line break divides is not seen."""
+    found = [f"{path.relative_to(ROOT)}:{line}: {fault}" for line, text in notes(path) for fault in faults(text)]
+    assert not found
+
+
+def test_a_planted_docstring_and_comment_are_seen(tmp_path: Path) -> None:
+    """Also in the middle of a docstring, and behind code on its line."""
+    planted = tmp_path / "planted.py"
+    planted.write_text('"""Sound.\n\nThere is no such thing.\n"""\nNUMBER = 1  # so many\n', encoding="utf-8")
+    assert [line for line, text in notes(planted) if faults(text)] == [3, 5]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from dragstrip.record import TOO_FEW, Entrant, EventKind, Race, Round
 
-#: A void round is run again; so many in a row end the race: what can't be true in five rounds will not be in the sixth.
+#: A void round is repeated. This many in a row end the race: a sixth attempt would not be valid either.
 MOST_VOID_ROUNDS = 5
 
 #: Events that stand beside the whole race: none of its columns.

@@ -39,7 +39,7 @@ def _telling(of: Facts) -> dict[str, object]:
     }
 
 
-#: Parts of the names of facts on the parity sheet that are no settings.
+#: Facts of the parity sheet whose names contain one of these are results, not settings.
 NO_SETTING = ("per 1000", "scrutineering")
 
 
@@ -70,7 +70,7 @@ class Unlike:
         weight: "blocks" (no comparison without being told to), "caveat" (may move the ratio by a little) or
             "change" (what the comparison may be about: a version, a definition, a fact of the parity sheet).
         subject: the field of the load, the lane, the machine's fact or the parity sheet's; "" where there is one only.
-        contender: whom it is about; "" where it is about the race.
+        contender: the contender that differs; "" for a difference of the whole race.
         before, after: what was, and what is; None where the difference is all there is to say.
     """
 

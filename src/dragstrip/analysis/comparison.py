@@ -43,7 +43,7 @@ class Change:
         verdict: "faster", "slower", "same" (the interval lies within the margin) or "undecided".
         rounds_old, rounds_new: launches that count.
         against: the contender relative to which it was taken, "" if it was taken by itself.
-        lack: why there is no interval, else None.
+        lack: why no interval exists; None if one does.
     """
 
     name: str
@@ -238,7 +238,7 @@ def _reference(
             raise BadUsage(f"reference {asked!r} does not have numbers in both races; these do: {_few(names)}")
         return asked or None
     open_ = [name for name in candidates if name in names]
-    # Comparing needs somebody to compare: with one common contender it is the question, not the yardstick.
+    # A single common contender is what is compared, so it can't be the reference as well.
     if not open_ or len(names) < 2:
         return None
     return max(open_, key=lambda name: min(len(side.logs(name, None)) for side in sides))

@@ -32,7 +32,7 @@ TAKEN = 0.05
 #: On one core, threads of one server take no more than this share of it from each other.
 OWN_MOST = 0.08
 
-#: A contender whose speed still rises by more than this share within a round, and by so many standard errors.
+#: A contender still gets faster if its speed rises by more than this share in a round and by this many standard errors.
 RISING, RISING_ERRORS = 0.05, 4.0
 
 FloatArray = NDArray[np.float64]
@@ -189,7 +189,7 @@ def taken(race: Race, this: Round, own: Mapping[str, float]) -> Callable[[Block]
 
 
 def lost(blocks: Sequence[Block], share: Callable[[Block], float]) -> float:
-    """The share of these blocks' time that waits for others and steal took; steal is told in steps of 10 ms."""
+    """Share of these blocks' time lost to waits for other programs and to steal, which Linux reports in 10 ms steps."""
     lasted_ns = sum(block.duration_ns for block in blocks)
     lost_ns = sum(share(block) * block.duration_ns + block.steal_ns for block in blocks)
     return float(min(lost_ns / max(lasted_ns, 1), 1.0))
@@ -227,7 +227,7 @@ def choose(race: Race, wanted: str | None = None) -> Choice:
         wanted: a metric, ``typical-`` before it or not; None for the race's own.
 
     Raises:
-        BadUsage: there is no such metric.
+        BadUsage: the metric is unknown.
     """
     asked = wanted or race.plan.metric
     if asked.removeprefix(TYPICAL) != AUTO:

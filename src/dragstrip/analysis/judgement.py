@@ -56,7 +56,7 @@ class Estimate:
 
     Args:
         throughput_per_s, server_cpu_us_per_request: geometric mean over rounds with an ordinary 95 % t interval on
-            the log scale; None if there is no number.
+            the log scale; None without a number.
         rounds: that count for it; unsettled: those of them before which its warm-up had not ended.
         blocks: all it left; void_blocks: those of them that are not used (void, or their pass or round is).
         requests: right answers in the counted part of the blocks used.
@@ -276,7 +276,7 @@ def _ranking(numbers: RoundNumbers, *, typical: bool) -> tuple[str, ...]:
 
 
 def _groups(ranking: Sequence[str], pairs: Sequence[Pair]) -> tuple[tuple[str, ...], ...]:
-    """The maximal sets of which no two are told apart (Bron & Kerbosch 1973), each and all fastest first."""
+    """Maximal sets of tied contenders (Bron & Kerbosch 1973); the sets and their members are sorted fastest first."""
     apart = {frozenset((p.a, p.b)) for p in pairs if p.verdict in ("faster", "slower")}
     tied = {a: {b for b in ranking if b != a and frozenset((a, b)) not in apart} for a in ranking}
     place = {name: at for at, name in enumerate(ranking)}
@@ -375,7 +375,7 @@ def _pauses(numbers: RoundNumbers, margin: float, told_apart: Set[frozenset[str]
 def still_needed(verdict: ColumnVerdict, race: Race) -> frozenset[str]:
     """Contenders that must go on: those with an undecided pair, and one reference so that drift is seen.
 
-    The reference is the contender with the most rounds, the first of the line-up among equals; nobody where all is
+    The reference is the contender with the most rounds, the first of the line-up among equals; none if all is
     decided. A pair with a contender that is not warm yet goes on as well: on a disturbed machine noise can
     look like a rise, and more rounds tell. A fixed design needs all to its end.
     """

@@ -24,13 +24,13 @@ from dragstrip.record import Block, Race, Round
 THIN_OWN, ENOUGH_OWN = 0.1, 3
 
 #: A block without an answer in its counted part: others had the cores for this share of it, or a pause of the server's
-#: own that began before. That one is no counted time; what the machine took is everybody's.
+#: own that began before. Such a pause is not counted time; time that the machine took concerns all contenders.
 MACHINES = 0.5
 
 #: A block that has a few less answers than planned for a quantile (``metrics.ANSWERS``) still tells it.
 FEWEST = 0.9
 
-#: A block whose last answers took so many times longer than usual ended within a pause.
+#: A block ended within a pause if its last responses took this many times longer than usual.
 LATE = 4.0
 
 #: Fields of a block with its latencies' quantiles, by their names in metrics.
@@ -155,7 +155,7 @@ def _latencies(block: Block) -> list[float]:
 def _late(this: Round) -> Callable[[Block], float]:
     """By how many ns a closed loop's last answers came later than usual: what a pause lasted beyond the counted part.
 
-    Requests that are under way when the counted part ends are waited for, usually about as long as an answer takes.
+    The drain waits for requests in flight when the counted part ends, usually about as long as a response takes.
     A pause of the server's own that begins in a block is waited for, too; it would else count to the block's end only.
     """
     waited: dict[str, list[int]] = defaultdict(list)

@@ -28,16 +28,16 @@ class Pair:
 
     Args:
         interval: a's speed over b's, geometric mean over rounds, NaN if they never ran together. Its bounds hold at
-            once for all pairs of the race, at any time it is looked at; NaN while there is no interval.
+            once for all pairs of the race, however often it is looked at; NaN without an interval.
         verdict: of a: "faster", "slower", "same" (the interval lies within the margin) or "undecided".
         rounds, spent_s: rounds in which both ran, and how long those took.
         within_margin: the interval lies within the margin; together with "faster": faster by less than that.
         median_ratio: the same ratio by the median over passes: between pauses.
         more_rounds, more_s: forecast of what a decision still takes; None if decided or not to be foreseen.
-        unfit: why there is no verdict, where it is not the interval: each reason with those whom it is about.
+        unfit: why no verdict is given, apart from the interval: each reason with its contenders.
         typical: ratio and interval are of the median over passes: between pauses, which are ignored.
-        disturbed: whom the machine disturbed more than the other and by how much, where that is unequal and large
-            enough to matter: the interval is widened for it. None where it is not.
+        disturbed: which contender the machine disturbed more and by how much, if the difference is large
+            enough to matter: the interval is widened for it. None otherwise.
     """
 
     a: str
@@ -107,7 +107,7 @@ class Rules:
 
         Args:
             ahead: a round to come, which may lie beyond the planned last one. It is taken as planned for, in steps of
-                powers of two, since what so many looks cost is worked out once for each length.
+                powers of two, because the cost of that many looks is computed once for each length.
         """
         if self.fixed:
             return self.alpha if n >= FLOOR and (self.last or ahead) else 0.0
@@ -165,7 +165,7 @@ def pairs_of(tables: Tables, numbers: RoundNumbers, rules: Rules, unfit: Mapping
 
 
 def _reasons(names: Sequence[str], unfit: Mapping[str, UnfitReason]) -> tuple[tuple[UnfitReason, tuple[str, ...]], ...]:
-    """Why a pair gets no verdict: each reason once, with those whom it is about; nothing for no names."""
+    """Why a pair gets no verdict: each reason once, with its contenders; empty without names."""
     reasons = dict.fromkeys(unfit[name] for name in names)
     return tuple((why, tuple(name for name in names if unfit[name] == why)) for why in reasons)
 

@@ -32,7 +32,7 @@ FloatArray = NDArray[np.float64]
 
 @cache
 def _normal_tail(contenders: int) -> tuple[FloatArray, FloatArray]:
-    """Ranges w and the natural logarithm of P(range of so many standard normals > w)."""
+    """Ranges w and the natural logarithm of P(range of ``contenders`` standard normals > w)."""
     z = np.linspace(-9.0, 9.0, _NORMAL_NODES)
     density = np.exp(-z * z / 2) / math.sqrt(2 * math.pi) * (z[1] - z[0])
     w = np.linspace(0.0, 16.0, 800)
@@ -89,8 +89,8 @@ def pair_variances(
     """Each pair's variance from all pairs' together, where that tells it better than its own rounds alone.
 
     Every contender's own variance is fitted to the pairs' by weighted least squares (V_ab = s_a^2 + s_b^2). The fitted
-    pair's degrees of freedom come from its own variance as a quadratic form (Satterthwaite 1946); where they are no
-    more than the pair's own rounds less one, the pair's own variance stands.
+    pair's degrees of freedom come from its own variance as a quadratic form (Satterthwaite 1946); if they do not
+    exceed the pair's own rounds less one, the pair keeps its own variance.
 
     Args:
         pairs: columns of the two; variances: of each pair's log ratio over rounds, NaN where there are under two.

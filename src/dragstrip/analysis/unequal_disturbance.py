@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-#: A difference of lost shares counts from so many of its standard errors on (paired, over rounds).
+#: A difference of lost shares counts from this many of its standard errors on (paired, over rounds).
 ERRORS = 3.0
 
 #: Fewest rounds over which it is looked for.

@@ -1,5 +1,5 @@
 """Puts claims to the test: which races they want, what stored races say of them.
 
-``contenders`` says who races for whom, ``grouping`` which claims share a race, ``assess`` is the pure judgement,
+``contenders`` chooses who races, ``grouping`` which claims share a race, ``assess`` is the pure judgement,
 ``finding`` holds what came of it as values, ``run`` races.
 """

@@ -161,7 +161,7 @@ def answers(claim: Claim, setting: str, race: Race) -> bool:
 
 
 def _raced(claim: Claim, setting: str, race: Race) -> tuple[list[Entrant], tuple[StandIn, ...]]:
-    """The race's entrants that a claim is about, in its order, and who of them stood in for whom."""
+    """The race's entrants that a claim is about, in the claim's order, and which of them are substitutes."""
     there = {entrant.name: entrant for entrant in race.entrants}
     raced, stand_ins = [], []
     for name, other in names_of(claim, setting):

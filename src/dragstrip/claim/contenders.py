@@ -18,7 +18,7 @@ class ClaimContenders:
     Args:
         entries: in the claim's order; without those that are missing.
         stand_ins: who races (by entry name) for which of the claim's words.
-        missing: the claim's words that nobody can race for, with the reason.
+        missing: the claim's words for which no contender can race, with the reason.
     """
 
     entries: tuple[Entry, ...]
@@ -30,7 +30,7 @@ def entry_of(claim: Claim, word: str) -> Entry:
     """The entrant that a claim's word stands for; a server of the claim's own starts in its folder.
 
     Raises:
-        BadUsage: there is no such contender or parameter. BadDefinition: its definition is refused.
+        BadUsage: unknown contender or parameter. BadDefinition: its definition is invalid.
     """
     command = claim.fields.serve.get(word)
     return serve_entry(f"{word}={command}", claim.folder) if command else entry(word)

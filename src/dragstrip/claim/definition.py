@@ -1,4 +1,4 @@
-"""Published claims, as ``claims/*.toml`` have them: who said what about whom, under which load, with which figures.
+"""Published claims, as in ``claims/*.toml``: the statement, its source, its load and its figures.
 
 A claim is data; what became of it here is worked out from stored races by ``assess``.
 """
@@ -76,10 +76,10 @@ class ClaimFile(Strict):
 
     ``kind`` is one of these:
 
-    - "ratio": the first contender serves so many times the requests of the second.
+    - "ratio": the first contender serves this multiple of the second's requests.
     - "direction": it serves more; no figure is given.
     - "same": it makes no difference which.
-    - "peak": the first serves about so many, whatever the machine. The others race beside it, for a race wants two.
+    - "peak": the first serves about this many, whatever the machine. The others race too: a race needs two.
     - "ends": a run of an exact count never ends.
     """
 
@@ -160,7 +160,7 @@ class Claim:
         return self.source.file.parent == SHIPPED
 
     def stand_in(self, word: str) -> str | None:
-        """Who races for a contender that is missing, with the same settings; None if nobody does."""
+        """The contender that races for a missing one, with the same settings; None without a substitute."""
         name, colon, rest = word.partition(":")
         other = self.fields.stand_ins.get(name)
         return f"{other}{colon}{rest}" if other else None

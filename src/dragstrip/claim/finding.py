@@ -215,7 +215,7 @@ class Finding:
             is undecided on a very disturbed machine; else None.
         race: id of the race it rests on, "" if there is none.
         remarks: what was not equal, what the checks saw.
-        stand_ins: who raced for whom.
+        stand_ins: substitutes, and the contenders that they raced for.
     """
 
     claim: Claim

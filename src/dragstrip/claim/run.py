@@ -30,7 +30,7 @@ from dragstrip.workload import load as load_workload
 #: Differences below it are called the same: the smallest that a claim here is about is 3 %.
 MARGIN = 0.03
 
-#: A race gets at least so long, and at most so many times what it is guessed to need.
+#: A race's shortest budget, and its longest as a multiple of the time that it is expected to need.
 LEAST_S, MOST_TIMES = 15.0, 3.0
 
 #: Where the budget allows, a race has a fixed number of rounds, at least the fewest that decide anything. Then the
@@ -76,7 +76,7 @@ def check(
 
 @contextmanager
 def _telling(group: Group, say: Callable[[str | CountedRun], object]) -> Iterator[None]:
-    """What one race can't do is told, and the next one run."""
+    """Reports a race that fails, so that the next one can run."""
     try:
         yield
     except DragstripError as error:

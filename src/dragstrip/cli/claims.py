@@ -244,7 +244,7 @@ def add_command(options: AddOptions) -> None:
     name, folder = options.name, options.folder
     fields = _claim_file(options)
     for contender in fields.contenders:
-        # A name that nobody has is refused now, not when the claim is checked.
+        # An unknown name is refused now, not when the claim is checked.
         serve_entry(f"{contender}={fields.serve[contender]}") if contender in fields.serve else entry(contender)
     if "/" in name:
         remedy = "give a plain name; --to names a folder"

@@ -1,6 +1,6 @@
 """What the shell completes: contenders, races, workloads, claims, line-ups; from folders and the store, nothing is run.
 
-docs/commands.md says how to switch it on. A completion that fails is silent: a shell's line is no place for a message.
+docs/commands.md shows how to switch it on. A completion that fails is silent: a message would garble the shell's line.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 DATA = Path(__file__).parents[1] / "data"
 
-#: More races than these are no list that anybody chooses from.
+#: Longest list of races to choose from.
 MOST_RACES = 50
 
 Completer = Callable[[click.Context, click.Parameter, str], "list[CompletionItem]"]

@@ -16,7 +16,7 @@ def ask_to_run(whose: str, entries: Iterable[Entry], *, yes: bool) -> None:
     """Shows each command that ``whose`` file would run, and asks.
 
     Raises:
-        BadUsage: the answer is no, or nobody can answer because there is no terminal.
+        BadUsage: the answer was "no", or no terminal is there to ask at.
     """
     shown = dict.fromkeys(line for entry in entries for line in commands(entry))
     if not shown:

@@ -128,7 +128,7 @@ def _chosen(race: Race, column: str | None) -> Race:
 
 
 def _refuse_several(race: Race, what: str) -> None:
-    """What shows one column is no shape for several.
+    """Refuses a format that shows one column for a race with several.
 
     Raises:
         BadUsage: names the columns.
@@ -142,7 +142,7 @@ def _by_suffix(file: Path) -> str:
     """The shape that a file's name asks for.
 
     Raises:
-        BadUsage: nobody knows its suffix.
+        BadUsage: the suffix is unknown.
     """
     suffix = file.suffix.lower()
     if suffix in RECORDS:

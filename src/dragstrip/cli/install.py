@@ -89,14 +89,14 @@ def _database() -> dict[str, str]:
 
 
 def _wanted(options: InstallOptions) -> tuple[str, ...]:
-    """Whom to make ready: a line-up's, all, or those that were named."""
+    """The contenders to make ready: a line-up's, all, or the named ones."""
     if options.line_up:
         return contender.line_up(options.line_up).names
     return tuple(contender.names(options.folders)) if options.everything else options.names
 
 
 def _build_all(entries: list[contender.Entry]) -> None:
-    """Builds what is to be built; a failure is told, doesn't keep the others from it, and ends with exit code 1."""
+    """Builds every contender that needs it; after a failure it reports it, builds the others, and exits with 1."""
     failed = False
     for entry in entries:
         try:

@@ -48,7 +48,7 @@ COMMANDS = {
     "verify": ("verify:verify", "Run scrutineering only: start each contender and check its responses."),
 }
 
-#: Commands whose exit code tells of a measurement: it stays when nobody can read what they print.
+#: Commands whose exit code is a measurement's result: it is kept even if their output can't be written.
 MEASURING = ("claims", "doctor", "load", "race", "rerun", "sweep", "verify")
 
 
@@ -136,7 +136,7 @@ def run(arguments: list[str]) -> int:
     except click.ClickException as error:
         error.show()
         return 2
-    except BaseException as error:  # the engine's panics are no Exceptions
+    except BaseException as error:  # the engine's panics are not subclasses of Exception
         from dragstrip.cli.streams import report_failure
 
         return report_failure(error)

@@ -199,7 +199,7 @@ def placed(
     """Where a command's races run: on this machine, or on a fleet's, whose agents end with this.
 
     Raises:
-        BadUsage: cores are named besides a fleet. BadDefinition: its file is refused.
+        BadUsage: cores are given as well as a fleet. BadDefinition: the fleet's file is invalid.
         MachineLost: a machine can't be reached.
     """
     from dragstrip.racing.site import LOCAL

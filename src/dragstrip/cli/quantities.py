@@ -33,7 +33,7 @@ class Text(click.ParamType[Value]):
         self.name, self._read = name, read
 
     def convert(self, value: str | Value, param: click.Parameter | None, ctx: click.Context | None) -> Value:
-        """The value; a default that is no text stays as it is."""
+        """The parsed value; a default that is not a string is returned as it is."""
         if not isinstance(value, str):
             return value
         try:

@@ -1,4 +1,4 @@
-"""The standard output that may be full or gone, and the last resort when something fails that nobody foresaw."""
+"""A standard output that may be full or closed, and the report of unexpected errors."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def fill_closed() -> None:
 class _WatchedStream(io.RawIOBase):
     """Writes to a descriptor and remembers the first failure instead of raising it.
 
-    A race goes on, and keeps its record and exit code, when nobody can read what it prints.
+    A race goes on, and keeps its record and exit code, when its output can't be written.
     """
 
     def __init__(self, number: int) -> None:
@@ -122,7 +122,7 @@ def watched_output() -> Iterator[WatchedOutput]:
 
 
 def report_failure(error: BaseException) -> int:
-    """Says on stderr what ended the command, and gives its exit code; what nobody foresaw goes to a file."""
+    """Prints to stderr what ended the command, and returns its exit code; details of an internal error go to a file."""
     from dragstrip.report.figures import visible
 
     if isinstance(error, DragstripError):

@@ -65,7 +65,7 @@ def verify(options: VerifyOptions) -> None:
 
 
 def _entries(options: VerifyOptions) -> tuple[contender.Entry, ...]:
-    """Whom to verify: a line-up's or those that were named, and commands of one's own; without any of these, all."""
+    """The contenders to verify: a line-up's or the named ones, and the user's commands; all if none is given."""
     own = tuple(contender.serve_entry(text, wake_s=options.wake) for text in options.serve)
     everybody = () if own else tuple(contender.names(options.folders))
     names = contender.line_up(options.line_up).names if options.line_up else options.names or everybody

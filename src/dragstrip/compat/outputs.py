@@ -73,7 +73,7 @@ def several(file: Path) -> list[tuple[str, ForeignRun]]:
     """Runs by name: those of github-action-benchmark's JSON for custom tools, or a tool's one under the tool's name.
 
     Raises:
-        BadUsage: as ``load``; or an entry of such a JSON is no rate (its unit has no "/s").
+        BadUsage: as ``load``; or an entry of such a JSON is not a rate (its unit lacks "/s").
     """
     try:
         entries_read = json.loads(_text(file))
@@ -203,7 +203,7 @@ def _ab(text: str) -> ForeignRun:
     )
 
 
-#: What oha says of requests that were under way when its time was up; it counts them in no rate of success either.
+#: What oha prints for requests in flight when its time was up; its success rate leaves them out, too.
 _CUT_OFF = "aborted due to deadline"
 
 

@@ -201,7 +201,7 @@ def _hey(result: LoadResult, latencies: HdrHistogram | None) -> str:
 
 
 def _h2load(result: LoadResult, latencies: HdrHistogram | None) -> str:
-    """The report; numbers that nobody measured are left out with their lines (docs/other-tools.md names them)."""
+    """The report; lines with numbers that were not measured are left out (docs/other-tools.md lists them)."""
     errors = result.errors
     succeeded, late = result.requests, errors.get("timeout", 0)
     wrong = sum(errors.get(kind, 0) for kind in ("wrong_status", "wrong_length", "wrong_body"))

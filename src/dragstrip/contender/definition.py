@@ -88,7 +88,7 @@ def read(file: Path, model: type[_Model]) -> tuple[_Model, Source]:
     """Reads a definition file into its model.
 
     Raises:
-        BadDefinition: it can't be read, is no TOML, or a field of it is refused (the first one by line).
+        BadDefinition: it can't be read, is not TOML, or has an invalid field (the first one by line).
     """
     given, source = parsed(file)
     return validated(given, source, model), source
@@ -98,7 +98,7 @@ def parsed(file: Path) -> tuple[dict[str, Any], Source]:
     """A definition file's tables as they stand there.
 
     Raises:
-        BadDefinition: it can't be read, or is no TOML.
+        BadDefinition: it can't be read, or is not TOML.
     """
     source = Source(file, _text_of(file))
     too_deep = BadDefinition(

@@ -76,8 +76,8 @@ class Missing:
 def cache_dir() -> Path:
     """Where builds and private environments are kept; made if need be.
 
-    ``$DRAGSTRIP_CACHE``; else, for root, ``/var/cache/dragstrip``, because servers run as ``nobody`` and
-    root's home is closed to it; else the user's own cache folder.
+    ``$DRAGSTRIP_CACHE``; otherwise, for root, ``/var/cache/dragstrip``, because servers run as ``nobody`` and
+    can't enter root's home; for other users, their own cache folder.
     """
     given = os.environ.get("DRAGSTRIP_CACHE")
     if given:

@@ -26,7 +26,7 @@ _FORM = "NAME, or NAME:connections=500,rate=20000,time=5m (rate=any bounds none)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllowedHost:
-    """One host that may be loaded though it is no part of this machine.
+    """A host other than this machine that may be loaded.
 
     Args:
         name: as in the URL, small letters.
@@ -85,7 +85,7 @@ def allowance(host: str, allowed: Iterable[AllowedHost]) -> AllowedHost | None:
     """What allows a host to be loaded; None: it is this machine's own, and needs no leave.
 
     Raises:
-        BadUsage: it is elsewhere, and nobody allowed it.
+        BadUsage: it is on another machine, and was not allowed.
     """
     if is_loopback(host):
         return None

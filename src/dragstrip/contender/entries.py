@@ -240,7 +240,7 @@ def find(word: str, extra_dirs: Iterable[Path] = ()) -> Contender:
     """A contender by its shipped name, by a name in the user's folders, or by the path of its file or folder.
 
     Args:
-        extra_dirs: folders besides those in ``$DRAGSTRIP_CONTENDERS``.
+        extra_dirs: folders in addition to those in ``$DRAGSTRIP_CONTENDERS``.
 
     Raises:
         BadUsage: nothing of that name (the message has the nearest names), or two. BadDefinition: it is refused.
@@ -297,7 +297,7 @@ def entry(
     Args:
         settings: overrides that the word itself doesn't have. Places of programs leave the name as it is: they
             say where things are on this machine.
-        allowed: hosts that a URL may name besides loopback.
+        allowed: hosts that a URL may name, in addition to loopback.
 
     Raises:
         BadUsage: unknown contender or parameter, a value of the wrong type, a URL beyond loopback.
@@ -375,7 +375,7 @@ def variant(
         places: where programs are on this machine; not in the name.
 
     Raises:
-        BadUsage: there is no such parameter, or the value is not of its type.
+        BadUsage: unknown parameter, or a value that is not of its type.
     """
     fields, parameters = contender.fields, dict(contender.fields.parameters)
     keys, where = contender.place_keys(), dict[str, str]()
@@ -538,10 +538,10 @@ def url_entry(text: str, allowed: Hosts | None = ()) -> Entry:
     The workload asks for its own path, so the URL has none.
 
     Args:
-        allowed: hosts besides loopback; None: of a record, which only tells of it (``racing`` asks again).
+        allowed: hosts in addition to loopback; None: for a record's URL, which is only shown (``racing`` checks).
 
     Raises:
-        BadUsage: not plain HTTP, a host that nobody allowed, or with a path, query or password.
+        BadUsage: not plain HTTP, a host that was not allowed, or with a path, query or password.
     """
     remedy = "use an address like http://127.0.0.1:8080/"
     try:

@@ -363,7 +363,7 @@ class Contender:
         return first | {name: name for name in (*commands, *(["modules"] if "nginx" in commands else []))}
 
     def files(self) -> tuple[str, ...]:
-        """Files it is made of besides the definition itself, relative to its folder."""
+        """Files of the contender apart from the definition, relative to its folder."""
         builds = [build for build in (self.fields.build, self.fields.database.build) if build]
         names = {
             *self.fields.start.render,

@@ -29,7 +29,7 @@ _OURS = "# Dragstrip put this here for the time of an installation."
 #: Lists older than this are fetched again before packages are.
 FRESH_S = 24 * 3600
 
-#: One that an unprivileged user may execute, for servers that run as ``nobody``.
+#: A Python that an unprivileged user may execute, for servers that run as ``nobody``.
 SYSTEM_PYTHON = Path("/usr/bin/python3")
 
 
@@ -77,7 +77,7 @@ def plan(
 
     Args:
         entries: those that are missing; ready ones need no step.
-        more: what is wanted besides, by the name for whom: a Debian package.
+        more: further Debian packages, by the name of what needs them.
         root, apt: whether we are root and on a Debian system; None finds out.
     """
     root = os.geteuid() == 0 if root is None else root

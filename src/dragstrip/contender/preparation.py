@@ -78,7 +78,7 @@ class Start:
         cwd: the scratch folder, or the user's own folder for ``--serve``.
         wake_s: seconds from start to the first right answer.
         stop_signal: without SIG.
-        unprivileged: root starts it as ``nobody``, who must own the scratch folder.
+        unprivileged: root starts it as ``nobody``, which must own the scratch folder.
         kind: "definition" or "serve".
         address: where it listens, at ``port``.
         socket: where it listens, if it asked for that; None: at the port.
@@ -306,7 +306,7 @@ def prepare(
 
 
 def _write_data(folder: Path, data: Mapping[str, bytes]) -> None:
-    """The folder that a server is told as ``{data}``; readable by whatever user it runs as."""
+    """The folder that a server gets as ``{data}``; readable by whatever user it runs as."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in data.items():
         file = folder / name
@@ -400,7 +400,7 @@ def _own_count(contender: Contender, values: Mapping[str, Json]) -> OwnCount | N
 
 
 def _asked_for(scratch: Path, texts: Iterable[str]) -> Path | None:
-    """The launch's socket, if its path stands anywhere in what the server is told."""
+    """The launch's socket, if its path occurs in the server's command, environment or files."""
     path = scratch / SOCKET
     return path if any(str(path) in text for text in texts) else None
 

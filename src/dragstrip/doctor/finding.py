@@ -198,7 +198,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class IdleCost:
-    """The share of a core that an idle agent uses, watched for so many seconds, and the most that it may use."""
+    """Share of a core that an idle agent used over the watched seconds, and the limit."""
 
     share: float
     max_share: float

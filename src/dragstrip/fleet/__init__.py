@@ -8,6 +8,6 @@ This side: ``definition`` reads ``fleet.toml``; ``machines`` are all of them, ea
 The other side: an ``agent`` on each machine has ``duties``: ``server_duties`` or ``generator_duties``, and a ``meter``.
 
 Between them: a call names a duty, and ``wire`` makes lines of JSON of its arguments and of what it returns;
-``messages`` are those that are no plain values. ``merging`` adds up what several generators saw. Page:
+``messages`` are the replies with several fields. ``merging`` adds up what several generators saw. Page:
 ``docs/FLEET.md``.
 """

@@ -4,8 +4,8 @@
 ``{"id": 3, "refused": {"kind": "StageError", "text": "…"}}``. Several calls may run at once. Some show how far they
 are before they end: ``{"id": 3, "shows": {…}}``. An agent that ends says why, unasked: ``{"lost": "…"}``.
 
-An agent whose pipe ends, that stays silent, or that answers what no agent of ours would is lost. Everybody who waits
-for it is told why, and nothing of it is believed any more.
+An agent is lost if its pipe closes, if it stays silent, or if it sends an invalid reply. Every waiting call then fails
+with the reason, and later messages from the agent are ignored.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ class Channel:
         return answer
 
     def lose(self, why: str) -> None:
-        """Gives it up: whoever waits is told why, and its process is ended."""
+        """Gives the agent up: waiting calls fail with the reason, and its process is ended."""
         with self._lock:
             if self.lost is None:
                 self.lost = MachineLost(self.name, why)
@@ -261,7 +261,7 @@ class Channel:
                 waiting.show(waiting.shown.model_validate_json(line).shows)  # type: ignore[attr-defined]
             except ValidationError as error:
                 return f"what its agent shows is none of ours: {error.errors(include_url=False)[0]['msg']}"
-        return ""  # or nobody waits for it any more
+        return ""  # or no call waits for it any more
 
     def _listen(self) -> None:
         """Keeps the last words of ssh, or of an agent that could not begin."""
@@ -274,7 +274,7 @@ class Channel:
 
 @dataclass
 class _Waiting:
-    """Somebody who waits for an agent's reply, and for what it shows before."""
+    """A call that waits for an agent's reply, and for its progress before that."""
 
     shown: type[BaseModel] | None
     show: Callable[[Any], None] | None

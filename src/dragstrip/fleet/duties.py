@@ -59,7 +59,7 @@ class Duties(Generic[_Race]):
         self._lock = threading.Lock()
 
     def hello(self) -> Hello:
-        """Who this machine is; its numbers are told as hashes."""
+        """Identity of this machine; its serial numbers are sent as hashes."""
         return hello()
 
     def hold(self, session: str, client: str) -> None:
@@ -139,7 +139,7 @@ class Duties(Generic[_Race]):
 
 
 def hello() -> Hello:
-    """Who this machine is; its numbers are told as hashes."""
+    """Identity of this machine; its serial numbers are sent as hashes."""
     return Hello(
         protocol=PROTOCOL,
         version=__version__,

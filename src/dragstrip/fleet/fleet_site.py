@@ -120,7 +120,7 @@ class FleetSite:
     def open_race(
         self, load: Load, *, seed: int, io: str, keep: str, wait: str
     ) -> Iterator[tuple[Mapping[str, Opened], Callable[[], None]]]:
-        """Observer and engines are there for as long as this lasts; what each machine said, and what opens all anew.
+        """Keeps observer and engines open; yields each machine's reply, and a function that opens all again.
 
         Raises:
             BadUsage: more generators than connections. EngineFailure: a generator's engine can't run.
@@ -166,7 +166,7 @@ class FleetSite:
         return opened
 
     def _mark(self, port: int, address: str, token: str) -> None:
-        """Has every generator send its marks there; how early a common begin is told, their round trips say."""
+        """Has every generator send its sync messages there; their round trips set how early a begin is announced."""
         trips_ns = self._marked(port, address, token, ahead_ns=0)
         ahead_ns = min(max(AHEAD_TRIPS * max(trips_ns), AHEAD_LEAST_NS), AHEAD_MOST_NS)
         self._marked(port, address, token, ahead_ns=ahead_ns)

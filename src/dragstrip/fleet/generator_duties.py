@@ -113,7 +113,7 @@ class GeneratorDuties(Duties[_GeneratorsRace]):
         race.meter = Meter(device_towards(host), race.cores)
 
     def clock_offset(self, exchanges: int) -> Offset:
-        """How far the observer's clock is ahead of ours; common begins are told by it from now on."""
+        """How far the observer's clock is ahead of ours; from now on common begins are given by that clock."""
         marker = self._open_race().marker
         found = marker.clock(exchanges) if marker is not None else None
         return Offset(offset_ns=found[0] if found else None, round_trip_ns=found[1] if found else 0)
@@ -216,13 +216,13 @@ class GeneratorDuties(Duties[_GeneratorsRace]):
         )
 
     def load(self, *, show: Callable[[LoadSlice], None] | None) -> LoadRan:
-        """Loads until the time is up, or somebody stops the engine.
+        """Loads until the time is up, or until the engine is stopped.
 
         Args:
             show: is given each second when it is over; None: nothing is sent while the load runs.
 
         Raises:
-            DragstripError: the script failed; file and line are told.
+            DragstripError: the script failed; the message has file and line.
         """
         race, slices = self._open_race(), list[Slice]()
         prepared = race.prepared
@@ -295,7 +295,7 @@ def _globals(script: Script) -> list[bytes]:
 
 
 class _Shown:
-    """Hands each second on, if somebody looks (``loading.run.Progress``)."""
+    """Forwards each second if the client shows progress (``loading.run.Progress``)."""
 
     def __init__(self, show: Callable[[Slice], None] | None) -> None:
         self._show, self.shown = show, show is not None

@@ -54,7 +54,7 @@ def connect(fleet: Fleet, machine: Machine, within_s: float = CONNECT_S) -> Conn
     """Starts an agent on a machine and learns who answers.
 
     Raises:
-        MachineLost: it can't be reached, or what answers is no agent of ours.
+        MachineLost: it can't be reached, or what replies is not a Dragstrip agent.
         BadUsage: it has another Dragstrip than this machine, or another client uses it.
     """
     channel = Channel(machine.name, words_to_reach(machine, fleet, [*WORDS, machine.name, machine.role]))
@@ -100,7 +100,7 @@ class Machines:
     """The machines of a fleet, the server's and the generators'; leaving the ``with`` ends every agent.
 
     Args:
-        node_wait_s: so long a machine that was lost is waited for.
+        node_wait_s: how long to wait for a lost machine.
     """
 
     def __init__(self, fleet: Fleet, *, node_wait_s: float = 30.0) -> None:
@@ -161,7 +161,7 @@ class Machines:
     def recover(self) -> bool:
         """Waits for machines that were lost, ``node_wait_s`` at most; whether all are back, the same since their boot.
 
-        An agent that is there all the same begins anew: nothing of a round that was cut off is gone on with.
+        An agent that is still there starts afresh: an interrupted round is not continued.
         """
         identities = {one.name: one.identity for one in self.all}
         until = time.monotonic() + self.node_wait_s

@@ -142,7 +142,7 @@ class SentBlock:
 
 
 class Reply(BaseModel):
-    """Base of all replies that are no plain values."""
+    """Base of all replies with several fields."""
 
     model_config = REPLY
 
@@ -152,7 +152,7 @@ class Hello(Reply):
 
     Args:
         machine, boot: hashes that tell two machines and two boots apart.
-        sources: hash of the package's files. user: as whom the agent runs.
+        sources: hash of the package's files. user: the user that the agent runs as.
     """
 
     protocol: int
@@ -239,7 +239,7 @@ class Proof(Reply):
 
 
 class Offset(Reply):
-    """How far the observer's clock is ahead of the generator's; None: nobody answered."""
+    """How far the observer's clock is ahead of the generator's; None without a reply."""
 
     offset_ns: int | None
     round_trip_ns: _Count

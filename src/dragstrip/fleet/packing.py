@@ -87,7 +87,7 @@ def plan(fleet: Fleet, contenders: tuple[str, ...]) -> list[Step]:
         contenders: those whose needs are installed on the servers' machine.
 
     Raises:
-        BadUsage: a machine's command is no place into which a copy could go.
+        BadUsage: a machine's command is not a path that a copy can be installed to.
     """
     steps = []
     for machine in fleet.machines:

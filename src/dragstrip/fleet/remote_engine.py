@@ -47,7 +47,7 @@ class Destination:
     """Where a session leads to, and which of the servers it is.
 
     Args:
-        server: its number on the servers' machine; None: nobody of ours watches it.
+        server: its number on the servers' machine; None: no agent watches it.
         asking: what it is asked.
     """
 
@@ -172,7 +172,7 @@ class RemoteEngine:
         return (block.lead_ns + block.counted_ns + self._load.timeout_ns) / 1e9
 
     def _sent(self, block: BlockPlan, generator: int) -> SentBlock:
-        """A block as a generator is told it: the whole rate, of which it takes its turns."""
+        """A block as sent to a generator: the total rate, of which it serves its own turns."""
         session, open_loop = self._sessions[block.session][generator], block.open_loop
         sent = SentBlock(session=session, lead_ns=block.lead_ns, counted_ns=block.counted_ns)
         if open_loop is None:

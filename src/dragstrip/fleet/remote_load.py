@@ -45,7 +45,7 @@ _ANY_CONNECTIONS = 10**6
 
 #: Seconds that a script may take beyond all else to be loaded in every thread of a generator.
 _SCRIPT_S = 60.0
-#: More seconds than a run has: whoever tells more is no generator of ours.
+#: More seconds than a run can have: a generator that reports more is invalid.
 _MOST_SECONDS = round(2 * MAX_S)
 
 _AT_ODDS = "contradict each other"
@@ -128,7 +128,7 @@ def _refuse_unknown(request: LoadRequest, address: str) -> None:
     try:
         host = urlsplit(request.url).hostname or ""
     except ValueError:
-        return  # what is no URL is refused for that
+        return  # reading the URL refuses it later
     if host and host != "localhost" and not is_loopback(host) and host not in {one.name for one in request.allowed}:
         raise BadUsage(
             f"{request.url}: {host} is not the address of the servers' machine; give that, {address}, or say "
@@ -165,7 +165,7 @@ def parts(request: LoadRequest, count: int) -> tuple[LoadRequest, ...]:
     """What each generator is asked for: its share of the connections and of the requests.
 
     All shares add up, the plain requests of each generator among them. An open loop has one schedule, of which each
-    takes its turns: so each is told where the whole schedule ends.
+    takes its turns, so each one gets the end of the whole schedule.
     """
     connections = shares(request.connections, count)
     if request.requests is None:
@@ -247,7 +247,7 @@ def _run(
     """Loads from all at once; what ended it, and each one's part.
 
     Args:
-        shown: somebody looks; ``show`` is then given all seconds so far.
+        shown: progress is shown; ``show`` then gets all seconds so far.
 
     Raises:
         MachineLost: a generator is gone, or its marks are no longer answered. DragstripError: a script failed there.
@@ -307,7 +307,7 @@ def _awaited(
 
 
 def _finished(request: LoadRequest, ran: Sequence[LoadRan]) -> str:
-    """What ended a run that nobody interrupted (``LoadResult.finished``).
+    """What ended a run that was not interrupted (``LoadResult.finished``).
 
     Without a connection a generator sends nothing any more. A run by time goes on without it; a count is then missed.
     """
@@ -427,7 +427,7 @@ class Seconds:
             self._draw(second)
 
     def _draw(self, changed: int) -> None:
-        """Shows what is complete by now; a second that was told late is put right."""
+        """Shows the seconds that are complete by now; a second that was reported late is corrected."""
         complete = len(self._rows) - (len(self._rows[-1]) < len(self._ahead_ns))
         if changed >= complete and complete <= len(self._done):
             return

@@ -34,7 +34,7 @@ class RemoteServer:
         return self._channel.ask(ServerDuties.thread_cpu_ns, self.number)
 
     def users(self) -> tuple[str, ...]:
-        """As whom it runs."""
+        """The users that it runs as."""
         return self._look().users
 
     def alive(self) -> bool:

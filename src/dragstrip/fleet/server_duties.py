@@ -151,7 +151,7 @@ class ServerDuties(Duties[_ServersRace]):
         return since() if since else None
 
     def begin_run(self, block_s: float) -> None:
-        """From now on there is a mark only every so many seconds: blocks are as long."""
+        """From now on sync messages come only every ``block_s`` seconds, once per block."""
         self._block_s = block_s
         self._open_race().meter.begin()
 
@@ -181,7 +181,7 @@ def _refuse_other_address(address: str) -> None:
     """Refuses an address at which nothing here can listen.
 
     Raises:
-        BadUsage: it is no address of this machine.
+        BadUsage: it is not an address of this machine.
     """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as tried:
         try:

@@ -102,7 +102,7 @@ class FleetSetup(RaceSetup):
     """What rounds share, where each part of it is another machine's affair.
 
     Args:
-        reopen: opens the race on all machines anew, after one was lost.
+        reopen: opens the race on all machines again, after one was lost.
     """
 
     machines: Machines = field(kw_only=True)
@@ -204,7 +204,7 @@ class FleetSetup(RaceSetup):
         return FleetSurroundings(self.machines)
 
     def wait_for_quiet(self, *, busy_below: float, at_most_s: float) -> None:
-        """Not waited for: nobody else races on a fleet's machines."""
+        """Does not wait: no other race runs on a fleet's machines."""
 
     def begin_round(self) -> None:
         """Holds every generator's clock against the observer's."""

@@ -52,7 +52,7 @@ def _model(name: str, config: ConfigDict, kinds: Mapping[str, Any]) -> type[Base
 
 
 def encode_call(number: int, duty: Callable[..., Any], arguments: Mapping[str, Any]) -> bytes:
-    """A call's line; of ``show`` it says only whether somebody looks."""
+    """A call's line; ``show`` becomes only whether progress is shown."""
     model = shapes(duty).arguments
     values = model(**{name: value for name, value in arguments.items() if name != "show"})
     looked_at = json.dumps(arguments.get("show") is not None)

@@ -55,7 +55,7 @@ class Offer:
         return max(self.rate_per_s or 0.0, *(self.ramp or (0.0,)), *steps, 0.0)
 
     def open_loop(self, duration_s: float) -> OpenLoop:
-        """As the engine takes it, for a run of so long."""
+        """The engine's form of it, for a run of ``duration_s``."""
         from dragstrip._engine import OpenLoop, RateStep
 
         steps = self.steps

@@ -49,7 +49,7 @@ class Learned:
 
 
 def given(status: int, body: bytes) -> Learned:
-    """A right answer that nobody had to be asked for."""
+    """A reference response that the user gave, so that none has to be learned."""
     return Learned(status=status, reason="", body=body, server="", closes=False)
 
 
@@ -57,9 +57,9 @@ def learn(request: LoadRequest, to: Target, wire: bytes) -> Learned:
     """Asks twice, on a connection each, with the very bytes that the load will send.
 
     Raises:
-        DragstripError: nothing answers there, or not in HTTP, or not with the status that was told to be right, or no
-            TLS session is taken up where sessions should be.
-        BadUsage: the answer is no success and nobody said that it should not be, or it changes from one to the next.
+        DragstripError: no response, no HTTP, a status other than the expected one, or a TLS session that should be
+        resumed is not.
+        BadUsage: the response is not a success although no status was given, or it changes from one to the next.
     """
     trust = _trust(request) if to.tls else None  # one for both: a session is taken up only where it was made
     first, session = _ask(request, to, wire, trust)

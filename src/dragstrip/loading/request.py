@@ -89,8 +89,8 @@ class LoadRequest:
     Args:
         url: http or https, on this machine or at a host of ``allowed``.
         connections: open at a time.
-        requests: ends the run when exactly so many were sent, the two plain ones at its start among them,
-            None for no such bound.
+        requests: ends the run after exactly this many requests, including the two reference requests at its start;
+        None: no such limit.
         duration_s: ends the run; with ``requests`` whichever comes first; None and no count: 10 s.
         threads: of the engine; None for one per engine core.
         keepalive: False opens a new connection for each request.
@@ -107,8 +107,8 @@ class LoadRequest:
         expect_status: the right status; None takes any 2xx that the first plain answer has.
         offer: an open loop; None for a closed one.
         unix: a socket file to connect to, whatever host the URL names.
-        cacert: PEM file of those who may have signed the server's certificate; None for those whom this machine trusts.
-        insecure: takes any certificate.
+        cacert: PEM file of the authorities that may have signed the server's certificate; None: this machine's.
+        insecure: accepts any certificate.
         handshakes: "full": each connection over TLS makes a whole one; "resumed": it takes up a session of one before.
         close_after: requests after which a kept connection ends, the last of them saying so.
         pipeline: requests on their way on one connection, 1 to 1024.
@@ -151,7 +151,7 @@ class LoadRequest:
 
     @property
     def plain(self) -> int:
-        """How many plain requests it takes to learn the right answers that nobody gave."""
+        """How many reference requests it takes to learn the expected responses that were not given."""
         if self.check == "status":
             return 0
         return PLAIN * sum(one.answer is None for one in set(self.pool) or (Asked(),))
@@ -162,7 +162,7 @@ class Target:
     """A URL taken apart: where to connect, and what to write into the request.
 
     Args:
-        tls: the name to be proved. elsewhere: what allows a host that is no part of this machine.
+        tls: the name that the certificate must have. elsewhere: options that allow hosts other than this machine.
     """
 
     host: str
@@ -178,7 +178,7 @@ def target(url: str, unix: str | None = None, allowed: Sequence[AllowedHost] = (
     """Takes a URL apart.
 
     Raises:
-        BadUsage: it is none, not http or https, of a host that nobody allowed, or holds what no request may.
+        BadUsage: not a URL, not http or https, a host that was not allowed, or characters that no request may hold.
     """
     remedy = "use http://127.0.0.1:8080/"
     try:

@@ -10,7 +10,7 @@ from dragstrip.loading.request import LoadRequest, Target
 from dragstrip.metrics import SUSTAINED
 from dragstrip.record import Backend
 
-#: A run in which more than this share of all attempts failed is no success.
+#: A run has failed if more than this share of all attempts failed.
 MOSTLY = 0.5
 
 
@@ -26,7 +26,7 @@ class Slice:
         answered: right answers altogether, those included that came after the run's time was up.
         sent, failed, in_flight: requests that left, got no right answer, or none yet: sent = answered + failed +
             in_flight.
-        errors: failures by kind; besides failed requests, attempts to connect that failed.
+        errors: failures by kind: failed requests and failed attempts to connect.
         statuses: answers by status: right ones, and those of a wrong status, length or body.
         samples: of each kind of failure the first, known at the run's end: in the last slice.
         bytes_in, bytes_out: heads included.
@@ -199,7 +199,7 @@ class LoadResult:
 
     @property
     def late_s(self) -> float:
-        """How long the last of the late ones was waited for after the time was up: it took at least so long."""
+        """How long the last late response was waited for after the time was up, which is the least that it took."""
         last = self.slices[-1] if self.late else None
         return (last.duration_ns - last.counted_ns) / 1e9 if last else 0.0
 
@@ -238,7 +238,7 @@ class LoadResult:
 
     @property
     def trouble(self) -> str:
-        """Why the run is no success, in words; "" where it is one. An interruption is the user's own will."""
+        """Why the run failed, in words; "" if it succeeded. An interruption by the user is not a failure."""
         if self.script and self.script.fault:
             return "the script's done() failed"
         if self.finished == "gave up":

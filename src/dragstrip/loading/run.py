@@ -87,7 +87,7 @@ class Progress(Protocol):
     """What shows a run as it goes; called while it goes on.
 
     Args:
-        shown: somebody looks. Other machines tell how they stand only then.
+        shown: progress is shown. Only then other machines report theirs.
     """
 
     @property
@@ -417,7 +417,7 @@ def _by_length(request: LoadRequest, to: Target, body_bytes: int) -> bool:
 
 @contextmanager
 def _awake(request: LoadRequest) -> Iterator[keep_awake.Awake | None]:
-    """Keeps all cores awake where that was asked for: nobody knows which of them are the server's; else None."""
+    """Keeps all cores awake if asked to, because the server's cores are unknown; otherwise None."""
     if request.awake == keep_awake.OFF:
         yield None
         return

@@ -2,7 +2,7 @@
 
 What is drawn is a pool (``loading.request_pool``): nothing is formatted while the load runs. Without ``seq`` all
 addresses differ, so that each is asked for equally often: a cycle of all that the template can mean, in random order,
-or of so many of them.
+or of ``count`` of them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from dragstrip.errors import BadUsage
 from dragstrip.loading.request_pool import MAX_REQUESTS, Asked
 
-#: Addresses that are drawn where nobody says how many: learning their answers takes two plain requests each.
+#: Addresses drawn by default: learning their responses takes two reference requests each.
 DEFAULT_COUNT = 1000
 
 #: A number has at most 18 digits, a text so many characters.
@@ -64,7 +64,7 @@ class _Choice:
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """``text``: so many small letters and digits."""
+    """``text``: this many lower-case letters and digits."""
 
     length: int
     in_order: bool = False

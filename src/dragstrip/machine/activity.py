@@ -123,7 +123,7 @@ def frequencies_khz(cores: Iterable[int]) -> dict[int, int]:
 
 
 def throttled(cores: Iterable[int]) -> int | None:
-    """How often heat has slowed these cores since boot; None where nobody says."""
+    """How often heat has slowed these cores since boot; None if the kernel does not report it."""
     counts = [
         kernel_files.number(kernel_files.CPU / f"cpu{core}/thermal_throttle/core_throttle_count") for core in cores
     ]

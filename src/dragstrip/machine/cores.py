@@ -134,7 +134,7 @@ def with_database(
     lane, if that may be divided; a lane of one core it shares.
 
     Args:
-        divisible: nobody named the servers' cores.
+        divisible: the user did not name the servers' cores.
         allowed, threads_of: as in ``lanes``.
     """
     usable = tuple(sorted(os.sched_getaffinity(0) if allowed is None else allowed))

@@ -1,4 +1,4 @@
-"""What servers that race over TLS prove themselves by: made for one race, and trusted by nobody else."""
+"""The certificate of servers that race over TLS: made for one race, and trusted only there."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 #: For the parity sheet. What most certificates of the web have by now, and what costs a server the least to sign by.
 KIND = "ECDSA P-256, made for this race"
 
-#: Whom both certificates name; nobody has that name elsewhere.
+#: Names in the authority's and the server's certificate.
 AUTHORITY, SERVER = "Dragstrip, for one race", "127.0.0.1"
 
 #: Days for which they are good: more than the longest race takes; and before now, where the clock is set meanwhile.

@@ -12,7 +12,7 @@ class Ended:
 
     Args:
         exit_status: as ``subprocess`` gives it (negative: ended by that signal); None if unknown.
-        died: it ended before it was told to.
+        died: it exited unexpectedly.
         cpu_ns: whole tree, whole life, what it takes to stop included; None if unreadable.
         peak_memory_bytes: sum of each living process's VmHWM just before the stop; None once it has died.
         how: what it took to end it, in words.

@@ -38,8 +38,8 @@ DEVICE = "/dev/cpu_dma_latency"
 RESUME = "/sys/devices/system/cpu/cpu{core}/power/pm_qos_resume_latency_us"
 DRIVER = "/sys/devices/system/cpu/cpuidle/current_driver"
 
-#: A spinner that finds so much time gone since its last look was put off its core, by somebody who may want it longer.
-#: It then sleeps for as long, again and again, until it is woken no later than the second figure.
+#: If this many seconds passed since a spinner's last look, another program has used its core and may need it longer.
+#: The spinner then sleeps this long, repeatedly, until it wakes no later than the second figure.
 AWAY_NS, LATE_NS = 1_000_000, 300_000
 #: Seconds to wait for an answer of the script, which takes milliseconds.
 LOST_S = 5.0
@@ -369,7 +369,7 @@ def _spin() -> None:
 
 
 def main(way: str, cores: Sequence[int]) -> None:
-    """Obeys until its stdin closes or it is told to end by a signal; then everything is as it was."""
+    """Obeys until its stdin closes or a signal ends it; then restores everything."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: sys.exit(0))
@@ -384,7 +384,7 @@ def main(way: str, cores: Sequence[int]) -> None:
             sys.stdout.write(f"{answer}\n")
             sys.stdout.flush()
     except BrokenPipeError:
-        pass  # nobody listens any more: the end comes next
+        pass  # the reader is gone: the end comes next
     finally:
         keeper.end()
 

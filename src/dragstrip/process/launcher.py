@@ -95,7 +95,7 @@ class ServerProcess:
         return machine.thread_cpu_ns(self.schedstats())
 
     def users(self) -> tuple[str, ...]:
-        """As whom its processes run, by name."""
+        """Names of the users that its processes run as."""
         found = set()
         for pid in self.pids():
             with contextlib.suppress(OSError, StopIteration):
@@ -294,7 +294,7 @@ class Launcher:
                 reason = is_right(running.host, running.port)
             except OSError as error:
                 reason = error.strerror or str(error)
-            if reason is None and running.alive():  # else somebody else's server answered on that port
+            if reason is None and running.alive():  # otherwise another server answered on that port
                 return
             if time.monotonic_ns() - began_ns > start.wake_s * 1e9:
                 break
@@ -398,7 +398,7 @@ class Launcher:
             at_most_s = 0.0
 
     def _clean_after_lost_supervisor(self) -> None:
-        """Nobody reaps for us: kill its cgroup, and what can be found of it by its session and its scratch folder."""
+        """Without a supervisor: kills its cgroup, and the processes found by its session and its scratch folder."""
         if self._cgroup is not None:
             with contextlib.suppress(OSError):
                 (self._cgroup / "cgroup.kill").write_text("1")
@@ -433,7 +433,7 @@ def server_environment(own: Mapping[str, str]) -> dict[str, str]:
 
 
 def unprivileged_user() -> tuple[int, int] | None:
-    """User and group as whom root's servers run; None where there is no such user."""
+    """User and group that root's servers run as; None if this user does not exist."""
     try:
         entry = pwd.getpwnam("nobody")
     except KeyError:

@@ -1,4 +1,4 @@
-"""A server's output: its last lines, as they are told."""
+"""A server's output: its last lines, for messages."""
 
 from __future__ import annotations
 

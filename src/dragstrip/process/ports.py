@@ -1,4 +1,4 @@
-"""Ports of this machine: one that nobody listens on, and whether one is held."""
+"""Ports of this machine: finding a free one, and whether one is in use."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _giving = threading.Lock()
 
 
 def free_port(host: str = HOST) -> int:
-    """A port of this address that nobody listens on now, never the same twice in this process."""
+    """A port of this address that is free now, never the same twice in this process."""
     while True:
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
             probe.bind((host, 0))

@@ -11,7 +11,7 @@ from dragstrip.process.launcher import GRACE_S, Ended
 
 
 class Running(Protocol):
-    """A contender that is up: launched by a supervisor, or somebody's own at an address."""
+    """A contender that is up: launched by a supervisor, or the user's own at an address."""
 
     host: str
     port: int
@@ -52,7 +52,7 @@ class AtAddress:
         return {}
 
     def users(self) -> tuple[str, ...]:
-        """Nobody whom we know."""
+        """Unknown: no names."""
         return ()
 
     def cpu_stat(self) -> str | None:

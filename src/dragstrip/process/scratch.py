@@ -19,7 +19,7 @@ from pathlib import Path
 #: Where a tmpfs is mounted for every program (shm_overview(7)).
 MEMORY = Path("/dev/shm")
 
-#: Where scratch roots are made, and swept; besides the user's own folder for temporary files.
+#: Where scratch roots are made and swept, in addition to the user's own folder for temporary files.
 BASES = (Path("/tmp"), MEMORY)
 
 _CGROUP_MOUNTS = (Path("/sys/fs/cgroup/unified"), Path("/sys/fs/cgroup"))
@@ -32,7 +32,7 @@ def scratch_root(base: Path | None = None) -> Iterator[Path]:
     """The race's directory for everything that is thrown away, removed at the end (or by the last supervisor).
 
     In /tmp, where every user may pass through, and 0711: a server that runs as ``nobody`` reaches its own
-    part and can't list the others'. A shared lock on it says that somebody still cares for it.
+    part and can't list the others'. A shared lock on it shows that a process still uses it.
 
     Args:
         base: one of ``BASES`` instead of /tmp.
@@ -54,7 +54,7 @@ def scratch_root(base: Path | None = None) -> Iterator[Path]:
 def _guard(root: Path) -> Iterator[None]:
     """Removes the folder after a ``kill -9`` of this process while no server, and so no supervisor, is up.
 
-    A shell waits for the end of a pipe whose other end only we hold. It removes the folder once nobody has a lock on it
+    A shell waits for the end of a pipe whose other end only we hold. It removes the folder once no process locks it
     (flock(1)): supervisors that still stop servers come first. It has a session of its own: Ctrl-C passes it by.
     """
     command = 'read -r _; [ ! -d "$1" ] || exec flock -w 60 "$1" rm -rf -- "$1"'

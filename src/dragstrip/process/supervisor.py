@@ -337,7 +337,7 @@ class Supervisor:
     def __init__(self, scratch_root: str) -> None:
         self._root = scratch_root
         self._root_fd = os.open(scratch_root, os.O_RDONLY | os.O_DIRECTORY)
-        fcntl.flock(self._root_fd, fcntl.LOCK_SH)  # "somebody still cares for this directory"
+        fcntl.flock(self._root_fd, fcntl.LOCK_SH)  # "this directory is in use"
         self._launch: Launch | None = None
         self._orders: list[dict[str, Any]] = []
         self._text = b""

@@ -46,7 +46,7 @@ def run_blocks(
     """Runs blocks in this order and returns a record of each, not yet judged.
 
     Args:
-        launched: whom they load, connected and warm.
+        launched: the servers that they load, connected and warm.
         index: of the round; with an open loop's rate it fixes when requests leave.
         restless: contenders that work while idle: they stand still but for their own blocks.
     """

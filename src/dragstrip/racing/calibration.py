@@ -41,7 +41,7 @@ IDLE_AFTER_S, IDLE_LOOK_S = 0.05, 0.20
 
 #: Short blocks against ones that count after so much load, in calibration; not where short ones are long enough anyway.
 LOADED_NS, SHORTS, LONG_ENOUGH_NS = 100_000_000, 8, 100_000_000
-#: After so many of them it may already be shown that they do not read apart.
+#: Number of short blocks after which they may already be shown to agree.
 SHORTS_LEAST = 5
 APART, ERRORS, DISTURBED = 0.02, 3.0, 0.05
 #: A median's standard error, in median absolute deviations of normal values, for one of them (Huber 1981).
@@ -52,7 +52,7 @@ NOT_COMPARED = "not compared with lasting load"
 
 
 def idle_shares(running: Sequence[Running]) -> list[float]:
-    """How much of a core each of these uses when nobody asks it anything, 0.05 s after the last answer and later."""
+    """Share of a core that each of these uses without requests, from 0.05 s after its last response on."""
     if not any(one.thread_cpu_ns() for one in running):
         return [0.0] * len(running)
     time.sleep(IDLE_AFTER_S)
@@ -112,7 +112,7 @@ class ShortBlocks:
     """How one contender takes short blocks.
 
     Args:
-        factor: its blocks are to be so many times longer.
+        factor: makes its blocks longer by this factor.
         fact: for the parity sheet.
         unclear: the machine disturbed most comparisons.
     """
@@ -159,7 +159,7 @@ class Calibration:
         p50_ns: its typical latency.
         capacity_per_s: answers a second, of a closed loop.
         launch_s: start and warm-up.
-        block_factor: its blocks are to be so many times longer than its latency asks for.
+        block_factor: makes its blocks longer by this factor than its latency requires.
         restless: it works while idle, and is to be frozen then.
         events: what is worth keeping in the race's record.
     """
@@ -250,8 +250,8 @@ def _load(setup: RaceSetup, launched: LaunchedServer, p50_ns: int) -> Tally:
 def _learned_warm_up(entry: Entry, warm: WarmUp) -> tuple[Entry, float]:
     """The entry with what its warm-up taught, and the seconds that its warm-ups will take.
 
-    Nobody says what runs an ad hoc server, so it was watched as long as a just-in-time runtime; where that showed no
-    rise, the rounds need not wait so long. Their own warm-ups still end by evidence.
+    An ad hoc server's runtime is unknown, so it was watched as long as a just-in-time runtime; if its speed did not
+    rise, the rounds need not wait as long. Their own warm-ups still end by evidence.
     """
     warm_up_s = warm.lasted_ns / 1e9
     if entry.contender is not None:

@@ -1,4 +1,4 @@
-"""Whether contenders ask the race's database: what it counted, and rows that change while nobody is under load."""
+"""Whether contenders query the race's database: its counts, and rows that change while no contender is under load."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dragstrip.scrutiny import is_right
 #: What a block's last answers lack or have too much of the pool's mean lies far below.
 LEAST_SHARE = 0.95
 
-#: By chance a mean is off by more than so many of its standard errors in one of 30,000 cases.
+#: By chance, a mean is off by more than this many of its standard errors in one of 30,000 cases.
 ERRORS = 4.0
 
 #: Rows that are asked for before and after they change.
@@ -36,7 +36,7 @@ def served_from_elsewhere(statements: int, wanted: float) -> str | None:
 def stale_answers(setup: RaceSetup, some: Iterable[LaunchedServer]) -> dict[str, str]:
     """Gives every row a new value and asks each contender again for rows that it has answered before.
 
-    Nobody may be under load meanwhile. By contender whose answers are still the old ones: why, in words for the record.
+    No contender may be under load. Returns, by contender that still sends the old rows, the reason in words.
 
     Raises:
         DatabaseGoneError: it can't be asked any more.
@@ -77,7 +77,7 @@ def usage_of(instance: Instance | None) -> Mapping[str, Usage]:
 def wanted_by(launched: LaunchedServer, blocks: Sequence[Block], executed: int) -> float:
     """Statements that a contender's answers of these blocks took in the database.
 
-    Of one that was sent and not answered nobody knows. Where a workload's requests take different numbers, how many
+    Queries of a request without a response are unknown. If a workload's requests need different numbers, how many
     there were of each is known within ``ERRORS`` standard errors of their mean. What was executed is taken for wanted
     as far as it lies within that.
     """

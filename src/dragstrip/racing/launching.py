@@ -228,7 +228,7 @@ class Launching:
             http: the load's version, of those that leave it to the load.
             instance: of the database that the workload asks.
 
-        Once more where somebody took the kernel's free port before the server could bind it.
+        Repeats the start if another program took the kernel's free port before the server could bind it.
 
         Raises:
             StageError: it didn't come to serve; names it, the reason and its last log lines.

@@ -24,7 +24,7 @@ QUIET = 0.12
 
 
 class RoundLoop(ABC):
-    """Runs rounds until it is told how that ended; who runs next, and when it is over, is its kind's affair.
+    """Runs rounds until a reason to finish; subclasses choose who runs next, and when to finish.
 
     Args:
         contenders: those that take part, by name; who falls out leaves them.

@@ -22,7 +22,7 @@ INTRUDER_SHARE, MOST_INTRUDERS = 0.10, 3
 #: A core's frequency that differs so much from the first round's.
 FREQUENCY_OFF = 0.05
 
-#: A contender's memory grows: by more than this share, and by more than so many bytes, in a second. A heap that a
+#: A contender's memory grows if it gains more than this share, and more than this many bytes, per second. A heap that a
 #: collector still lets grow after the warm-up (Node: 3 % and 1.6 MB in the first second) stays below.
 GROWTH_PER_S, GROWTH_BYTES_PER_S = 0.01, 4 * 2**20
 

@@ -16,7 +16,7 @@ def plan_of(request: Request, qualification: Qualification, load: Load, *, colum
 
     Args:
         load: with the rate that is offered to all, of an open loop.
-        columns: so many share the budget equally.
+        columns: how many columns share the budget equally.
     """
     ready = qualification.ready
     factors = {name: one.calibration.block_factor for name, one in ready.items()}
@@ -25,7 +25,7 @@ def plan_of(request: Request, qualification: Qualification, load: Load, *, colum
     launch_s = sum(one.calibration.launch_s for one in ready.values())
     lengths_ns = schedule.own_lengths(p50_ns, leads_ns, factors)
     if load.rate_per_s:
-        # One length for all: a quantile of so many answers is compared with one of as many.
+        # One length for all: a quantile is compared with one from as many responses.
         longest = schedule.block_lengths(p50_ns, leads_ns.values())
         lead_ns, counted_ns = (max(factors.values(), default=1) * part for part in longest)
         both = lead_ns, schedule.long_enough(counted_ns, request.metric, load.rate_per_s)

@@ -30,16 +30,16 @@ from dragstrip.record import Entrant, Load
 from dragstrip.scrutiny import BEHAVIOUR_S, CORRECTNESS_S, Deadline
 from dragstrip.workload import HTTP2
 
-#: So many contenders are up and tried at once; so many of them are asked at the same time.
+#: Contenders that are up and checked at once; those of them that are sent requests at the same time.
 AT_ONCE, ASKED_AT_ONCE = 16, 4
 
-#: They start one after another, so that none slows another's start; one that takes longer holds up nobody.
+#: They start one after another, so that none slows another's start; after this time the next one starts anyway.
 HELD_UP_S = 0.5
 
-#: So many of those that are waited for are named at a time.
+#: Number of awaited contenders that a progress line names.
 NAMED = 3
 
-#: Seconds after which it is told who is waited for, and again after as many.
+#: Seconds between two progress lines that name what Dragstrip is waiting for.
 TELL_S = 1.0
 
 
@@ -160,11 +160,11 @@ def qualify_all(
     store: QualificationStore | None = None,
     site: Site = LOCAL,
 ) -> Qualification:
-    """Every contender proved and calibrated, by a kept qualification or anew; none is left running.
+    """Checks and calibrates every contender, or takes its stored qualification; leaves none running.
 
     Args:
         states: by name, what ``contender.check`` said.
-        store: of those kept; None: all are proved anew, and nothing is kept.
+        store: stored qualifications; None: all are checked again, and nothing is stored.
         site: where contenders are built.
     """
     named, workload = entries, setup.workload
@@ -272,7 +272,7 @@ def _candidate(
 
 
 def _why(error: StageError, entry: Entry) -> str:
-    """What went wrong, for those who are told the contender's name before it."""
+    """What went wrong, without the contender's name in front."""
     return str(error).removeprefix(f"{entry.name}: ")
 
 
@@ -327,7 +327,7 @@ def _ask(setup: RaceSetup, candidate: _Candidate, launched: LaunchedServer) -> N
 
 
 def _prove_by_the_database(setup: RaceSetup, candidates: Sequence[_Candidate]) -> None:
-    """Lets out who answered without asking it; all have been asked, and nobody is under load."""
+    """Takes out contenders that responded without a query; all were sent requests, and none is under load."""
     running = {one.name: launched for one in candidates if (launched := one.running)}
     used = database_proof.usage_of(setup.instance)
     stale = database_proof.stale_answers(setup, running.values())
@@ -359,7 +359,7 @@ def _calibrate(setup: RaceSetup, servers: Servers, candidate: _Candidate, progre
 
 
 def _look_at_idle(candidates: Sequence[_Candidate]) -> None:
-    """Finds out who works though nobody asks."""
+    """Finds contenders that use CPU time without requests."""
     watched = [(one, one.running, one.calibrated) for one in candidates if one.running and one.calibrated]
     shares = idle_shares([launched.running for _, launched, _ in watched])
     for (candidate, _, calibrated), share in zip(watched, shares, strict=True):
@@ -369,7 +369,7 @@ def _look_at_idle(candidates: Sequence[_Candidate]) -> None:
 class _SideBySide:
     """Runs calls that mostly wait in threads of their own; an interruption abandons them.
 
-    Daemons: what they wait for ends with the servers that they ask. ``room`` is for what they do besides waiting.
+    The threads are daemons: their waits end with the servers. ``room`` limits what they do apart from waiting.
     """
 
     def __init__(self) -> None:
@@ -403,7 +403,7 @@ class _SideBySide:
         self._tell_at = time.monotonic() + TELL_S
 
     def end(self, progress: Progress) -> None:
-        """Waits for all of them, and now and then tells for whom.
+        """Waits for all of them, and now and then shows which.
 
         Raises:
             Exception: what one of them raised.

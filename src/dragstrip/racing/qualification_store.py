@@ -3,7 +3,7 @@
 A proof is reused only for the very same programs. Its key covers the definition and its files, the parameters, and
 place, size and time of change of every program, module and build. It also covers the private environment's files and
 the system's list of packages. Workload, load, lanes, machine, boot, and the code of Dragstrip that proves are in it,
-too. One file per proof; a file that can't be read or written never hurts: the contender is proved anew then.
+too. One file per check; if a file can't be read or written, the contender is simply checked again.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class QualificationStore:
                 raise
 
     def forget(self, key: str | None) -> None:
-        """A contender that was proved fell out of its race: the next one proves it anew."""
+        """Forgets a contender that was taken out of its race: the next race checks it again."""
         if key is not None:
             with contextlib.suppress(OSError):
                 (self._folder / f"{key}.json").unlink(missing_ok=True)

@@ -22,8 +22,8 @@ class Request:
     Args:
         entries: at least two, names distinct.
         connections: None: as many as the workload is meant for, or else as is usual.
-        budget_s: wall-clock seconds for the rounds; None: as many as is usual (``schedule.usual_budget_s``).
-        rounds: fixes the design to so many rounds, no early stop; None for the stopping rule.
+        budget_s: wall-clock seconds for the rounds; None: the default (``schedule.usual_budget_s``).
+        rounds: exactly this many rounds, without early stop; None for the stopping rule.
         explicit: a contender that is not ready refuses the race (named by hand) instead of being left out (line-up).
         threads: engine threads; None for one per engine core.
         purpose: what the race is for, where a command runs it for something; it becomes an event of its record.
@@ -35,11 +35,11 @@ class Request:
         also: further workloads, each a column of the same race.
         efficiency: CPU per request at two rates, each a column: a tenth and half of what the slowest serves.
         offered: rates by workload, each a column, in place of ``rate_per_s``: of a race that is run again.
-        fresh_scrutiny: every contender is proved and calibrated anew, also where nothing has changed since it was.
+        fresh_scrutiny: checks and calibrates every contender again, even if nothing has changed since the last time.
         awake: "auto": the cores are kept from sleeping while blocks run; "off": they do as the kernel wants.
         wait: how the engine waits for answers: "sleep", "poll", or "auto": polls where its cores are its own.
         site: the machine or machines that it runs on.
-        allowed: hosts of addresses that are no part of this machine.
+        allowed: hosts other than this machine that may be loaded.
     """
 
     entries: tuple[Entry, ...]
@@ -88,7 +88,7 @@ class Request:
         if self.efficiency and self.metric.endswith(AUTO):
             object.__setattr__(self, "metric", f"{self.metric.removesuffix(AUTO)}cpu")
         if self.budget_s is None and self.allowed:
-            object.__setattr__(self, "budget_s", schedule.USUAL_S)  # nobody allowed more
+            object.__setattr__(self, "budget_s", schedule.USUAL_S)  # more was not allowed
         refuse_elsewhere(self.entries, self.allowed, usual_connections(self), self.budget_s or schedule.USUAL_S)
 
 
@@ -103,7 +103,7 @@ def refuse_elsewhere(
     """Holds a race of addresses to what was allowed: calibration and warm-up ask as fast as a server answers.
 
     Raises:
-        BadUsage: a host that nobody allowed, or more than was allowed there.
+        BadUsage: a host that was not allowed, or more load than was allowed there.
     """
     for entry in entries:
         one = allowance(entry.url.host, allowed) if entry.url is not None else None
@@ -115,7 +115,7 @@ def lanes_of(request: Request) -> machine.Lanes:
     """The cores of engine and servers.
 
     Raises:
-        BadUsage: there are no such cores, or fewer of the engine's than threads asked for.
+        BadUsage: unknown cores, or fewer cores for the engine than threads.
     """
     lanes = request.site.lanes(request.server_cores, request.engine_cores)
     if request.threads is not None and request.threads > len(lanes.engine):
@@ -127,7 +127,7 @@ def lanes_of(request: Request) -> machine.Lanes:
 
 
 def database_lane(lanes: machine.Lanes, workloads: Sequence[Workload], *, divisible: bool) -> machine.Lanes:
-    """The lanes, with one for the database where a workload asks it; ``divisible``: nobody named the servers' cores."""
+    """The core sets, with one for the database if needed; ``divisible``: the user did not name the servers' cores."""
     asked = any(workload.asks_database for workload in workloads)
     return machine.with_database(lanes, divisible=divisible) if asked else lanes
 

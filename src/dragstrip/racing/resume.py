@@ -41,7 +41,7 @@ def resume(
         workloads: the race's own, in any order.
         extra_s: seconds of further budget, also for a race that has spent its own.
         site: the machine or machines that it runs on.
-        allowed: hosts of addresses that are no part of this machine.
+        allowed: hosts other than this machine that may be loaded.
 
     Raises:
         BadUsage: the race has ended by its own rule, or goes on in another process, or a contender's definition has

@@ -128,7 +128,7 @@ def _purpose(purpose: Purpose | None, at_ns: int) -> tuple[Event, ...]:
 
 
 def _forget_fallen(race: Race, qualification: Qualification, kept: QualificationStore | None) -> None:
-    """Who fell out is proved anew by the next race."""
+    """Makes the next race check again every contender that was taken out."""
     out = {entrant.name for entrant in race.entrants if entrant.out}
     for contender in qualification.contenders:
         if kept is not None and contender.name in out:

@@ -24,7 +24,7 @@ from dragstrip.record import Plan
 LEAD_LATENCIES, LEAD_MOST_NS = 5, 200_000_000
 COUNTED_LATENCIES, COUNTED_MOST_NS = 20, 1_000_000_000
 
-#: The shortest lead-in, of contenders of which nobody says that less would do; the shortest counted part, in lead-ins.
+#: Shortest lead-in of a contender whose definition does not allow less; shortest counted part, in lead-ins.
 LEAD_NS, COUNTED_LEADS = 10_000_000, 2.5
 
 #: Passes per round: at least, at most, and the floor that a short budget may lower them to; and for how long each
@@ -40,7 +40,7 @@ ROUNDS_WANTED = 12
 #: The planned last round is never before this one: no earlier round can decide anything.
 ROUNDS_LEAST = 10
 
-#: A race's budget where nobody says otherwise, and what it grows to at most where ten rounds take longer: servers with
+#: Default budget of a race, and the most that it grows to if ten rounds take longer: servers with
 #: a thousand connections take half a minute a round, and after a minute of that nothing could be decided.
 USUAL_S, USUAL_MOST_S = 60.0, 300.0
 
@@ -72,7 +72,7 @@ def order_of(plan: Plan, seed: int, index: int, names: Sequence[str]) -> RoundOr
         names: the contenders that run in it: some may be out, or needed no more.
     """
     own = {name: plan.blocks[name][2] for name in names if name in plan.blocks}
-    # The most of those that run: without the fastest there would be passes in which nobody does.
+    # The most passes of any contender that runs: without the fastest one, some passes would be empty.
     passes = max(own.values()) if own and len(own) == len(names) else plan.passes
     return round_order(seed, index, names, passes, own=own)
 
@@ -179,11 +179,11 @@ def block_lengths(p50_ns: Mapping[str, int], leads_ns: Iterable[int] = ()) -> tu
 def own_lengths(
     p50_ns: Mapping[str, int], leads_ns: Mapping[str, int], factors: Mapping[str, int] | None = None
 ) -> dict[str, tuple[int, int]]:
-    """Lead-in and counted part of each contender's blocks by its own latency alone: a slow one lengthens nobody's.
+    """Lead-in and counted part of each contender's blocks, by its own latency alone, not by a slower contender's.
 
     Args:
         p50_ns, leads_ns: as ``block_lengths`` has them, by contender.
-        factors: so many times longer, where calibration asks for it.
+        factors: block lengths are multiplied by these, if calibration requires it.
     """
     found = {}
     for name, own_ns in p50_ns.items():
@@ -198,7 +198,7 @@ def own_passes(lengths_ns: Mapping[str, tuple[int, int]], *, launch_s: float, bu
 
     Each is loaded for the same time, 0.28 s or what makes a third of the round measuring, in 8 to 60 passes. It is
     twice that time at most, so that one with long blocks takes fewer. Where the budget could not pay for 12 rounds of
-    that, all get fewer by the same share. Nobody gets fewer than 3.
+    that, all get fewer by the same share, but at least 3.
 
     Args:
         lengths_ns: lead-in and counted part by contender.
@@ -249,7 +249,7 @@ def usual_passes(block_s: float) -> int:
 def passes(*, launch_s: float, block_s: float, contenders: int, budget_s: float) -> int:
     """How many passes a round has.
 
-    So many that a third of the time is measuring and each contender is loaded for 0.28 s, 8 to 60. Fewer, down to 3,
+    8 to 60, so that a third of the time is measuring and each contender is loaded for 0.28 s. Fewer, down to 3,
     where the budget could not pay for 12 rounds of that: verdicts need ten rounds at the least, and more rounds
     average more launches.
 
@@ -266,11 +266,11 @@ def passes(*, launch_s: float, block_s: float, contenders: int, budget_s: float)
 
 
 def usual_budget_s(round_s: float, columns: int = 1) -> float:
-    """A column's budget where nobody says otherwise: a minute for all, or what its twelve rounds take; five at most.
+    """A column's default budget: a minute for all columns, or what its twelve rounds take; five minutes at most.
 
     Args:
         round_s: of as few blocks as may be.
-        columns: so many share it.
+        columns: how many columns share it.
     """
     wanted_s = ROUNDS_WANTED * round_s / (1 - RESERVE)
     return min(max(USUAL_S / columns, 10.0 * ceil(wanted_s / 10)), USUAL_MOST_S / columns)
@@ -304,7 +304,7 @@ def rate(asked_per_s: float | None, capacity_per_s: Mapping[str, float]) -> floa
 
     Args:
         capacity_per_s: each contender's answers a second in calibration. Half the slowest's is rounded to two digits:
-            a rate that is told, typed again and compared between races.
+            the rate is shown, typed again and compared between races.
     """
     if asked_per_s != AUTO_RATE:
         return asked_per_s or 0.0

@@ -116,7 +116,7 @@ class RaceSetup:
         return MachineMonitor(self.lanes.all)
 
     def wait_for_quiet(self, *, busy_below: float, at_most_s: float) -> None:
-        """Waits until the race's cores have been idle enough over one window, or for so long."""
+        """Waits until the race's cores have been idle enough over one window, or for ``at_most_s``."""
         machine.wait_for_quiet(self.lanes.all, busy_below=busy_below, at_most_s=at_most_s)
 
     def with_facts(self, facts: Facts) -> Facts:
@@ -205,7 +205,7 @@ class RaceSetup:
             return self.engine.open(plan)
         except EngineError as error:
             if running.alive() and error.kind == "descriptors":
-                raise  # ours are too few: that is no fault of this contender's
+                raise  # our own descriptors are too few: not this contender's fault
             raise StageError(f"{entry.name}: {error}; its last words: {launched.last_words()}") from error
 
 

@@ -28,11 +28,11 @@ FLAT = 0.01
 #: longest for one answer, two: else none might fall into it.
 SLICE_LATENCIES, SLICE_LEAST_NS, SLICE_MOST_NS, SLICE_FEWEST_LATENCIES = 5, 5_000_000, 50_000_000, 2
 
-#: A server is at rest where it used less than this share of a core in so many looks of so many seconds in a row; it is
-#: waited for so long at most.
+#: A server is at rest if it used less than this share of a core in this many looks in a row, each of this length; the
+#: longest wait for that.
 REST_BELOW, REST_LOOKS, REST_LOOK_S, REST_MOST_S = 0.05, 2, 0.01, 0.3
 
-#: A warm-up that others slow down lasts at most so many times its definition's times, by the clock.
+#: If other programs slow a warm-up down, it lasts at most this multiple of its definition's times, by the clock.
 WARM_UP_MOST = 3
 
 #: A server is not called unsettled by the slices of its first window alone: those of a slow one take up all its time,
@@ -40,8 +40,8 @@ WARM_UP_MOST = 3
 WINDOWS_LEAST = 2
 
 #: The first look at a server of which nothing is known, for the length of its slices. Then those that are long enough
-#: for handshakes of many connections at once, before whose end no request is under way; the last, also beside others
-#: who take the cores.
+#: for handshakes of many connections at once, before whose end no request is in flight; the last one is long enough
+#: even if other programs take the cores.
 LOOKS_NS = (20_000_000, 400_000_000, 4_000_000_000)
 
 

@@ -19,7 +19,7 @@ NONE = "–"
 #: Up to here an interval's upper end gets as many decimals as a lower end near 1.
 AS_FINE = 2.0
 
-#: By what is spent (CPU, memory) nobody is the faster.
+#: A resource that is spent (CPU, memory) makes no contender faster.
 _OF_SPENDING = {"faster": "uses less", "slower": "uses more"}
 
 

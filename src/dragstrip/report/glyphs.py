@@ -140,7 +140,7 @@ class Axis(Drawing):
         return cls(low / room, high * room, margin)
 
     def cell(self, ratio: float, width: int) -> int:
-        """Which of so many cells a ratio falls into."""
+        """Index of a ratio's cell among ``width`` cells."""
         share = math.log(ratio / self.low) / math.log(self.high / self.low)
         return min(max(int(share * width), 0), width - 1)
 

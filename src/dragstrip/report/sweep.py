@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from dragstrip.record import Entrant, Event
     from dragstrip.sweep.file import Sweep
 
-#: Cells of the chart; so many words on what the machine did meanwhile.
+#: Width of the chart in cells; maximum number of notes about the machine.
 WIDTH, MOST_NOTES = 14, 4
 
 #: A terminal this wide shows every quantile; a narrower one the median and the one that is asked for.
@@ -48,7 +48,7 @@ def show(console: Console, sweep: Sweep) -> None:
     for entrant in sweep.entrants:
         parts += ["", *_contender(sweep, entrant, wide=console.width >= WIDE)]
     parts.append("")
-    # One word on each of whom they are about; the record has them all.
+    # One note per subject; the record has all events.
     notes = list({_about(event): event_text(event) for event in reversed(sweep.events)}.values())[::-1]
     parts += [Text.assemble(("▲ ", "yellow"), note) for note in notes[:MOST_NOTES]]
     if len(notes) > MOST_NOTES:
@@ -126,7 +126,7 @@ def _span(span: Span | None) -> str:
 
 
 def _about(event: Event) -> tuple[object, ...]:
-    """Whom an event is about: a program's process, a core, a contender."""
+    """What an event is about: a program's process, a core, a contender."""
     return event.kind, event.subject, event.numbers.get("pid"), event.numbers.get("core")
 
 

@@ -20,7 +20,7 @@ TROUBLE = (OSError, AnswerError)
 #: How many times as long as the right one a JSON text of another form may be.
 _OTHER_FORM = 4
 
-#: Of a wrong body's surroundings, so many bytes stand before the first that differs.
+#: Bytes shown before the first one that differs in an incorrect body.
 _BEFORE = 10
 
 
@@ -47,7 +47,7 @@ def fetch(
         pieces: the request cut into pieces, or its body framed otherwise; (): as the exchange has it.
 
     Raises:
-        OSError, AnswerError: the connection failed, or what came back is no whole HTTP answer in time.
+        OSError, AnswerError: the connection failed, or no complete HTTP response came in time.
     """
     deadline = deadline or Deadline(ANSWER_S)
     longest = _OTHER_FORM * len(exchange.body) if exchange.compare == "json" else len(exchange.body)

@@ -136,7 +136,7 @@ def _whole(sock: socket.socket, request: bytes, ending: bytes, most_bytes: int) 
     """One answer's bytes, read until it ends as the right one does; None if the connection was closed instead.
 
     Raises:
-        AnswerError: it does not end within ``ANSWER_S``, or within so many bytes.
+        AnswerError: it does not end within ``ANSWER_S``, or within the limit of bytes.
     """
     deadline = Deadline(ANSWER_S)
     deadline.lend(sock)
@@ -178,7 +178,7 @@ def _over_old_http(server: Server, exchange: Exchange) -> OldHttp:
 
 
 def _unknown_path(server: Server, exchange: Exchange) -> UnknownPath:
-    """What a path gets that nobody serves: whoever answers everything alike routes nothing."""
+    """What an unknown path gets: a server that sends the same response to every path does no routing."""
     strange = replace(exchange, request=_with(exchange.request, path=_UNKNOWN_PATH, connection="close"))
     with server.connect() as sock:
         answer = fetch(sock, strange)
@@ -217,7 +217,7 @@ def _served_beside_a_busy_one(server: Server, exchange: Exchange, connections: i
                 if (came := _read(ready)) is None:
                     continue
                 if not came:
-                    selector.unregister(ready)  # a connection per request: nobody owns a worker for long
+                    selector.unregister(ready)  # a connection per request: none keeps a worker for long
                 elif ready in waiting:
                     waiting.discard(ready)
                     longest_s = time.monotonic() - began

@@ -132,7 +132,7 @@ def check_correctness(
     Args:
         keepalive: exchanges whose requests leave the connection open.
         closing: the same exchanges with ``Connection: close``.
-        together: above 1: so many requests are sent at once, and answered in their order.
+        together: how many requests are sent at once; their responses must come in order.
         within_s: seconds for all of it; a single answer has ``ANSWER_S`` of them.
         tell: called after each right answer with how many there are, and how many there shall be.
     """
@@ -160,7 +160,7 @@ def check_correctness(
             problems.setdefault(describe_error(error), []).append(way)
             if isinstance(error, LateError | ConnectionRefusedError | TimeoutError):
                 break  # the next way would only wait as long
-    # What goes wrong alike in several ways is told once.
+    # The same problem in several ways is reported once.
     sentences = tuple(f"{_in_words(ways)}: {problem}" for problem, ways in problems.items())
     return Findings(problems=sentences, facts={} if sentences else _facts(trial, last[0], keepalive))
 

@@ -63,7 +63,7 @@ class Http2Session:
             body_bytes, deadline: as in ``read_answer``.
 
         Raises:
-            AnswerError: what came is no HTTP/2 answer, or it wasn't complete in time.
+            AnswerError: what came is not an HTTP/2 response, or it wasn't complete in time.
             OSError: the connection failed before any byte came.
         """
         began_ns = time.monotonic_ns()

@@ -58,7 +58,7 @@ _TOO_LONG = 431
 
 
 class AnswerError(Exception):
-    """What came is no sound HTTP answer, or none in time; the text says what the server did and what would be right."""
+    """No valid HTTP response came in time; the text says what the server did and what was expected."""
 
 
 class LateError(AnswerError):
@@ -162,7 +162,7 @@ def read_answer(
         deadline: for all of it, from the first byte sent to the last one read.
 
     Raises:
-        AnswerError: what came is no HTTP answer, or it wasn't complete in time.
+        AnswerError: what came is not an HTTP response, or it wasn't complete in time.
         OSError: the connection failed before any byte came.
     """
     deadline.lend(sock)
@@ -387,7 +387,7 @@ class _Reading:
         return f"sends an unsound {part} ({what[: 2 * QUOTED]}); sound HTTP/1.1 (RFC 9112) would be right"
 
     def _wrong_lengths(self) -> bytes | None:
-        """The Content-Length values of a head that h11 refused, if they are no number or not one; else None."""
+        """The Content-Length values of a head that h11 refused, if they are not one number; otherwise None."""
         head = _BLANK_LINE.split(self._first[self._interim_bytes :], maxsplit=1)[0]
         lengths = [value for name, value in _fields_of(head) if name.lower() == b"content-length"]
         numbers = {number.strip() for value in lengths for number in value.split(b",")}

@@ -32,7 +32,7 @@ _MAX_PER_KIND = 4
 _OURS = b"\r\nUser-Agent: dragstrip\r\n"
 _STRANGER = b"\r\nUser-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0\r\n"
 
-#: So often each of them asks: a head that varies by itself is no sign.
+#: How often each of them sends a request: a head that varies by itself proves nothing.
 _TIMES = 3
 
 #: What may change in the last head of a connection that the server ends.

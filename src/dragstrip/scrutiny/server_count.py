@@ -14,7 +14,7 @@ from dragstrip.scrutiny.server import Server
 #: Seconds within which a reading must be there, and the longest page that a server tells it on.
 READING_S, PAGE_BYTES = 2.0, 1 << 20
 
-#: Readings at most until two in a row add the same, and seconds between them: so long a late count may take.
+#: Maximum readings until two in a row agree, and seconds between them: together, how long a late count may take.
 READINGS, BETWEEN_S = 6, 0.01
 
 

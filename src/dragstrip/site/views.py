@@ -16,7 +16,7 @@ from dragstrip.report.race.headline import headline
 from dragstrip.report.race.summary import of_rates, parts
 from dragstrip.store.database import RunLine, Store
 
-#: A contender's history goes back so many races: each is judged anew, once per process.
+#: Maximum races in a contender's history: each one is judged again, once per process.
 MOST_POINTS = 60
 
 
@@ -72,7 +72,7 @@ def state(path: Path, race_id: str) -> tuple[int, str]:
     """How far a race is: rounds, and how it ended; cheap enough to be asked every second.
 
     Raises:
-        StoreError: there is no such race.
+        StoreError: the race does not exist.
     """
     with Store(path, write=False) as store:
         race_id = store.resolve(race_id)
@@ -83,8 +83,8 @@ def state(path: Path, race_id: str) -> tuple[int, str]:
 def history(path: Path, name: str, workload: str) -> list[Point]:
     """A contender's throughput over its latest races at a workload, oldest first, changes marked.
 
-    A race of several workloads has a point for each. Of one at several rates there is none: what is offered is no
-    throughput of its own.
+    A race of several workloads has a point for each. A race at several rates has none: an offered rate is not a
+    contender's own throughput.
     """
     lines = [line for line in listed(path, "") if name in line.contenders]
     lines = [line for line in lines if workload in ("", *line.workload.split(","))]
@@ -164,7 +164,7 @@ def standings(path: Path, race_id: str) -> Standings:
     """A race as it stands: its records, contenders with numbers, the sentence, and the badge.
 
     Raises:
-        StoreError: there is no such race.
+        StoreError: the race does not exist.
     """
     with Store(path, write=False) as store:
         race = store.load(race_id)

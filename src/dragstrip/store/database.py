@@ -158,14 +158,14 @@ class Store:
             self._put_event(race_id, event, name, round_index)
 
     def append_event(self, race_id: str, event: Event) -> None:
-        """Records something that is no measurement."""
+        """Records an event."""
         if event.kind in _OWN:
             raise ValueError(f"event kind {str(event.kind)!r} is the store's own; use entrant_out, extend or finish")
         with self._transaction():
             self._put_event(race_id, event)
 
     def extend(self, race_id: str, *, budget_s: float, planned_rounds: int) -> None:
-        """Records that a race got more budget: in all so many seconds, and the planned last round that they pay for."""
+        """Records a larger budget of a race: its new total, and the planned last round that it pays for."""
         detail = json.dumps({"budget_s": budget_s, "planned_rounds": planned_rounds})
         with self._transaction():
             self._put_event(race_id, Event(at_ns=time.monotonic_ns(), kind=EventKind.EXTENDED, text=detail))

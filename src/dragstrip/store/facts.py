@@ -103,7 +103,7 @@ def column_of(facts: Mapping[str, Any]) -> int | None:
     """Which of a race's columns an event belongs to; None: the whole race's.
 
     Raises:
-        TypeError: it is no whole number.
+        TypeError: it is not a whole number.
     """
     column = facts.get("column")
     if column is not None and (isinstance(column, bool) or not isinstance(column, int)):

@@ -24,13 +24,13 @@ from dragstrip.record import Void, VoidKind
 #: count in ascending order up to the first that does not hold, and for each step after them (Bonferroni).
 ALPHA, STEPS = 0.05, 5
 
-#: Fewest launches that tell an interval; failed requests above this share are no service (as in a race's blocks).
+#: Fewest launches that give an interval; largest share of failed requests that still counts as service (as in blocks).
 LEAST_LAUNCHES, MOST_FAILED = 3, 0.001
 
 #: A bracket's ends within this share of each other are near enough.
 NEAR = 0.05
 
-#: Quantiles that are told of each rate; also those that an objective may be about.
+#: Quantiles that are reported for each rate; an objective may be about any of these.
 TOLD = tuple(name for name in QUANTILES if name in ANSWERS)
 
 #: A launch has a few less answers at a rate than planned for a quantile and still tells it.
@@ -222,7 +222,7 @@ def next_rates(found: Sequence[Point], *, outwards: bool, again: Container[float
     """The rates to measure next: those that noise left open, else one that halves the bracket; none where it will do.
 
     Args:
-        outwards: may go below the first and above the last rate, where nobody said which rates to offer.
+        outwards: may go below the first and above the last rate, because the user did not choose the rates.
         again: rates that were measured once more already; they are left as they are.
     """
     missed = next((point.rate_per_s for point in found if point.outcome is Outcome.MISSED), math.inf)

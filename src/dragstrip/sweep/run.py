@@ -29,11 +29,11 @@ from dragstrip.sweep.file import Sweep
 from dragstrip.validity.block import WRONG_KINDS
 from dragstrip.version import __version__
 
-#: Rates to begin with where nobody named any: shares of what each contender served in calibration's closed loop.
+#: Default rates to begin with: shares of what each contender served in calibration's closed loop.
 SHARES = (0.1, 0.25, 0.4, 0.55, 0.7, 0.8, 0.9, 1.0)
 
 #: Each rate's blocks in one launch; the lead-in lets a queue form that is there to stay; a block's counted part is at
-#: least so long, and longer where the quantile wants more answers.
+#: least this long, and longer if the quantile needs more responses.
 PASSES, LEAD_NS, COUNTED_LEAST_NS, COUNTED_MOST_NS = 2, 50_000_000, 200_000_000, 5_000_000_000
 
 #: What the machine, not the contender, did to a block (kinds of ``validity``'s reasons): never used. All else is
@@ -42,7 +42,7 @@ MACHINES = frozenset(
     {VoidKind.ENGINE_WAITED, VoidKind.SERVER_WAITED, VoidKind.CLOCK, VoidKind.ACCOUNTING, VoidKind.MARK_LOST}
 )
 
-#: Rounds that the machine spoilt are run again, so many in each stage; seconds of waiting for a quiet machine, in all.
+#: Maximum repeats of disturbed rounds in each stage; total seconds of waiting for a quiet machine.
 AGAIN, PATIENCE_S = 3, 20.0
 
 
@@ -144,7 +144,7 @@ def _refuse_slow(request: Request) -> None:
 
 @dataclass
 class _Stage:
-    """Rates of each contender that are measured together, in so many launches; ``description``: in words."""
+    """Rates of each contender that are measured together, in the same launches; ``description`` is in words."""
 
     rates: Mapping[str, Sequence[float]]
     description: str

@@ -49,7 +49,7 @@ class LoadFault:
 
 
 def failures(block: Block) -> int:
-    """Failed requests and failed connects, which are no requests yet."""
+    """Failed requests, and failed connects, which are not requests yet."""
     return max(block.failed, sum(block.errors.values()))
 
 
@@ -71,7 +71,7 @@ def block_reasons(
     the interval.
 
     Args:
-        connections: of the load, with pipelining so many times as many: the most that can be in flight.
+        connections: of the load, multiplied by the pipelining depth: the most requests that can be in flight.
         server_cores: how many cores the server may use.
         single_threaded: the server's tree has one thread, so that it can only ever wait for others.
         typical_wait: a server of several threads waits for itself; only what exceeds this, its own median of

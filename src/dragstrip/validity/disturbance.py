@@ -53,7 +53,7 @@ def noise(race: Race) -> Noise:
     lost, factor = sum(shares.values()) / len(shares) / 2, _factor(race)
     grade = max(sum(lost > limit for limit in LOST), sum((factor or 1.0) > limit for limit in FACTOR))
     if grade == 0 and shares_lane(race):
-        # Waits for a core that the race shares are its own as well as others': nobody knows that it was quiet.
+        # Waits for a shared core may be the race's own or other programs': a quiet machine can't be recognised.
         return Noise(level="unknown", lost=None, factor=None)
     levels: tuple[Level, ...] = ("quiet", "disturbed", "very disturbed")
     return Noise(level=levels[grade], lost=lost, factor=factor)

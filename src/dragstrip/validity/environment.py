@@ -38,7 +38,7 @@ OPENED = 0.5
 #: Without keep-alive, connections per answer below which answers shared them.
 REOPENED = 0.9
 
-#: A server's own count of requests may be off the engine's by so much: (warn, void); so many of each launch are
+#: Largest difference between a server's own count of requests and the engine's: (warn, void). This many per launch are
 #: excused, which it may count a moment after it has answered them.
 MISCOUNT, LATE_COUNTS = (0.001, 0.01), 2
 

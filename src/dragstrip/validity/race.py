@@ -51,7 +51,7 @@ ENGINE_NEAR, SERVER_FULL = 0.85, 0.95
 #: The share of the generator's own ceiling from which a contender's throughput is marked.
 CEILING_NEAR = 0.8
 
-#: A trend must exceed so many of its standard errors: nobody asked, and there are many contenders.
+#: A trend must exceed this many of its standard errors, because many contenders are tested without a prior question.
 TREND_ERRORS = 4.0
 
 

@@ -110,7 +110,7 @@ class Workload:
 
     @property
     def needs_data(self) -> bool:
-        """Whether its launches find files, without which nobody can answer."""
+        """Whether its launches need the workload's files to respond."""
         return bool(self.fields.data)
 
     @property

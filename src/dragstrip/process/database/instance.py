@@ -154,7 +154,7 @@ class Instance:
         segment = _segment_of(self.folder / "data")
         self.process.stop()
         if segment is not None:
-            # One that was killed leaves it, 56 bytes that nobody would ever remove (its manual, 19.4.1).
+            # A killed PostgreSQL leaves this segment of 56 bytes, which nothing else would remove (its manual, 19.4.1).
             _libc.shmctl(segment, _IPC_RMID, None)
 
     def alive(self) -> bool:

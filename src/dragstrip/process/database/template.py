@@ -32,7 +32,7 @@ _SETTINGS: Mapping[str, str] = {
     "full_page_writes": "off",
     "wal_level": "minimal",
     "max_wal_senders": "0",
-    # What would work beside the load, or now and then, would be measured as somebody's.
+    # Work in the background, or now and then, would be measured as some contender's.
     "autovacuum": "off",
     "jit": "off",
     "bgwriter_lru_maxpages": "0",
@@ -41,7 +41,7 @@ _SETTINGS: Mapping[str, str] = {
     "max_logical_replication_workers": "0",
     "logging_collector": "off",
     "ssl": "off",
-    # Every contender has its connections, whichever round; and a person may look in besides.
+    # Enough for every contender's connections, and for a person who looks in.
     "max_connections": "1000",
     "shared_buffers": "64MB",
     # In the data directory, which goes with the instance, and not in /dev/shm, where a killed one would leave it.
@@ -66,7 +66,7 @@ def drawn_rows(seed: int) -> list[int]:
 def make(programs: Programs, rows: Sequence[int], into: Path) -> Path:
     """Makes the data directory in the folder ``into``, which is there and empty, and fills it; returns its path.
 
-    As root it is made by, and belongs to, the user as whom it will run: PostgreSQL refuses root.
+    As root it is made and owned by the user that it will run as: PostgreSQL refuses root.
 
     Raises:
         StageError: it can't be made; with the program's last lines.

@@ -78,7 +78,7 @@ def source_of(claim: Claim) -> str:
 
 
 def stand_ins(row: Row) -> str:
-    """Who raced for whom, in brackets, for the row itself; "" if nobody did."""
+    """The substitutes of a row and the contenders they raced for, in brackets; "" without any."""
     texts = dict.fromkeys(stand_in_text(one) for found in (row.published, row.fair) if found for one in found.stand_ins)
     return f" ({'; '.join(texts)})" if texts else ""
 

@@ -60,7 +60,7 @@ def remark_text(remark: Remark) -> str:
 
 
 def stand_in_text(stand_in: StandIn) -> str:
-    """Who raced for whom."""
+    """Names the substitute and the contender that it raced for."""
     return f"{stand_in.raced} raced for {stand_in.missing}, which is missing here"
 
 

@@ -24,14 +24,14 @@ MOST = 15
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """How many answers took longer than the bin before allows, and at most so long."""
+    """Responses that took longer than the bin before allows, and at most this bin's limit."""
 
     to_ns: float
     count: int
 
 
 def bins(latencies: HdrHistogram, most: int = MOST) -> list[Bin]:
-    """The whole histogram in at most so many bins, none left out between the first and the last."""
+    """The whole histogram in at most ``most`` bins, without gaps between the first and the last."""
     low, high = max(latencies.get_min_value(), 1), max(latencies.get_max_value(), 1)
     bounds = next(found for found in (_bounds(low, high, ladder) for ladder in _LADDERS) if len(found) <= most)
     counts = [0] * len(bounds)

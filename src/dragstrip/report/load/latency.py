@@ -1,7 +1,7 @@
 """Latencies of a run of load: their histogram, which clocks they run by, and a latency as text.
 
-Latencies of a closed loop run from a request's departure to the kernel's stamp of its answer's last segment (to the
-reading of its last byte, where there are no stamps). A server that stalls is asked less often meanwhile, so its tail
+Latencies of a closed loop run from a request's send time to the kernel's timestamp of its response's last segment
+(without timestamps, to the reading of its last byte). A server gets fewer requests during a stall, so its tail
 looks better than it is to users who don't wait for each other. Those of an open loop run from when the request was
 meant to leave.
 """

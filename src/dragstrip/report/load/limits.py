@@ -27,7 +27,7 @@ class Limit:
 def limits(
     result: LoadResult, *, max_p99_s: float | None, max_errors: float | None, min_reached: float | None = None
 ) -> list[Limit]:
-    """The objectives that were set; one of latency is missed where there is no latency to tell."""
+    """The limits that were set; a limit of latency is missed if no latency was measured."""
     found: list[Limit] = []
     if max_p99_s is not None:
         latencies = histogram(result)

@@ -23,7 +23,7 @@ from dragstrip.report.race import latency as latency_of
 from dragstrip.report.race.messages import void_text
 from dragstrip.report.race.summary import Part, Row
 
-#: At most so many blocks are drawn for a race; void ones always are.
+#: Maximum number of blocks drawn for a race; void blocks are always drawn.
 MAX_BLOCKS = 6000
 
 #: Okabe & Ito (2008), told apart by all kinds of colour blindness; dashes tell apart what comes after and on paper.

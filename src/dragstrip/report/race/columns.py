@@ -1,7 +1,7 @@
 """A race of several columns in one table, contender by column: who leads where, and who changes places.
 
-What is told is what the intervals show. They hold for all pairs of all columns at once, so two contenders that are told
-apart in opposite directions have changed places. No number goes across columns, and nothing is averaged over them.
+Only what the intervals show is reported. They hold for all pairs of all columns at once, so two contenders that are
+separated in opposite directions have changed places. No number spans columns, and nothing is averaged over them.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class Cell:
     Args:
         ratio, low, high: its speed over that of the column's best; None where there is none.
         number: of the best: its own figure with the unit, which the ratios are relative to; at several rates of all.
-        letters: contenders that share one in a column are not told apart; "" where it ties with nobody.
-        lacks: why there is no number, in a word or two; "" where there is one.
+        letters: contenders that share one in a column are tied; "" for a contender without ties.
+        lacks: why a number is missing, in a word or two; "" if it is not.
     """
 
     ratio: float | None = None
@@ -121,7 +121,7 @@ def _cells(part: Part, *, all_numbers: bool) -> dict[str, Cell]:
 
 
 def leaders(part: Part) -> tuple[str, ...]:
-    """Who leads a column: one, or all that are not told apart from the first; nobody where nothing is decided."""
+    """The leaders of a column: the first contender and all that are tied with it; none if nothing is decided."""
     names = [row.name for row in part.valid_rows if row.name not in part.unjudged]
     first = summary.pair_of(part.verdict, *names[:2]) if len(names) > 1 else None
     if first is None or figures.finite(first.low) is None or part.is_void:
@@ -130,7 +130,7 @@ def leaders(part: Part) -> tuple[str, ...]:
 
 
 def changes(found: Sequence[Part]) -> list[Change]:
-    """Pairs that are told apart one way in one column and the other way in another."""
+    """Pairs that are separated one way in one column and the other way in another."""
     made = []
     for (part, winners), (later, others) in combinations(((part, _winners(part)) for part in found), 2):
         for both, winner in winners.items():

@@ -11,7 +11,7 @@ from dragstrip.record import Entrant, Race
 #: A file longer than this is cut, and says so; a page is no archive.
 MAX_BYTES = 16_000
 
-#: A contender shows at most so many files.
+#: Maximum number of files shown per contender.
 MOST_FILES = 12
 
 

@@ -128,13 +128,13 @@ def _noise(race: Race) -> JsonObject:
     from dragstrip.analysis import by_column
     from dragstrip.validity import noise
 
-    # Of several columns the most disturbed one's: what scatters between workloads is no noise.
+    # The most disturbed column's: scatter between workloads is not noise.
     seen = max((noise(one) for one in by_column(race)), key=lambda one: one.lost or 0.0)
     return {"level": seen.level, "lost": seen.lost, "factor": figures.finite(seen.factor)}
 
 
 def order(round_: Round) -> list[list[str]]:
-    """Who was loaded after whom: names in order, one list per pass."""
+    """Order in which contenders were loaded: a list of names per pass."""
     passes: dict[int, list[str]] = {}
     for block in sorted(round_.blocks, key=lambda block: block.position):
         passes.setdefault(block.pass_index, []).append(block.contender)
@@ -193,7 +193,7 @@ def _kind(row: KindRow) -> JsonObject:
 
 
 def _interval(interval: Interval | None) -> dict[str, float | None]:
-    """Always of one shape: null bounds where there is no interval, null estimate where there is no number."""
+    """Always of one shape: null bounds without an interval, null estimate without a number."""
     names = ("estimate", "low", "high")
     return {name: None if interval is None else figures.finite(getattr(interval, name)) for name in names}
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dragstrip.analysis import Verdict
 
 
-#: A live display shows so many sentences of checks; all stand in the report.
+#: Maximum number of checks' sentences in a live display; the report has all.
 MOST_TROUBLES = 4
 
 #: Seconds between two plain lines that say who is waited for.
@@ -90,7 +90,7 @@ class Progress:
         self._show(text)
 
     def building(self, name: str, command: Sequence[str], limit_s: float) -> None:
-        """A contender is built by a command, which may take so many seconds."""
+        """Shows that a contender is being built by a command, which may take ``limit_s``."""
         self._stands(name, State.BUILDING, f"building once, up to {limit_s / 60:.0f} min: {' '.join(command)}")
 
     def scrutineering(self, name: str) -> None:
@@ -201,7 +201,7 @@ def lights(race: Race) -> list[RenderableType]:
     for check in checks:
         row.append(f"{glyphs.STATUS_MARK[check.status]} ", glyphs.STATUS_STYLE[check.status])
         row.append(f"{check.label}  ", "dim" if check.status is Status.PASS else "bold")
-    # Too few rounds are no news while a race runs.
+    # Too few rounds are expected while a race runs.
     troubled = [check for check in checks if check.status is not Status.PASS and check.name is not CheckName.ROUNDS]
     sentences = [
         Text.assemble((f"{check.status} ", glyphs.STATUS_STYLE[check.status]), _first_line(check_text(check)))

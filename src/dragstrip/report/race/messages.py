@@ -1,6 +1,6 @@
 """The sentences of events and of reasons that void. Values in, text out; nothing reads it back.
 
-Light: a list of runs is told without numpy.
+Light to import: a list of runs is shown without numpy.
 """
 
 from __future__ import annotations

@@ -146,7 +146,7 @@ def _drawing(drawn: Mapping[str, charts.Chart], names: Sequence[str]) -> str:
 
 @cache
 def _scripts() -> list[Markup]:
-    """Vega, Vega-Lite and vega-embed as vl-convert carries them, then ours: markup that is no one else's."""
+    """Vega, Vega-Lite and vega-embed from vl-convert, then our own script; none of it comes from input."""
     import vl_convert
 
     ours = (Path(__file__).parent / "page.js").read_text(encoding="utf-8")

@@ -162,7 +162,7 @@ def is_void(race: Race, verdict: Verdict, checks: Sequence[Check]) -> bool:
 
 
 def deciding_interval(estimate: Estimate, metric: str) -> Interval | None:
-    """The interval of the metric that the race is about; None if there is no number."""
+    """The interval of the metric that decides; None without a number."""
     if KNOWN[metric].quantile:
         return estimate.latency_us.get(metric)
     return estimate.server_cpu_us_per_request if metric == "cpu" else estimate.throughput_per_s

@@ -52,7 +52,7 @@ def show_race(
 
     Args:
         all_pairs: every pair instead of the telling ones.
-        verbose: besides, what the words mean, all checks, other metrics' pairs, and the other figures at any width.
+        verbose: adds what the words mean, all checks, other metrics' pairs, and the other figures at any width.
         run: how commands that are suggested name the race; its id if empty.
     """
     shown = _Shown(width=console.width, all_pairs=all_pairs, verbose=verbose)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dragstrip.analysis import ColumnVerdict, Contradiction, Pair, Pauses
     from dragstrip.analysis.unequal_disturbance import Disturbed
 
-#: Goes before the names of those whom it is about.
+#: Text before the names of the contenders concerned.
 _UNFIT = {
     UnfitReason.GENERATOR: "limited by the load generator",
     UnfitReason.RATE: "could not sustain the offered rate",
@@ -25,7 +25,7 @@ _UNFIT = {
 
 
 def sentence(pair: Pair) -> str:
-    """The pair's verdict in words, without a full stop; the better one comes first where they are told apart."""
+    """The pair's verdict in words, without a full stop; if they are separated, the better one comes first."""
     names = f"{pair.a} against {pair.b}"
     if pair.rounds == 0:
         return f"{names}: no verdict, no valid round of both{KNOWN[pair.metric].lack}"
@@ -63,12 +63,12 @@ def _told_apart(pair: Pair) -> str:
 
 
 def unfit_text(groups: Iterable[tuple[UnfitReason, tuple[str, ...]]]) -> str:
-    """Why contenders get no verdict: each reason once, then whom it is about; "" for nobody."""
+    """Why contenders get no verdict: each reason once, then their names; "" without any."""
     return "; ".join(f"{_UNFIT[why]}: {', '.join(names)}" for why, names in groups)
 
 
 def disturbed_text(disturbed: Disturbed | None) -> str:
-    """Whom the machine disturbed more, by how much, and what that does to the interval; "" for none."""
+    """Which contender the machine disturbed more, by how much, and what that does to the interval; "" for neither."""
     if disturbed is None:
         return ""
     more, less = disturbed.more, disturbed.less
