@@ -26,7 +26,7 @@ Key = str | int
 #: No definition has more than four levels.
 MAX_DEPTH = 20
 
-#: Nobody writes a longer definition by hand; a pool of 10,000 requests with their bodies has fewer, too.
+#: More than any definition written by hand, or a pool of 10,000 requests with bodies, needs.
 MAX_BYTES = 16 * 2**20
 _Model = TypeVar("_Model", bound=BaseModel)
 

@@ -21,7 +21,7 @@ from dragstrip.loading.request_pool import MAX_REQUESTS, Asked
 #: Addresses drawn by default: learning their responses takes two reference requests each.
 DEFAULT_COUNT = 1000
 
-#: A number has at most 18 digits, a text so many characters.
+#: A number has at most 18 digits, a text this many characters.
 MAX_TEXT = 1024
 
 _PLACES = "{int:1..1000}, {choice:a,b}, {text:8} or {seq:1..1000}"

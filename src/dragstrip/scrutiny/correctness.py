@@ -36,7 +36,7 @@ CORRECTNESS_S = 30.0
 #: Seconds from a complete answer within which a server that was asked to close has to close.
 CLOSE_S = 2.0
 
-#: So many pieces of a body are sent one by one: more would take long, and show no more.
+#: Maximum number of pieces that a body is sent in: more would take long, and show no more.
 MAX_PIECES = 8
 
 #: Headers that an answer has once at most: two of them contradict each other, or cost twice (RFC 9110, 5.3).

@@ -8,7 +8,7 @@ from dragstrip import contender
 from dragstrip.errors import DragstripError
 from dragstrip.record import Entrant, Race
 
-#: A file longer than this is cut, and says so; a page is no archive.
+#: A file longer than this many bytes is cut, with a note: a page is not an archive.
 MAX_BYTES = 16_000
 
 #: Maximum number of files shown per contender.
