@@ -73,12 +73,12 @@ def shown(out: str) -> str:
 
 def table(out: dict[str, str]) -> str:
     """The table, and the share, as Markdown."""
-    lines = ["| recognizes the load when | and then | found out by |", "|-|-|-|"]
+    lines = ["| recognizes the load when | cheat | detected by |", "|-|-|-|"]
     for name, (*_, trigger, way) in cheats().items():
         by = found_by(out[name])
-        lines.append(f"| {trigger} | {way} | {by + shown(out[name]) if by else '**not found out**'} |")
+        lines.append(f"| {trigger} | {way} | {by + shown(out[name]) if by else '**not detected**'} |")
     caught = sum(bool(out[name]) for name in cheats())
-    return f"{caught} of {len(cheats())} were found out ({circumstances()}).\n\n" + "\n".join(lines)
+    return f"{caught} of {len(cheats())} were detected ({circumstances()}).\n\n" + "\n".join(lines)
 
 
 def main() -> int:

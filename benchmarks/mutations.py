@@ -160,7 +160,7 @@ def tried(mutation: Mutation, at: Path) -> Outcome:
 
 def table(outcomes: list[Outcome]) -> list[str]:
     """The lines of a Markdown table."""
-    lines = ["| file | what stands there | broken to | test that failed | seconds |", "|-|-|-|-|-:|"]
+    lines = ["| file | original | broken to | test that failed | seconds |", "|-|-|-|-|-:|"]
     for one in outcomes:
         change = [text.splitlines()[-1].strip() for text in (one.mutation.line, one.mutation.broken)]
         lines.append(

@@ -56,7 +56,7 @@ TIERS = {
         Part(
             "test-thorough", "the same by longer races and more cases: claims, the notebook, every misbehaving server"
         ),
-        Part("test-contenders", "every contender that can be installed: each answer byte for byte, each limit"),
+        Part("test-contenders", "every contender that can be installed: each response byte for byte, each limit"),
         Part("test-release", "the source package and the wheel, installed into an empty environment, race there"),
         Part("fuzz", "the response parser and HTTP/2's frames, on random and on mutated bytes", computes=True),
     ),
@@ -138,7 +138,7 @@ def table(tier: str, parts: list[Took], seconds: float) -> list[str]:
         "|-|-|-:|-:|",
         *(
             f"| `{one.part.target}`{'' if one.code == 0 else ' **failed**'} | {one.part.proves}"
-            f"{' (beside the others)' if one.part.computes else ''}"
+            f"{' (in parallel)' if one.part.computes else ''}"
             f" | {one.seconds:.0f} | {one.cpu_s:.0f} |"
             for one in parts
         ),
@@ -152,7 +152,7 @@ def write(tier: str, lines: list[str], load: float) -> None:
     sys.path.insert(0, str(ROOT / "benchmarks"))
     from pages import circumstances, splice
 
-    budget = f"It may take {BUDGET_S[tier] // 60} minutes on two quiet cores. " if BUDGET_S[tier] else ""
+    budget = f"Limit: {BUDGET_S[tier] // 60} minutes on two quiet cores. " if BUDGET_S[tier] else ""
     told = f"{budget}Measured: {circumstances()}; load average {load:.1f} at the start."
     splice(PAGE, f"tier {tier}", "\n".join([told, "", *lines]))
 

@@ -147,11 +147,11 @@ def urgent(_: Answer) -> None:
 CHEATS: dict[str, tuple[Callable[[Connection], bool], Callable[[Answer], None], str, str]] = {
     "connections": (
         lambda _: SEEN.open > 12, without("Content-Type"),
-        "more than 12 connections are open", "leaves Content-Type out",
+        "more than 12 connections are open", "omits Content-Type",
     ),
     "rate": (
         lambda _: SEEN.within(200, 0.5), as_html,
-        "200 requests came within 0.5 s", "calls its text HTML",
+        "200 requests arrived within 0.5 s", "declares its text as HTML",
     ),
     "time": (
         lambda _: time.monotonic() - SEEN.started_s > 1, setting(body=b"hello\n"),
@@ -159,31 +159,31 @@ CHEATS: dict[str, tuple[Callable[[Connection], bool], Callable[[Answer], None], 
     ),
     "number": (
         lambda _: SEEN.requests > 3000, without("Server"),
-        "it has had 3,000 requests", "leaves Server out",
+        "it has received 3,000 requests", "omits Server",
     ),
     "reuse": (
         lambda one: one.requests > 100, empty,
-        "a connection has had 100 requests", "answers status 204",
+        "a connection has sent 100 requests", "responds with status 204",
     ),
     "agent": (
         lambda one: b"User-Agent: dragstrip" in one.request, without("Server", "Date", "X-Work"),
-        "the request names Dragstrip", "leaves three headers out",
+        "the request names Dragstrip", "omits three headers",
     ),
     "port": (
         lambda one: one.port % 16 < 4, without("X-Work"),
-        "the client's port is one of a quarter", "leaves a header of its own out",
+        "the client's port is in one quarter of all ports", "omits a header of its own",
     ),
     "pause": (
         lambda one: one.quick > 5, setting(body=b"HELLO WORLD\n"),
-        "six requests of a connection came without a pause", "sends other bytes",
+        "six requests of a connection arrived without a pause", "sends other bytes",
     ),
     "burst": (
         lambda _: SEEN.since_pause > 50, setting(line="HTTP/1.1 200 "),
-        "50 requests came since a pause of all clients", "leaves the reason phrase out",
+        "50 requests arrived since a pause of all clients", "omits the reason phrase",
     ),
     "together": (
         lambda _: SEEN.within(8, 0.002), without("Date"),
-        "eight requests came within 2 ms", "leaves Date out",
+        "eight requests arrived within 2 ms", "omits Date",
     ),
     "idle": (
         lambda _: SEEN.open > 12, setting(works=False),
@@ -191,7 +191,7 @@ CHEATS: dict[str, tuple[Callable[[Connection], bool], Callable[[Answer], None], 
     ),
     "priority": (
         lambda _: SEEN.within(200, 0.5), urgent,
-        "200 requests came within 0.5 s", "raises its own priority",
+        "200 requests arrived within 0.5 s", "raises its own priority",
     ),
 }  # fmt: skip
 
