@@ -86,11 +86,11 @@ def main() -> None:
     priority = undisturbed()
     alone = race(1, asked.rounds)
     lines = [
-        f"{circumstances()}; {asked.rounds} rounds, {priority}. {BLOCKING} asks for {BLOCKING_MS:g} ms; "
-        f"alone with one connection it takes {1e3 / alone[BLOCKING].per_s:.2f} ms for an answer.",
+        f"{circumstances()}; {asked.rounds} rounds, {priority}. {BLOCKING} sets a timer of {BLOCKING_MS:g} ms; "
+        f"with one connection its responses take {1e3 / alone[BLOCKING].per_s:.2f} ms.",
         "",
-        "| event loop | connections | asks for, ms | an answer alone, ms | among them, ms | factor foretold "
-        "| by the waits alone | found | off |",
+        "| event loop | connections | timer, ms | latency alone, ms | under load, ms | predicted factor "
+        "| predicted from the waits | measured | deviation |",
         "|-|-:|-:|-:|-:|-:|-:|-:|-:|",
     ]
     held = True
@@ -100,7 +100,7 @@ def main() -> None:
             line, holds = row(name, connections, alone, seen)
             lines.append(line)
             held &= holds
-    lines += ["", f"Each factor is within {WITHIN:.0%} of what is foretold." if held else "A factor is missed."]
+    lines += ["", f"Each factor is within {WITHIN:.0%} of its prediction." if held else "A factor is outside its limit."]
     print("\n".join(lines))
     if asked.record:
         splice(PAGE, "delay-factor", "\n".join(lines))

@@ -75,7 +75,7 @@ def tables(model: type[BaseModel], path: str = "", told: set[type[BaseModel]] | 
     """A model's keys as one table, then each table within it that was not ``told`` before."""
     told = set() if told is None else told
     lines = [f"`[{path}]`: {(model.__doc__ or '').strip().replace('``', '`')}", ""] if path else []
-    lines += ["| key | is | usual | |", "|-|-|-|-|"]
+    lines += ["| key | type | default | |", "|-|-|-|-|"]
     below = []
     for name, field in model.model_fields.items():
         key = field.alias or name
@@ -88,7 +88,7 @@ def tables(model: type[BaseModel], path: str = "", told: set[type[BaseModel]] | 
 
 def placeholders() -> list[str]:
     """The names in braces and where each may stand."""
-    lines = ["| name | stands for | in |", "|-|-|-|"]
+    lines = ["| name | meaning | in |", "|-|-|-|"]
     for name, meaning in MEANING.items():
         where = (
             "`needs`, `version`, `build`, `start`"
@@ -104,11 +104,11 @@ def placeholders() -> list[str]:
 def mix_tables() -> list[str]:
     """What a file of several requests has that one of a single request has not."""
     request = MixFile.model_fields["request"]
-    lines = ["| key | is | usual | |", "|-|-|-|-|"]
+    lines = ["| key | type | default | |", "|-|-|-|-|"]
     lines.append(f"| `request` | {kind(request.annotation)} | {usual(request)} | {request.description} |")
     own = {name: field for name, field in MixedRequest.model_fields.items() if name not in RequestFields.model_fields}
     lines += ["", f"`[[request]]`: {(MixedRequest.__doc__ or '').strip()} In addition to the keys of `[request]`:", ""]
-    lines += ["| key | is | usual | |", "|-|-|-|-|"]
+    lines += ["| key | type | default | |", "|-|-|-|-|"]
     lines += [
         f"| `{name}` | {kind(field.annotation)} | {usual(field)} | {field.description or ''} |"
         for name, field in own.items()
@@ -128,7 +128,7 @@ def served() -> list[str]:
         for why in dict.fromkeys(one.fields.unable.values()):
             whys.setdefault((why, *(key for key, own in one.fields.unable.items() if own == why)), []).append(name)
     lines += ["", "*Own form*: its JSON has other spacing, or another order of keys.", ""]
-    lines += ["| | does not serve | why |", "|-|-|-|"]
+    lines += ["| | does not serve | reason |", "|-|-|-|"]
     for (why, *missing), who in whys.items():
         cells = [", ".join(f"`{name}`" for name in group) for group in (who, missing)]
         lines.append(f"| {' | '.join(cells)} | {why} |")
