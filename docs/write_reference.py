@@ -127,7 +127,7 @@ def served() -> list[str]:
         lines.append(f"| `{name}` | {' | '.join(cells)} |")
         for why in dict.fromkeys(one.fields.unable.values()):
             whys.setdefault((why, *(key for key, own in one.fields.unable.items() if own == why)), []).append(name)
-    lines += ["", "*Own form*: its JSON has other spacing, or another order of keys.", ""]
+    lines += ["", "*Own form*: its JSON has other spacing, or another order of keys than the workload's.", ""]
     lines += ["| | does not serve | reason |", "|-|-|-|"]
     for (why, *missing), who in whys.items():
         cells = [", ".join(f"`{name}`" for name in group) for group in (who, missing)]

@@ -1,4 +1,4 @@
-"""server.py PORT MARK GREETING ADDRESS: both workloads in Python's asyncio. TODO: your own server in its place."""
+"""server.py PORT MARK GREETING ADDRESS: both workloads in Python's asyncio. TODO: replace it with your own server."""
 
 import asyncio
 import sys
@@ -24,7 +24,7 @@ def answer(target):
 
 
 async def serve(reader, writer):
-    """One connection: request after request, until one asks for its end."""
+    """One connection: request after request, until one requests its end."""
     try:
         while True:
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
