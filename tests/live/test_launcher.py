@@ -19,8 +19,7 @@ import pytest
 from dragstrip import contender
 from dragstrip.errors import PortTaken, StageError
 from dragstrip.process import launcher as launcher_module
-from dragstrip.process.launcher import Launcher, ServerProcess, scratch_root, sweep_stale
-from dragstrip.process.log import without_repeats
+from dragstrip.process.launcher import Launcher, ServerProcess, scratch_root, sweep_stale, without_repeats
 from dragstrip.process.ports import free_port
 from dragstrip.process.supervisor import descendants
 

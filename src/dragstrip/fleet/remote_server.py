@@ -8,26 +8,17 @@ from dragstrip.errors import MachineLost
 from dragstrip.fleet.channel import Channel
 from dragstrip.fleet.messages import ServerStarted, ServerState
 from dragstrip.fleet.server_duties import ServerDuties
-from dragstrip.process.ended import Ended
-from dragstrip.process.launcher import GRACE_S, LOST_S
+from dragstrip.process.launcher import LOST_S
+from dragstrip.process.running import GRACE_S, Ended, Running
 
 
-class RemoteServer:
+class RemoteServer(Running):
     """One launch on another machine. Once its machine is lost it is taken for ended: an agent stops what it started."""
 
     def __init__(self, channel: Channel, started: ServerStarted) -> None:
-        self._channel = channel
-        self.number, self.host, self.port, self.ready_ns = started.number, started.host, started.port, started.ready_ns
-        self.cpu_source, self.note, self.cacert = started.cpu_source, started.note, started.cacert
+        super().__init__(started.host, started.port, started.ready_ns, started.cpu_source, started.note)
+        self._channel, self.number, self.cacert = channel, started.number, started.cacert
         self._ended: Ended | None = None
-
-    def schedstats(self) -> tuple[str, ...]:
-        """None of this machine's."""
-        return ()
-
-    def cpu_stat(self) -> str | None:
-        """As above."""
-        return None
 
     def thread_cpu_ns(self) -> dict[str, int]:
         """CPU time of each of its threads so far."""

@@ -16,8 +16,7 @@ from dragstrip.fleet.messages import Opened, SentEntry, SentWorkload, ServerStar
 from dragstrip.fleet.meter import Meter
 from dragstrip.machine.link import device_of
 from dragstrip.process import launcher
-from dragstrip.process.ended import Ended
-from dragstrip.process.running import Running
+from dragstrip.process.running import Ended, Running
 from dragstrip.racing.launching import LaunchedServer, Launching
 from dragstrip.racing.machine_events import MachineMonitor
 from dragstrip.scrutiny import count_from_now

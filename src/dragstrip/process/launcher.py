@@ -12,6 +12,7 @@ import itertools
 import json
 import os
 import pwd
+import re
 import select
 import shutil
 import signal
@@ -25,22 +26,21 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+import psutil
+
 from dragstrip import machine
 from dragstrip.errors import PortTaken, StageError
-from dragstrip.process.ended import Ended
-from dragstrip.process.log import tail, without_repeats
 from dragstrip.process.ports import is_held, listens_elsewhere
+from dragstrip.process.running import GRACE_S, Ended, Running
 from dragstrip.process.scratch import make_cgroup, remove_cgroup, scratch_root, strays, sweep_stale
 from dragstrip.process.supervisor import descendants
 
 if TYPE_CHECKING:
     from dragstrip.contender import Start
 
-__all__ = ["Ended", "Launcher", "ServerProcess", "scratch_root", "sweep_stale"]
+__all__ = ["Launcher", "ServerProcess", "scratch_root", "sweep_stale"]
 
-#: Seconds from the stop signal to SIGKILL: healthy servers take up to 10 s.
-GRACE_S = 15.0
-#: The same after Ctrl-C, where the person waits.
+#: Seconds from the stop signal to SIGKILL after Ctrl-C, when the person waits.
 INTERRUPTED_GRACE_S = 0.5
 #: Seconds between two tries to get a right answer, from the first to the longest.
 FIRST_TRY_S, MAX_TRY_S = 0.002, 0.020
@@ -53,27 +53,22 @@ _numbers = itertools.count(1)
 
 
 @dataclass(kw_only=True)
-class ServerProcess:
+class ServerProcess(Running):
     """One launch of a server that has given its first right answer.
 
     Args:
         host: where it is reached, at ``port``; "unix:PATH" for a socket file.
         pid: its main process; ready_ns: from the start to the first right answer.
         log: its output, bounded; it goes when the launch is stopped (``Ended.log_tail`` stays).
-        cgroup: the cgroup v2 it lives in, None where none could be made.
+        cgroup: its cgroup v2, None if none could be made.
         cpu_source: "cgroup" or "proc".
-        note: what is not as asked ("runs as uid 0, for …"), "" if nothing.
+        note: what is not as requested ("runs as uid 0, for …"), "" if nothing.
     """
 
     name: str
-    host: str
-    port: int
     pid: int
-    ready_ns: int
     log: Path
     cgroup: Path | None
-    cpu_source: str
-    note: str
     stop_signal: str
     number: int
     scratch: Path
@@ -87,66 +82,47 @@ class ServerProcess:
         return tuple(sorted(living, key=lambda pid: pid != self.pid))
 
     def schedstats(self) -> tuple[str, ...]:
-        """``/proc/PID/task/TID/schedstat`` of every thread of the tree now."""
         return tuple(f"/proc/{pid}/task/{tid}/schedstat" for pid in self.pids() for tid in _threads(pid))
 
     def thread_cpu_ns(self) -> dict[str, int]:
-        """CPU time of each thread of the tree so far, by its ``schedstat``."""
         return machine.thread_cpu_ns(self.schedstats())
 
     def users(self) -> tuple[str, ...]:
-        """Names of the users that its processes run as."""
-        found = set()
+        names = set()
         for pid in self.pids():
-            with contextlib.suppress(OSError, StopIteration):
-                status = Path(f"/proc/{pid}/status").read_text().splitlines()
-                uid = int(next(line for line in status if line.startswith("Uid:")).split()[2])
-                found.add(_user_name(uid))
-        return tuple(sorted(found))
+            with contextlib.suppress(psutil.Error):
+                names.add(_user_name(psutil.Process(pid).uids().effective))
+        return tuple(sorted(names))
 
     def cpu_stat(self) -> str | None:
-        """Path of the cgroup's ``cpu.stat`` (usage_usec), None without a cgroup."""
         return str(self.cgroup / "cpu.stat") if self.cgroup else None
 
     def alive(self) -> bool:
-        """Whether its main process is there; costs a few microseconds."""
-        if self._ended or self.launcher.has_ended(self.number):
-            return False
-        try:
-            os.kill(self.pid, 0)
-        except ProcessLookupError:
-            return False
-        except PermissionError:
-            return True
-        return True
+        return not (self._ended or self.launcher.has_ended(self.number)) and psutil.pid_exists(self.pid)
 
     def log_tail(self, lines: int = 20) -> str:
-        """Its last lines of output, also after it has been stopped."""
         text = self._ended.log_tail if self._ended else tail(self.log)
         return "\n".join(text.splitlines()[-lines:])
 
     def counts(self) -> tuple[int, int]:
-        """Processes and threads of the tree now."""
         pids = self.pids()
         return len(pids), sum(len(_threads(pid)) for pid in pids)
 
     def resident_bytes(self) -> int:
-        """Memory of the whole tree now, pages shared counted in each process (proc(5)'s statm); 0 if unreadable."""
         total = 0
         for pid in self.pids():
-            with contextlib.suppress(OSError, ValueError, IndexError):
-                total += int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+            with contextlib.suppress(psutil.Error):
+                total += psutil.Process(pid).memory_info().rss
         return total
 
     def freeze(self) -> None:
-        """Every process of it stands still, by its cgroup or by SIGSTOP; ``stop`` lets it go first."""
         self._hold(hold=True)
 
     def thaw(self) -> None:
-        """They go on."""
         self._hold(hold=False)
 
     def _hold(self, *, hold: bool) -> None:
+        """By its cgroup, or by SIGSTOP."""
         self._frozen = hold
         if self.cgroup is not None:
             with contextlib.suppress(OSError):
@@ -157,18 +133,13 @@ class ServerProcess:
                 os.kill(pid, signal.SIGSTOP if hold else signal.SIGCONT)
 
     def begin_stop(self, *, grace_s: float = GRACE_S) -> None:
-        """Gives it its stop signal and waits for nothing; ``stop`` then waits for its end."""
         if self._ended is None:
             if self._frozen:
                 self.thaw()
             self.launcher.begin_finish(self.number, self.stop_signal, grace_s)
 
     def stop(self, *, grace_s: float = GRACE_S) -> Ended:
-        """Ends every process of it and removes its scratch directory; again: the same answer.
-
-        Args:
-            grace_s: seconds from its stop signal to SIGKILL.
-        """
+        """Also removes its scratch directory."""
         if self._ended is None:
             self.begin_stop(grace_s=grace_s)
             self._ended = self.launcher.finish(self.number, grace_s)
@@ -439,6 +410,24 @@ def unprivileged_user() -> tuple[int, int] | None:
     except KeyError:
         return None
     return entry.pw_uid, entry.pw_gid
+
+
+def tail(log: Path) -> str:
+    """The log's last 16 KiB as text."""
+    try:
+        return log.read_bytes()[-(1 << 14) :].decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def without_repeats(text: str) -> str:
+    """A log's lines; of those in a row that differ in digits only (an access log's) the last, and their number."""
+    kept: list[tuple[str, str, int]] = []
+    for line in text.splitlines():
+        like = re.sub(r"\d+", "0", line)
+        count = kept.pop()[2] if kept and kept[-1][0] == like else 0
+        kept.append((like, line, count + 1))
+    return "\n".join(f"{line} ({count} lines like it)" if count > 1 else line for _, line, count in kept)
 
 
 def _user_name(uid: int) -> str:

@@ -16,6 +16,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from psutil import pid_exists
+
 #: Where a tmpfs is mounted for every program (shm_overview(7)).
 MEMORY = Path("/dev/shm")
 
@@ -85,7 +87,7 @@ def sweep_stale() -> list[Path]:
     for parent in filter(None, {_cgroup_parent(mount) for mount in _CGROUP_MOUNTS}):
         for cgroup in parent.glob("dragstrip-*"):
             match = _CGROUP_NAME.fullmatch(cgroup.name)
-            if match and not _is_alive(int(match[1])):
+            if match and not pid_exists(int(match[1])):
                 with contextlib.suppress(OSError):
                     cgroup.rmdir()  # the kernel refuses while a process is in it
     return swept
@@ -93,7 +95,7 @@ def sweep_stale() -> list[Path]:
 
 def _is_stale(root: Path) -> bool:
     match, about = _SCRATCH_NAME.fullmatch(root.name), root.lstat()
-    if not match or root.is_symlink() or not root.is_dir() or about.st_uid != os.geteuid() or _is_alive(int(match[1])):
+    if not match or root.is_symlink() or not root.is_dir() or about.st_uid != os.geteuid() or pid_exists(int(match[1])):
         return False
     lock = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
@@ -107,16 +109,6 @@ def _is_stale(root: Path) -> bool:
             where = link.readlink()
             if where == root or root in where.parents:
                 return False
-    return True
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
     return True
 
 

@@ -14,9 +14,9 @@ from dragstrip.contender import LOOPBACK, Entry, OwnCount, prepare
 from dragstrip.errors import PortTaken, StageError
 from dragstrip.process.certificate import Certificates
 from dragstrip.process.database import Instance, Spent
-from dragstrip.process.launcher import GRACE_S, INTERRUPTED_GRACE_S, Ended, Launcher
+from dragstrip.process.launcher import INTERRUPTED_GRACE_S, Launcher
 from dragstrip.process.ports import free_port
-from dragstrip.process.running import AtAddress, Running
+from dragstrip.process.running import GRACE_S, AtAddress, Ended, Running
 from dragstrip.record import Launch
 from dragstrip.scrutiny import Encryption, Server, is_right, plainest
 from dragstrip.workload import Asking, Data, Exchange, Workload
