@@ -61,8 +61,9 @@ def running(pid: int) -> bool:
 
 
 def opened() -> list[str]:
-    """Files that this process has open."""
-    return sorted(str(link.readlink()) for link in Path("/proc/self/fd").iterdir() if link.is_symlink())
+    """Files that this process and its children have open."""
+    links = (link for pid in (os.getpid(), *descendants(os.getpid())) for link in Path(f"/proc/{pid}/fd").iterdir())
+    return sorted(str(link.readlink()) for link in links if link.is_symlink())
 
 
 def state(pid: int) -> str:

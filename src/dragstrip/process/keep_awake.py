@@ -7,10 +7,10 @@ host. A server that lets the machine sleep more often would pay for it. Three wa
 ``resume``: ``cpuN/power/pm_qos_resume_latency_us`` set to ``n/a``, for the race's cores alone.
 ``idle``: a process of the SCHED_IDLE policy that spins on each core, and gives way to whatever else is to run there.
 
-The first two are settings of the kernel's idle driver: without one they do nothing, so there they are passed over. The
-last two are done by this file itself, run as a script: ``python -I -S keep_awake.py WAY CORES``. It reads ``on`` and
-``off`` from its stdin and answers each with ``ok``, or with what went wrong. That its stdin closes means that whoever
-started it is gone (``kill -9`` included): then it puts everything back and ends.
+The first two are settings of the kernel's idle driver: without one they do nothing, and are passed over. This file
+itself does the work, run as a script: ``python -I -S keep_awake.py WAY CORES``. It reads ``on`` and ``off`` from its
+stdin and answers each with ``ok``, or with what went wrong. If its stdin closes, the process that started it is gone
+(``kill -9`` included): then it puts everything back and ends.
 """
 
 from __future__ import annotations
@@ -28,9 +28,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from subprocess import Popen
 
-#: In the order in which they are tried.
-WAYS = ("device", "resume", "idle")
-#: What a user may say.
+#: The ways in the order in which they are tried, and what a record says of each.
+WAYS = {
+    "device": "cpu_dma_latency held at 0",
+    "resume": "resume latency n/a on each core",
+    "idle": "a SCHED_IDLE spinner on each core",
+}
+#: What a user may choose.
 CHOICES = ("auto", "off")
 OFF = "off"
 
@@ -38,8 +42,8 @@ DEVICE = "/dev/cpu_dma_latency"
 RESUME = "/sys/devices/system/cpu/cpu{core}/power/pm_qos_resume_latency_us"
 DRIVER = "/sys/devices/system/cpu/cpuidle/current_driver"
 
-#: If this many seconds passed since a spinner's last look, another program has used its core and may need it longer.
-#: The spinner then sleeps this long, repeatedly, until it wakes no later than the second figure.
+#: A spinner that finds this much time gone since its last look was put off its core, by a program that may need it
+#: longer. It then sleeps for as long, again and again, until it is woken no later than the second figure.
 AWAY_NS, LATE_NS = 1_000_000, 300_000
 #: Seconds to wait for an answer of the script, which takes milliseconds.
 LOST_S = 5.0
@@ -55,7 +59,7 @@ class Awake:
 
     Args:
         text: for the record, in words: the way, or "off" and why.
-        way: one of ``WAYS``; None where the cores do as the kernel wants.
+        way: one of ``WAYS``; None if the cores do as the kernel decides.
     """
 
     def __init__(self, text: str = OFF, way: str | None = None, helper: Popen[bytes] | None = None) -> None:
@@ -64,20 +68,15 @@ class Awake:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """The cores stay awake for as long as this lasts; does nothing where nothing was found to do."""
-        device = None
-        if self.way == "device":
-            with contextlib.suppress(OSError):  # it could be opened a moment ago
-                device = _hold_device()
-        elif self._helper is not None:
-            _order(self._helper, "on")
+        """The cores stay awake for as long as this lasts; does nothing without a way."""
+        if self._helper is None:
+            yield
+            return
+        _order(self._helper, "on")
         try:
             yield
         finally:
-            if device is not None:
-                os.close(device)
-            elif self._helper is not None:
-                _order(self._helper, "off")
+            _order(self._helper, "off")
 
 
 @contextlib.contextmanager
@@ -92,16 +91,12 @@ def hold(
         ways: to be tried, in this order, whether or not they can have an effect here; None for the usual ones.
         against: why cores are not to be kept busy here (``against_spinning``); None: they may be.
     """
-    helper = None
+    awake = _first_that_works(cores, ways, against) if on else Awake()
     try:
-        if not on:
-            yield Awake()
-            return
-        awake, helper = _first_that_works(tuple(cores), ways, against)
         yield awake
     finally:
-        if helper is not None:
-            _dismiss(helper)
+        if awake._helper is not None:
+            _dismiss(awake._helper)
 
 
 def against_spinning(cores: Sequence[int], siblings: Sequence[Sequence[int]]) -> str | None:
@@ -157,63 +152,36 @@ def cpu_quota() -> float | None:
     return min(limits, default=None)
 
 
-def _first_that_works(
-    cores: tuple[int, ...], ways: Sequence[str] | None, against: str | None
-) -> tuple[Awake, Popen[bytes] | None]:
-    """The first way that works, and the helper that does it; the reasons why not those before, in words."""
+def _first_that_works(cores: Sequence[int], ways: Sequence[str] | None, against: str | None) -> Awake:
+    """The first way that works, with the reasons why the ones before it don't."""
+    import subprocess
+
     reasons: list[str] = []
     if ways is None:
-        ways = WAYS
+        ways = tuple(WAYS)
         if _text(DRIVER) in ("", "none"):
             ways, reasons = ("idle",), ["this kernel has no idle driver, so settings of it do nothing"]
     for way in ways:
-        because = f" ({'; '.join(reasons)})" if reasons else ""
-        try:
-            if way == "device":
-                os.close(_hold_device())
-                return Awake(f"cpu_dma_latency held at 0{because}", way), None
-            if way == "idle" and against is not None:
-                reasons.append(against)
-                continue
-            helper = _helper(way, cores)
-            text = {"resume": "resume latency n/a on each core", "idle": "a SCHED_IDLE spinner on each core"}[way]
-            return Awake(f"{text}{because}", way, helper), helper
-        except OSError as error:
-            reasons.append(f"{way}: {error.strerror or error}")
-    return Awake(f"{OFF}: {'; '.join(reasons)}"), None
-
-
-def _hold_device() -> int:
-    """The open file descriptor that holds the latency at 0; OSError where that is not allowed."""
-    descriptor = os.open(DEVICE, os.O_WRONLY | os.O_CLOEXEC)
-    try:
-        os.write(descriptor, struct.pack("i", 0))
-    except OSError:
-        os.close(descriptor)
-        raise
-    return descriptor
-
-
-def _helper(way: str, cores: Sequence[int]) -> Popen[bytes]:
-    """This file as a script, tried once; raises OSError with its reason where the way is barred."""
-    import subprocess
-
-    helper = subprocess.Popen(
-        [sys.executable, "-I", "-S", __file__, way, ",".join(map(str, cores))],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,  # the terminal's Ctrl-C is our own affair; and it has an autogroup of its own
-    )
-    answers = [_order(helper, order) for order in ("on", "off")]
-    if answers != [DONE, DONE]:
+        if way == "idle" and against is not None:
+            reasons.append(against)
+            continue
+        helper = subprocess.Popen(
+            [sys.executable, "-I", "-S", __file__, way, ",".join(map(str, cores))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,  # the terminal's Ctrl-C is our own affair; and it has an autogroup of its own
+        )
+        failures = [answer for answer in (_order(helper, "on"), _order(helper, "off")) if answer != DONE]
+        if not failures:
+            return Awake(WAYS[way] + (f" ({'; '.join(reasons)})" if reasons else ""), way, helper)
         _dismiss(helper)
-        raise OSError(next(answer for answer in answers if answer != DONE))
-    return helper
+        reasons.append(f"{way}: {failures[0]}")
+    return Awake(f"{OFF}: {'; '.join(reasons)}")
 
 
 def _order(helper: Popen[bytes], order: str) -> str:
-    """The helper's answer to "on" or "off": ``DONE``, or what went wrong, also where it is gone."""
+    """The helper's answer to "on" or "off": ``DONE``, or what went wrong, also if it is gone."""
     import select
 
     assert helper.stdin is not None
@@ -256,15 +224,35 @@ def _text(path: str) -> str:
 # What follows runs in the script's own process.
 
 
+class Device:
+    """The latency of all cores, which the kernel holds at 0 while the device is open."""
+
+    def __init__(self, _cores: Sequence[int]) -> None:
+        self._descriptor: int | None = None
+
+    def on(self) -> None:
+        """Opens the device; raises OSError if that is not allowed."""
+        self._descriptor = os.open(DEVICE, os.O_WRONLY)
+        os.write(self._descriptor, struct.pack("i", 0))
+
+    def off(self) -> None:
+        """Closes it, which takes the wish back."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    end = off
+
+
 class Resume:
-    """The kernel's setting of each core: how long waking up may take. ``n/a`` is: no time at all."""
+    """The kernel's setting of each core: how long waking up may take. ``n/a`` means no time at all."""
 
     def __init__(self, cores: Sequence[int]) -> None:
         self._files = [RESUME.format(core=core) for core in cores]
         self._before: dict[str, str] = {}
 
     def on(self) -> None:
-        """Notes what is set and sets ``n/a``; raises OSError where that is not allowed, with all put back."""
+        """Notes what is set and sets ``n/a``; raises OSError if that is not allowed, with all put back."""
         try:
             for path in self._files:
                 self._before.setdefault(path, _text(path))
@@ -280,9 +268,7 @@ class Resume:
             with contextlib.suppress(OSError):
                 self._set(path, value)
 
-    def end(self) -> None:
-        """Gives back what was set, as ``off`` does."""
-        self.off()
+    end = off
 
     @staticmethod
     def _set(path: str, value: str) -> None:
@@ -349,10 +335,10 @@ class Spinners:
 
 
 def _spin() -> None:
-    """For ever. Whatever wakes up here preempts it at once; where that goes on for long, it sleeps meanwhile.
+    """For ever. Whatever wakes up here preempts it at once; if that goes on for long, it sleeps meanwhile.
 
-    Else the scheduler would give it a turn of some milliseconds now and then, in spite of its lowest weight. It took
-    1.6 % of a busy core that way, and takes 0.1 % now (by the run-queue wait of a busy loop beside it).
+    Otherwise the scheduler would give it a turn of some milliseconds now and then, in spite of its lowest weight. It
+    took 1.6 % of a busy core that way, and takes 0.1 % now (by the run-queue wait of a busy loop beside it).
     """
     clock = time.monotonic_ns
     seen = clock()
@@ -373,7 +359,8 @@ def main(way: str, cores: Sequence[int]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: sys.exit(0))
-    keeper = Resume(cores) if way == "resume" else Spinners(cores)
+    kinds: dict[str, type[Device | Resume | Spinners]] = {"device": Device, "resume": Resume, "idle": Spinners}
+    keeper = kinds[way](cores)
     try:
         for order in sys.stdin:
             try:

@@ -377,26 +377,18 @@ class Supervisor:
 
     def _start(self, order: dict[str, Any]) -> None:
         if self._launch:
-            self._say({"is": "failed", "launch": order["launch"], "why": "a launch is still running"})
+            self._say("failed", order["launch"], why="a launch is still running")
             return
         self._childless = False
         try:
             launch = self._launch = Launch(order)
         except (OSError, ValueError) as error:
-            self._say({"is": "failed", "launch": order["launch"], "why": f"cannot prepare the launch: {error}"})
+            self._say("failed", order["launch"], why=f"cannot prepare the launch: {error}")
             return
         if launch.why:
             self._finish("failed", "KILL", 0.0)
         else:
-            self._say(
-                {
-                    "is": "started",
-                    "launch": launch.number,
-                    "pid": launch.pid,
-                    "cgroup": launch.cgroup,
-                    "note": launch.note,
-                }
-            )
+            self._say("started", launch.number, pid=launch.pid, cgroup=launch.cgroup, note=launch.note)
 
     def _turn(self, timeout_s: float | None) -> None:
         """Waits for one event of any kind, or the time given, and takes in all that there is."""
@@ -452,20 +444,11 @@ class Supervisor:
         until = time.monotonic() + 1.0
         while not remove_cgroup(launch.cgroup) and time.monotonic() < until:
             self._turn(0.005)
+        cpu_ns, cpu_source = (launch.rusage_ns, "proc") if cgroup_us is None else (cgroup_us * 1000, "cgroup")
         self._say(
-            {
-                "is": word,
-                "launch": launch.number,
-                "exit_status": launch.exit_status,
-                "why": launch.why,
-                "cpu_ns": launch.rusage_ns if cgroup_us is None else cgroup_us * 1000,
-                "cpu_source": "proc" if cgroup_us is None else "cgroup",
-                "peak_memory_bytes": peak,
-                "how": how,
-                "left_over": launch.left_over,
-                "log_tail": launch.log.tail(),
-            }
-        )
+            word, launch.number, exit_status=launch.exit_status, why=launch.why, cpu_ns=cpu_ns, cpu_source=cpu_source,
+            peak_memory_bytes=peak, how=how, left_over=launch.left_over, log_tail=launch.log.tail(),
+        )  # fmt: skip
         self._launch = None
         launch.close()
         if self._abandoned:
@@ -536,9 +519,9 @@ class Supervisor:
             if re.fullmatch(r"dragstrip-\d+-\w+", os.path.basename(self._root)):
                 shutil.rmtree(self._root, ignore_errors=True)
 
-    def _say(self, message: dict[str, Any]) -> None:
+    def _say(self, word: str, launch: int | None, **facts: Any) -> None:
         try:
-            os.write(1, json.dumps(message).encode() + b"\n")
+            os.write(1, json.dumps({"is": word, "launch": launch, **facts}).encode() + b"\n")
         except OSError:
             self._abandoned = True
 
@@ -549,7 +532,7 @@ def main() -> None:
     try:
         supervisor.run()
     except Exception as error:
-        supervisor._say({"is": "broken", "why": f"{type(error).__name__}: {error}"})
+        supervisor._say("broken", None, why=f"{type(error).__name__}: {error}")
         supervisor._abandoned = True  # hears no more orders: one of them may have been the fault
         if supervisor._launch:
             supervisor._kill_tree(supervisor._launch)
