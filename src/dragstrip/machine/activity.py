@@ -20,11 +20,11 @@ WINDOW_S = 0.05
 _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 
 
-def _ticks(cores: Iterable[int]) -> list[list[int]]:
-    """For each of these cores, /proc/stat's counters: user nice system idle iowait irq softirq steal …"""
-    wanted = {f"cpu{core}" for core in cores}
+def _ticks(cores: Iterable[int]) -> dict[int, list[int]]:
+    """By core, if it is online, /proc/stat's counters: user nice system idle iowait irq softirq steal …"""
+    names = {f"cpu{core}": core for core in cores}
     lines = (line.split() for line in (kernel_files.PROC / "stat").read_text().splitlines() if line.startswith("cpu"))
-    return [[int(word) for word in words[1:]] for words in lines if words[0] in wanted]
+    return {names[name]: [int(word) for word in words] for name, *words in lines if name in names}
 
 
 def steal_ns(cores: Iterable[int]) -> int:
@@ -33,7 +33,7 @@ def steal_ns(cores: Iterable[int]) -> int:
     Raises:
         OSError: /proc/stat cannot be read.
     """
-    return sum(counters[7] for counters in _ticks(cores) if len(counters) > 7) * _TICK_NS
+    return sum(counters[7] for counters in _ticks(cores).values() if len(counters) > 7) * _TICK_NS
 
 
 def busy_ns(cores: Iterable[int]) -> int:
@@ -43,11 +43,20 @@ def busy_ns(cores: Iterable[int]) -> int:
         OSError: /proc/stat cannot be read.
     """
     # Fields 3 and 4 are idle and waiting for a disk; 8 and 9 are guests, counted in user already.
-    return sum(sum(counters[:3]) + sum(counters[5:8]) for counters in _ticks(cores)) * _TICK_NS
+    return sum(sum(counters[:3]) + sum(counters[5:8]) for counters in _ticks(cores).values()) * _TICK_NS
+
+
+def interrupt_ns(cores: Sequence[int]) -> tuple[int, ...]:
+    """Time of each of these cores in hardware and soft interrupts, since boot, in 10 ms steps; 0 if unknown."""
+    try:
+        ticks = _ticks(cores)
+    except OSError:
+        ticks = {}
+    return tuple(sum(ticks.get(core, ())[5:7]) * _TICK_NS for core in cores)
 
 
 def load_average() -> tuple[float, float, float] | None:
-    """Over 1, 5 and 15 minutes, None where unknown."""
+    """Over 1, 5 and 15 minutes; None if unknown."""
     try:
         return os.getloadavg()
     except OSError:
@@ -63,12 +72,12 @@ def wait_for_quiet(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> float:
-    """Waits until these cores have been idle enough over one window; says the last share of busy time seen.
+    """Waits until these cores have been idle enough over one window; returns the last share of busy time seen.
 
     Args:
         busy_below: the share that counts as quiet, 0 to 1; one tick of a 2-core window is 0.1.
-        at_most_s: then it returns all the same, and the share says that it was not quiet.
-        busy, clock, sleep: the world's; a test's own.
+        at_most_s: then it returns anyway, and the share shows that the cores were not quiet.
+        busy, clock, sleep: replaced in tests.
     """
     until = clock() + at_most_s
     began, before = clock(), busy(cores)
@@ -83,11 +92,11 @@ def wait_for_quiet(
 
 def thread_cpu_ns(schedstats: Iterable[str]) -> dict[str, int]:
     """CPU time of threads so far, by their ``/proc/PID/task/TID/schedstat``; those that have ended are left out."""
-    found = {}
+    cpu_ns = {}
     for path in schedstats:
         with contextlib.suppress(OSError, ValueError, IndexError):
-            found[path] = int(Path(path).read_text().split()[0])
-    return found
+            cpu_ns[path] = int(Path(path).read_text().split()[0])
+    return cpu_ns
 
 
 def who_worked(before: Mapping[str, int], after: Mapping[str, int]) -> str:
@@ -105,27 +114,26 @@ def who_worked(before: Mapping[str, int], after: Mapping[str, int]) -> str:
 
 def cpu_by_process(cores: Iterable[int]) -> dict[int, tuple[str, int]]:
     """Name and CPU time (ns, in 10 ms steps) of every process that last ran on one of these cores; proc(5)'s stat."""
-    wanted, found = set(cores), {}
+    wanted, processes = set(cores), {}
     for folder in kernel_files.PROC.iterdir():
         if folder.name.isdigit():
             with contextlib.suppress(OSError, ValueError, IndexError):
                 before, _, after = (folder / "stat").read_text(errors="replace").rpartition(")")
                 words = after.split()  # from the third field on
                 if int(words[36]) in wanted:
-                    found[int(folder.name)] = (before.partition("(")[2], (int(words[11]) + int(words[12])) * _TICK_NS)
-    return found
+                    cpu_ns = (int(words[11]) + int(words[12])) * _TICK_NS
+                    processes[int(folder.name)] = (before.partition("(")[2], cpu_ns)
+    return processes
 
 
 def frequencies_khz(cores: Iterable[int]) -> dict[int, int]:
-    """Each core's frequency now; those that say nothing are left out (virtual machines)."""
+    """Each core's frequency now; cores without a known frequency are left out (virtual machines)."""
     read = ((core, kernel_files.number(kernel_files.CPU / f"cpu{core}/cpufreq/scaling_cur_freq")) for core in cores)
     return {core: khz for core, khz in read if khz}
 
 
 def throttled(cores: Iterable[int]) -> int | None:
-    """How often heat has slowed these cores since boot; None if the kernel does not report it."""
-    counts = [
-        kernel_files.number(kernel_files.CPU / f"cpu{core}/thermal_throttle/core_throttle_count") for core in cores
-    ]
-    known = [count for count in counts if count is not None]
-    return sum(known) if known else None
+    """How often heat has slowed these cores since boot; None if the kernel does not count it."""
+    files = (kernel_files.CPU / f"cpu{core}/thermal_throttle/core_throttle_count" for core in cores)
+    counts = [count for count in map(kernel_files.number, files) if count is not None]
+    return sum(counts) if counts else None

@@ -106,14 +106,11 @@ def lanes(
     given_server = _given(server, "--server-cores", usable)
     given_engine = _given(engine, "--engine-cores", usable)
     physical = physical_cores(usable, threads_of)
-    if given_server and given_engine:
-        return _noted(given_server, given_engine, threads_of)
-    if given_server:
-        left = _left(physical, given_server) or [core for core in usable if core not in given_server]
-        return _noted(given_server, tuple(left[:MAX_ENGINE_CORES]) or given_server[:1], threads_of)
-    if given_engine:
-        left = _left(physical, given_engine) or [core for core in usable if core not in given_engine]
-        return _noted(tuple(left) or given_engine, given_engine, threads_of)
+    if given_server or given_engine:
+        given = given_server or given_engine
+        left = tuple(_left(physical, given) or (core for core in usable if core not in given))
+        server_cores = given_server or left or given_engine
+        return _noted(server_cores, given_engine or left[:MAX_ENGINE_CORES] or given_server[:1], threads_of)
     firsts = [threads[0] for threads in physical]
     if len(firsts) == 1:
         firsts = list(usable[:2])  # two threads of one core, or one alone
@@ -161,13 +158,11 @@ def _given(text: str | None, option: str, usable: tuple[int, ...]) -> tuple[int,
 
 def physical_cores(usable: tuple[int, ...], threads_of: Callable[[int], Sequence[int]]) -> list[tuple[int, ...]]:
     """Usable hardware threads by physical core, in the order of the first one's number."""
-    found: list[tuple[int, ...]] = []
-    seen: set[int] = set()
+    physical: list[tuple[int, ...]] = []
     for core in usable:
-        if core not in seen:
-            found.append(tuple(sorted({core, *threads_of(core)} & set(usable))))
-            seen |= set(found[-1])
-    return found
+        if not any(core in threads for threads in physical):
+            physical.append(tuple(sorted({core, *threads_of(core)} & set(usable))))
+    return physical
 
 
 def _left(physical: list[tuple[int, ...]], taken: tuple[int, ...]) -> list[int]:

@@ -23,10 +23,9 @@ _Fact = TypeVar("_Fact")
 
 def facts() -> Facts:
     """What is known of this machine; a fact that cannot be read is None. Never raises."""
+    cpuinfo, meminfo = kernel_files.PROC / "cpuinfo", kernel_files.PROC / "meminfo"
     return Facts(
-        cpu=_known(
-            lambda: kernel_files.field(kernel_files.PROC / "cpuinfo", "model name") or platform.processor() or None
-        ),
+        cpu=_known(lambda: kernel_files.field(cpuinfo, "model name") or platform.processor() or None),
         architecture=_known(platform.machine),
         cores_online=_known(lambda: kernel_files.read(kernel_files.CPU / "online")),
         cores_usable=_known(lambda: show_cores(_usable())),
@@ -36,7 +35,7 @@ def facts() -> Facts:
         frequency_max_khz=_known(lambda: kernel_files.number(kernel_files.CPU / "cpu0/cpufreq/cpuinfo_max_freq")),
         turbo=_known(_turbo),
         memory_bytes=_known(lambda: os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")),
-        swap_bytes=_known(_swap_bytes),
+        swap_bytes=_known(lambda: 1024 * int((kernel_files.field(meminfo, "SwapTotal") or "").split()[0])),
         kernel=_known(platform.release),
         distribution=_known(lambda: platform.freedesktop_os_release().get("PRETTY_NAME")),
         virtual=_known(_virtual),
@@ -64,17 +63,13 @@ def _limits() -> Limits:
     )
 
 
-def _swap_bytes() -> int:
-    return int((kernel_files.field(kernel_files.PROC / "meminfo", "SwapTotal") or "").split()[0]) * 1024
-
-
 def _virtual() -> str | None:
-    """The hypervisor's name, "unknown hypervisor" where only the processor says that there is one, else "none"."""
-    named = _detect("--vm")
-    if named not in (None, "none"):
-        return named
+    """The hypervisor's name; "unknown hypervisor" if only the processor shows that there is one; otherwise "none"."""
+    name = _detect("--vm")
+    if name not in (None, "none"):
+        return name
     flags = (kernel_files.field(kernel_files.PROC / "cpuinfo", "flags") or "").split()
-    return "unknown hypervisor" if "hypervisor" in flags else named or ("none" if flags else None)
+    return "unknown hypervisor" if "hypervisor" in flags else name or ("none" if flags else None)
 
 
 def _detect(kind: str) -> str | None:
