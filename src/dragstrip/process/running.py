@@ -74,7 +74,7 @@ class Running:
         return {}
 
     def users(self) -> tuple[str, ...]:
-        """The users as whom its processes run, by name."""
+        """Names of the users that its processes run as."""
         return ()
 
     def cpu_stat(self) -> str | None:
