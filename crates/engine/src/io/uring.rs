@@ -44,10 +44,10 @@ const APART: usize = 3;
 /// Minimum number of requests in a call for its duration to count for a quick call's share.
 const TELLING: u64 = 4;
 /// Each such call that took longer raises a quick call's share by this much, and each other one lowers it by
-/// [`FALL_NS`], so that it approaches the quickest eighth of the calls: beside other work the median is too long, and
-/// latencies become too short.
-const RISE_NS: u64 = 2;
-const FALL_NS: u64 = 14;
+/// [`FALL_NS`], so that it approaches the quickest 32nd of the calls. Beside other work the median holds interruptions:
+/// send times would come out too late, and latencies too short.
+const RISE_NS: u64 = 1;
+const FALL_NS: u64 = 31;
 /// Receives that are cancelled together at the end.
 const CANCELS: usize = 128;
 /// Longer requests are sent by a system call of their own: they may not fit into the socket's buffer.
@@ -106,7 +106,7 @@ pub struct Uring {
     pub(super) queued: Vec<u64>,
     /// Tokens and send times of submitted requests.
     departed: Vec<(u64, u64)>,
-    /// The time to send one of several requests in the quickest eighth of the calls.
+    /// The time to send one of several requests in the quickest 32nd of the calls.
     quick_share_ns: u64,
     /// Maximum number of requests per call, at present.
     together: usize,
