@@ -20,6 +20,7 @@ from dragstrip.record import (
     Backend,
     Block,
     Column,
+    Ending,
     Entrant,
     Event,
     EventKind,
@@ -224,7 +225,7 @@ def race(
         "engine_cores": (0,),
         "rounds": tuple(round_of(rates, index, passes=passes, rng=rng, noise=noise) for index in range(rounds)),
         "events": tuple(events),
-        "finished": "decided",
+        "finished": Ending.DECIDED,
     }
     column: dict[str, Any] = {
         "name": changes.get("workload", "hello"),

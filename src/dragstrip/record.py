@@ -19,11 +19,26 @@ METHOD_VERSION = 6
 DEFAULT_CONNECTIONS = 32
 
 
-#: How a race ends that fewer than two contenders are left in (``Race.finished``).
-TOO_FEW = "too few contenders"
+class Ending(StrEnum):
+    """How a race ended."""
 
-#: How a race over several machines ends that has lost one of them for good.
-MACHINE_LOST = "machine lost"
+    #: It is running, or was cut off.
+    NONE = ""
+    DECIDED = "decided"
+    BUDGET = "budget"
+    ROUNDS = "rounds"
+    INTERRUPTED = "interrupted"
+    #: Too many rounds in a row were void.
+    VOID = "void"
+    #: Fewer than two contenders were left.
+    TOO_FEW = "too few contenders"
+    #: One of a fleet's machines was lost for good.
+    MACHINE_LOST = "machine lost"
+
+    @property
+    def goes_on(self) -> bool:
+        """The race has not ended by a rule of its own, and can be resumed."""
+        return self in (Ending.NONE, Ending.INTERRUPTED)
 
 
 class VoidKind(StrEnum):
@@ -440,8 +455,6 @@ class Race:
         machine: the servers' machine, and how the race used it.
         backend: the engine's, by which the race goes on if it is resumed.
         columns: one for each workload and rate, at least one.
-        finished: "" while running or cut off, else one of "decided", "budget", "rounds",
-            "interrupted", "void", "too few contenders", "machine lost".
         family: of a race that is one column of another: how many columns share the error rate ``plan.alpha``.
         imported: it was read from a file, which may come from another machine.
     """
@@ -459,7 +472,7 @@ class Race:
     columns: tuple[Column, ...]
     rounds: Sequence[Round] = ()
     events: Sequence[Event] = ()
-    finished: str = ""
+    finished: Ending = Ending.NONE
     family: int = 1
     imported: bool = False
 

@@ -30,7 +30,7 @@ from dragstrip.claim.finding import Outcome
 from dragstrip.claim.grouping import Group, groups
 from dragstrip.contender import serve_entry
 from dragstrip.errors import BadDefinition, BadUsage
-from dragstrip.record import Event, EventKind, Race
+from dragstrip.record import Ending, Event, EventKind, Race
 from dragstrip.report.claims.connection_ends import describe_ends
 from dragstrip.report.claims.wording import finding_text, remark_text, stand_in_text
 from dragstrip.report.race.live import Progress
@@ -253,7 +253,7 @@ def test_on_a_very_disturbed_machine_the_decided_stays_and_the_undecided_may_be_
     assert (found.outcome, found.void, found.again is not None) == (Outcome.UNDECIDED, None, True)
     assert "the machine was very disturbed, others took 23 % of the race's time" in finding_text(found)
     assert finding_text(found).endswith("`dragstrip claims check mine --resume` races it again")
-    short = _changed(level, rounds=level.rounds[:6], finished="interrupted")
+    short = _changed(level, rounds=level.rounds[:6], finished=Ending.INTERRUPTED)
     assert finding_text(assess(claim, PUBLISHED, short)).endswith("--resume` goes on with the race")
 
     def hit(block: Any) -> Any:
@@ -291,7 +291,9 @@ def test_verdicts_are_worked_out_again_from_the_store_and_the_newest_sound_race_
     """Nothing but the claims' files and the store is needed; a void race after a sound one changes nothing."""
     claim = planted(tmp_path)
 
-    def stored(seed: int, rates: dict[str, float], *, setting: str = PUBLISHED, finished: str = "decided") -> Race:
+    def stored(
+        seed: int, rates: dict[str, float], *, setting: str = PUBLISHED, finished: Ending = Ending.DECIDED
+    ) -> Race:
         event = Event(at_ns=1, kind=EventKind.CLAIMS, subject=setting, names=(claim.id,))
         return samples.race(rates, seed=seed, events=[event], finished=finished)
 
@@ -300,7 +302,7 @@ def test_verdicts_are_worked_out_again_from_the_store_and_the_newest_sound_race_
         assert (row.published.outcome, row.fair and row.fair.outcome) == (Outcome.UNTRIED, Outcome.UNTRIED)
         store.begin(stored(1, SLOW))
         store.begin(stored(2, FAST))
-        store.begin(stored(3, SLOW, finished="void"))
+        store.begin(stored(3, SLOW, finished=Ending.VOID))
         store.begin(stored(4, FAST, setting=FAIR))
         # Left open by a very disturbed machine, or by too few rounds: what was decided before still says more.
         level = _changed(stored(5, SLOW), rounds=samples.race(EVEN, noise=0.1).rounds)
@@ -326,7 +328,7 @@ def _all(race: Race, **changes: Any) -> Race:
 def _given_up(race: Race, reason: str) -> Race:
     """A race whose last rounds were void."""
     rounds = [_changed(one, void=samples.voided(reason)) if one.index > 6 else one for one in race.rounds]
-    return _changed(race, rounds=tuple(rounds), finished="void")
+    return _changed(race, rounds=tuple(rounds), finished=Ending.VOID)
 
 
 def _even(race: Race) -> Race:
@@ -368,7 +370,7 @@ ENDS: dict[str, tuple[Callable[[Race], Race], bool]] = {
     ),
     "nobody left": (
         lambda race: _changed(
-            race, finished="too few contenders", entrants=tuple(_changed(one, out="died") for one in race.entrants)
+            race, finished=Ending.TOO_FEW, entrants=tuple(_changed(one, out="died") for one in race.entrants)
         ),
         KEPT,
     ),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dragstrip.record import TOO_FEW, Entrant, EventKind, Race, Round
+from dragstrip.record import Ending, Entrant, EventKind, Race, Round
 
 #: A void round is repeated. This many in a row end the race: a sixth attempt would not be valid either.
 MOST_VOID_ROUNDS = 5
@@ -44,11 +44,11 @@ def with_column(race: Race, at: int, entrants: Sequence[Entrant]) -> Race:
     return replace(race, columns=(*race.columns[:at], column, *race.columns[at + 1 :]))
 
 
-def _finished(whole: str, entrants: Sequence[Entrant], rounds: Sequence[Round]) -> str:
+def _finished(whole: Ending, entrants: Sequence[Entrant], rounds: Sequence[Round]) -> Ending:
     """How a column ended, by how the race did."""
-    if whole in ("", "interrupted"):
+    if whole.goes_on:
         return whole
     if sum(not entrant.out for entrant in entrants) < 2:
-        return TOO_FEW
+        return Ending.TOO_FEW
     last = rounds[-MOST_VOID_ROUNDS:]
-    return "void" if len(last) == MOST_VOID_ROUNDS and all(this.void for this in last) else whole
+    return Ending.VOID if len(last) == MOST_VOID_ROUNDS and all(this.void for this in last) else whole

@@ -31,12 +31,9 @@ from dragstrip.claim.finding import (
     Unfit,
     VoidFor,
 )
-from dragstrip.record import Entrant, EventKind, Race
+from dragstrip.record import Ending, Entrant, EventKind, Race
 from dragstrip.store.json_values import decode
 from dragstrip.validity import Check, CheckName, Status, by_passing, held_by_generator, inspect, may_pass, noise
-
-#: How a race ended that can go on.
-CUT_OFF = ("", "interrupted")
 
 #: Facts of the parity sheet whose difference tilts a comparison.
 TILTING = (
@@ -93,7 +90,7 @@ def _judged(claim: Claim, race: Race, raced: Sequence[Entrant]) -> tuple[Finding
 def _void(race: Race, checks: Sequence[Check]) -> tuple[VoidFor, Reason] | None:
     """How a measurement is void and why; None if it is valid."""
     reason: Reason | None = next((check for check in checks if check.status is Status.VOID), None)
-    if reason is None and race.finished == "void":
+    if reason is None and race.finished is Ending.VOID:
         reason = GivenUp(next((void for round_ in reversed(race.rounds) for void in round_.void), None))
     return None if reason is None else (VoidFor.PASSING if may_pass(race) else VoidFor.LASTING, reason)
 
@@ -134,7 +131,7 @@ def _with_again(race: Race, finding: Finding) -> Finding:
             disturbed = seen.lost if again else None
     if not again:
         return finding
-    return replace(finding, disturbed=disturbed, again=Again.GO_ON if race.finished in CUT_OFF else Again.RACE)
+    return replace(finding, disturbed=disturbed, again=Again.GO_ON if race.finished.goes_on else Again.RACE)
 
 
 def is_done(claim: Claim, setting: str, race: Race) -> bool:

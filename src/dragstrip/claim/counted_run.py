@@ -9,6 +9,7 @@ from dragstrip.claim.definition import LoadFields
 from dragstrip.claim.finding import CountedRun
 from dragstrip.contender import Entry, build, prepare
 from dragstrip.loading import run as loading
+from dragstrip.loading.result import LoadEnding
 from dragstrip.process.launcher import Launcher, scratch_root
 from dragstrip.process.ports import free_port
 from dragstrip.scrutiny import is_right
@@ -71,7 +72,7 @@ def _counted_run(name: str, result: loading.LoadResult) -> CountedRun:
         duration_s=wall_s,
         finished=result.finished,
         timeout_s=asked.timeout_s,
-        stuck=result.finished != "count" or any(errors.get(kind) for kind in SILENT),
+        stuck=result.finished is not LoadEnding.COUNT or any(errors.get(kind) for kind in SILENT),
     )
 
 

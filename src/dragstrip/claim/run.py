@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 from dragstrip.analysis import FLOOR
-from dragstrip.claim.assess import CUT_OFF, answers, assess, is_done
+from dragstrip.claim.assess import answers, assess, is_done
 from dragstrip.claim.contenders import contenders_of
 from dragstrip.claim.counted_run import run_to_count
 from dragstrip.claim.definition import FAIR, PUBLISHED, Claim
@@ -59,8 +59,8 @@ def check(
     """
     ends_s = time.monotonic() + budget_s
     known = [(group, _stored(group, store, site) if resume else None) for group in wanted]
-    open_ = [(group, race) for group, race in known if race is None or race.finished in CUT_OFF]
-    with_race = [(group, race) for group, race in known if race is not None and race.finished not in CUT_OFF]
+    open_ = [(group, race) for group, race in known if race is None or race.finished.goes_on]
+    with_race = [(group, race) for group, race in known if race is not None and not race.finished.goes_on]
     for group, race in with_race:
         with _telling(group, say):
             _counted(group, race, store, say, site)
@@ -133,7 +133,7 @@ def _stored(group: Group, store: Store, site: Site) -> Race | None:
             known = {entrant.name: (entrant.definition_hash, entrant.version) for entrant in race.entrants}
             if any(known.get(name) != one for name, one in today.items()):
                 continue
-            if race.finished in CUT_OFF or all(is_done(claim, group.setting, race) for claim in group.claims):
+            if race.finished.goes_on or all(is_done(claim, group.setting, race) for claim in group.claims):
                 return race
     return None
 

@@ -17,7 +17,7 @@ from dragstrip.cli.outputs import json_text, write_or_refuse
 from dragstrip.cli.quantities import SHARE
 from dragstrip.errors import MeasurementVoid
 from dragstrip.metrics import METRICS
-from dragstrip.record import Race
+from dragstrip.record import Ending, Race
 from dragstrip.report import comparison as report
 from dragstrip.report.race import formats
 from dragstrip.report.race.checks import check_text
@@ -115,7 +115,7 @@ def _json(before: Race, after: Race, reports: Sequence[report.ComparisonReport])
 
 def _refuse_void(race: Race) -> None:
     void = [check_text(check) for check in inspect(race) if check.status is Status.VOID]
-    if void or race.finished == "void":
+    if void or race.finished is Ending.VOID:
         raise MeasurementVoid(f"race {race.id} is void and can't be compared: {(void or ['too many void rounds'])[0]}")
 
 

@@ -21,7 +21,7 @@ from dragstrip.errors import NotReady
 from dragstrip.machine_facts import NullRace
 from dragstrip.racing import run as racing
 from dragstrip.racing.request import Request
-from dragstrip.record import EventKind, Purpose
+from dragstrip.record import Ending, EventKind, Purpose
 from dragstrip.report import doctor as doctor_report
 from dragstrip.report.race.live import Progress
 from dragstrip.store.database import default_path
@@ -95,7 +95,7 @@ def _null_race(store_path: Path, options: DoctorOptions) -> NullRace:
     )
     with open_store(store_path) as store, Progress(Console(stderr=True), quiet=False) as progress:
         race = racing.run(request, store=store, progress=progress)
-    judged, void = analysis.judge(race), is_void(inspect(race)) or race.finished == "void"
+    judged, void = analysis.judge(race), is_void(inspect(race)) or race.finished is Ending.VOID
     if not judged.pairs:
         raise NotReady(f"the null race produced no result: {race.finished} (dragstrip show {race.id})")
     return noise_floor.null_race(race, judged, void=void)

@@ -24,6 +24,7 @@ from dragstrip.loading import run as loading
 from dragstrip.loading.arrivals import ARRIVALS, PRECISIONS, Offer, Step
 from dragstrip.loading.request import FULL, HANDSHAKES, Handshakes
 from dragstrip.loading.request_pool import Asked, bounded, read_pool, read_raw
+from dragstrip.loading.result import LoadEnding
 from dragstrip.loading.url_template import drawn
 from dragstrip.record import DEFAULT_CONNECTIONS
 from dragstrip.report.load import export, terminal
@@ -313,7 +314,7 @@ def load(options: LoadOptions) -> None:
         result, max_p99_s=options.max_p99_s, max_errors=options.max_errors, min_reached=options.min_reached
     )
     _report(result, objectives, options)
-    if result.finished == "interrupted":
+    if result.finished is LoadEnding.INTERRUPTED:
         sys.exit(EXIT_INTERRUPTED)
     if result.trouble or not all(objective.met for objective in objectives):
         sys.exit(EXIT_FAILURE)

@@ -33,7 +33,7 @@ from dragstrip.racing.request import Request
 from dragstrip.racing.resume import refuse_other_machine, resume
 from dragstrip.racing.schedule import ROUNDS_WANTED
 from dragstrip.racing.site import Site
-from dragstrip.record import Event, Race
+from dragstrip.record import Ending, Event, Race
 from dragstrip.report import glyphs
 from dragstrip.report.comparison import Ruled, ruling_line
 from dragstrip.report.figures import visible
@@ -395,7 +395,7 @@ def _conclude(console: Console, result: Race, options: RaceOptions) -> None:
     if why := headline.no_result_reason(result, judged, checks):
         click.echo(f"dragstrip: {visible(why)}", err=True)
         code = EXIT_VOID
-    elif result.finished == "too few contenders":
+    elif result.finished is Ending.TOO_FEW:
         code = EXIT_FAILURE
     elif options.rules:
         code = _by_thresholds(console, rules, options.strict)

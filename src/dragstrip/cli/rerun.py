@@ -15,7 +15,7 @@ from dragstrip.cli.consent import ask_to_run
 from dragstrip.cli.options import EXIT_FAILURE, EXIT_VOID, gathered, open_store, option, placed, read_race
 from dragstrip.racing import run as racing
 from dragstrip.racing.rerun import request_of
-from dragstrip.record import Race
+from dragstrip.record import Ending, Race
 from dragstrip.report import comparison
 from dragstrip.report.race import terminal as race_terminal
 from dragstrip.report.race.live import Progress
@@ -66,7 +66,7 @@ def rerun(options: RerunOptions) -> None:
         if found_void:
             console.print(f"race {race.id} is void and compared with nothing")
             sys.exit(EXIT_VOID)
-    if after.finished == "too few contenders":
+    if after.finished is Ending.TOO_FEW:
         sys.exit(EXIT_FAILURE)
     console.print()
     disturbed = comparison.disturbance(before, after)
@@ -79,4 +79,4 @@ def rerun(options: RerunOptions) -> None:
 
 
 def _is_void(race: Race) -> bool:
-    return race.finished == "void" or is_void(inspect(race))
+    return race.finished is Ending.VOID or is_void(inspect(race))

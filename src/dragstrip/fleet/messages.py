@@ -11,7 +11,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Self
 
 from pydantic import AfterValidator, BaseModel, Field
 
@@ -20,7 +20,7 @@ from dragstrip.contender import Entry, entry_of
 from dragstrip.errors import BadUsage
 from dragstrip.fleet.wire import REPLY
 from dragstrip.loading.learn import Learned
-from dragstrip.loading.result import Slice
+from dragstrip.loading.result import LoadEnding, Slice
 from dragstrip.scrutiny import Encryption
 from dragstrip.workload import HTTP2, Asking, Data, Workload
 
@@ -379,12 +379,11 @@ class LoadRan(Reply):
     """A generator's part of a load.
 
     Args:
-        finished: what ended it (``loading.result.LoadResult.finished``).
         printed: by a script under load.
         globals: of a script with ``setup``: the variables that each of its threads had at the end (``_engine.Script``).
     """
 
-    finished: Literal["count", "duration", "gave up", "interrupted", "script"]
+    finished: LoadEnding
     slices: list[LoadSlice]
     printed: _Printed
     globals: list[bytes]

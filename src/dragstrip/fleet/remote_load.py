@@ -33,7 +33,7 @@ from dragstrip.fleet.setup import FleetAwake
 from dragstrip.loading.arrivals import MAX_S
 from dragstrip.loading.learn import Learned
 from dragstrip.loading.request import DEFAULT_DURATION_S, LoadRequest, Target, bounded, check, target
-from dragstrip.loading.result import LoadResult, Slice
+from dragstrip.loading.result import LoadEnding, LoadResult, Slice
 from dragstrip.loading.run import Progress, merged
 from dragstrip.record import Backend, Load
 from dragstrip.version import __version__
@@ -243,7 +243,7 @@ def _learned(generators: Sequence[Connected], ready: Sequence[LoadReady]) -> Lea
 
 def _run(
     machines: Machines, request: LoadRequest, shown: bool, show: Callable[[list[Slice]], None]
-) -> tuple[str, list[LoadRan]]:
+) -> tuple[LoadEnding, list[LoadRan]]:
     """Loads from all at once; what ended it, and each one's part.
 
     Args:
@@ -263,9 +263,9 @@ def _run(
         ran, interrupted = _awaited(machines.generators, answers, lasts_s + MORE_S)
     server.ask(ServerDuties.end_run)
     for one, part in zip(machines.generators, ran, strict=True):
-        if part.finished == "interrupted" and not interrupted:
+        if part.finished is LoadEnding.INTERRUPTED and not interrupted:
             raise MachineLost(one.name, "its marks were no longer answered; see the data link")
-    return "interrupted" if interrupted else _finished(request, ran), ran
+    return LoadEnding.INTERRUPTED if interrupted else _finished(request, ran), ran
 
 
 def _awaited(
@@ -306,8 +306,8 @@ def _awaited(
     return [answer(MORE_S) for answer in answers], interrupted
 
 
-def _finished(request: LoadRequest, ran: Sequence[LoadRan]) -> str:
-    """What ended a run that was not interrupted (``LoadResult.finished``).
+def _finished(request: LoadRequest, ran: Sequence[LoadRan]) -> LoadEnding:
+    """What ended a run that was not interrupted.
 
     Without a connection a generator sends nothing any more. A run by time goes on without it; a count is then missed.
     """
@@ -315,16 +315,16 @@ def _finished(request: LoadRequest, ran: Sequence[LoadRan]) -> str:
     if request.requests is not None:
         under_load = request.requests - len(ran) * request.plain
         if sum((part.sent if request.offer is None else part.offered) or 0 for part in slices) >= under_load:
-            return "count"
-    if all(end == "script" for end in ends):
-        return "script"
+            return LoadEnding.COUNT
+    if all(end is LoadEnding.SCRIPT for end in ends):
+        return LoadEnding.SCRIPT
     missed = any if request.requests is not None else all
-    return "gave up" if missed(end == "gave up" for end in ends) else "duration"
+    return LoadEnding.GAVE_UP if missed(end is LoadEnding.GAVE_UP for end in ends) else LoadEnding.DURATION
 
 
 def _left_early(generators: Sequence[Connected], ran: Sequence[LoadRan]) -> list[str]:
     """Which generators had no connection left while others had, in words."""
-    ended = [one.name for one, part in zip(generators, ran, strict=True) if part.finished == "gave up"]
+    ended = [one.name for one, part in zip(generators, ran, strict=True) if part.finished is LoadEnding.GAVE_UP]
     if len(ended) == len(ran):
         return []  # the report's sentence says so
     why = "the server refused or dropped them all"
@@ -358,7 +358,7 @@ def _result(
     learned: Learned,
     ready: Sequence[LoadReady],
     started: str,
-    finished: str,
+    finished: LoadEnding,
     ran: Sequence[LoadRan],
 ) -> LoadResult:
     """All generators' parts as one run."""

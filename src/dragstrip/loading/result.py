@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from dragstrip.loading.learn import Learned
 from dragstrip.loading.request import LoadRequest, Target
@@ -12,6 +13,18 @@ from dragstrip.record import Backend
 
 #: A run has failed if more than this share of all attempts failed.
 MOSTLY = 0.5
+
+
+class LoadEnding(StrEnum):
+    """What ended a run."""
+
+    COUNT = "count"
+    DURATION = "duration"
+    #: No connection was left.
+    GAVE_UP = "gave up"
+    #: The script stopped all its threads.
+    SCRIPT = "script"
+    INTERRUPTED = "interrupted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,8 +124,6 @@ class LoadResult:
         latency_sent_hdr, lag_hdr: of an open loop: latencies from when requests left, and how late they left.
         connect_hdr: of connections opened, those before the start included, to the end of the last handshake.
         first_byte_hdr: as ``latency_hdr``, to the first byte; empty where it was not asked for.
-        finished: "count", "duration", "gave up" (no connection was left), "script" (it stopped all its threads) or
-            "interrupted".
         io: the back end that ran, and with what, for a person; backend: which.
         plain_statuses: of the plain requests before the load, how many answers had which status.
         by_length: large bodies were read whole at first and once in 64 later, the others' bytes counted.
@@ -132,7 +143,7 @@ class LoadResult:
     connections: int
     slices: tuple[Slice, ...]
     latency_hdr: bytes
-    finished: str
+    finished: LoadEnding
     io: str = ""
     backend: Backend = Backend.EPOLL
     by_length: bool = False
@@ -241,7 +252,7 @@ class LoadResult:
         """Why the run failed, in words; "" if it succeeded. An interruption by the user is not a failure."""
         if self.script and self.script.fault:
             return "the script's done() failed"
-        if self.finished == "gave up":
+        if self.finished is LoadEnding.GAVE_UP:
             return f"ended early, after {self.duration_s:.2f} s: no connection was left"
         failures = sum(self.errors.values())
         if self.answered and self.error_share > MOSTLY:

@@ -41,7 +41,7 @@ from dragstrip.loading.request import (
     worker_cores,
 )
 from dragstrip.loading.request_pool import Asked
-from dragstrip.loading.result import LoadResult, ScriptReport, Slice
+from dragstrip.loading.result import LoadEnding, LoadResult, ScriptReport, Slice
 from dragstrip.process import keep_awake
 from dragstrip.record import Backend
 from dragstrip.version import __version__
@@ -163,7 +163,7 @@ class Loaded:
 
     started: str
     slices: tuple[Slice, ...]
-    finished: str
+    finished: LoadEnding
     io: str
     backend: Backend
     stamps: str
@@ -277,7 +277,7 @@ def _load(prepared: Prepared, progress: Progress) -> Loaded:
         try:
             finished = drive(engine, session, prepared, slices, progress)
         except KeyboardInterrupt:
-            finished = "interrupted"
+            finished = LoadEnding.INTERRUPTED
         if prepared.script is not None:
             prepared.script.refuse_failure()
         io, backend, stamps = worked(engine, session)
@@ -456,8 +456,8 @@ def merged(histograms: Iterable[bytes]) -> bytes:
     return merge(recorded) if recorded else b""
 
 
-def drive(engine: Engine, session: int, prepared: Prepared, slices: list[Slice], progress: Progress) -> str:
-    """Runs to the end, hour by hour, and says what ended it (``LoadResult.finished``).
+def drive(engine: Engine, session: int, prepared: Prepared, slices: list[Slice], progress: Progress) -> LoadEnding:
+    """Runs to the end, hour by hour, and returns what ended it.
 
     Args:
         slices: each stretch of about a second is added as it is over, so that an interruption loses none.
@@ -481,19 +481,19 @@ def drive(engine: Engine, session: int, prepared: Prepared, slices: list[Slice],
         block = BlockPlan(session, counted_ns=limit_ns, max_requests=left or 0, open_loop=open_loop)
         tally = engine.run_observed(block, every_ns=SLICE_NS, observe=observe)
         if tally is None:
-            return "interrupted"
+            return LoadEnding.INTERRUPTED
         if tally.gave_up:
-            return "gave up"
+            return LoadEnding.GAVE_UP
         if script is not None and script.state.stopped:
-            return "script"
+            return LoadEnding.SCRIPT
         if left is not None:
             left -= tally.sent if request.offer is None else tally.offered or 0
             if left <= 0:
-                return "count"
+                return LoadEnding.COUNT
         if left_ns is not None:
             left_ns -= limit_ns
         if left_ns == 0 or request.offer:
-            return "duration"
+            return LoadEnding.DURATION
 
 
 def _slice(tally: Tally) -> Slice:

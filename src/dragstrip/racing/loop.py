@@ -17,21 +17,21 @@ from dragstrip.racing.progress import Progress
 from dragstrip.racing.qualification import Qualified
 from dragstrip.racing.round import Outcome, RoundPlan, run_round
 from dragstrip.racing.setup import RaceSetup
-from dragstrip.record import MACHINE_LOST, Event, EventKind, Round, Void, VoidKind
+from dragstrip.record import Event, EventKind, Round, Void, VoidKind
 
 #: Where a loop waits for a quiet machine: the rest of it should keep less than this share of the cores busy.
 QUIET = 0.12
 
 
 class RoundLoop(ABC):
-    """Runs rounds until a reason to finish; subclasses choose who runs next, and when to finish.
+    """Runs one round after another; subclasses choose who runs next, and when to finish.
 
     Args:
         contenders: those that take part, by name; who falls out leaves them.
     """
 
-    #: How it ended if a machine was lost for good; "" as long as none was.
-    lost = ""
+    #: Whether a machine was lost for good.
+    lost = False
 
     #: Seconds that it may still wait, in all, for a quiet machine before rounds.
     patience_s = 0.0
@@ -40,20 +40,10 @@ class RoundLoop(ABC):
         self.setup, self.progress, self.contenders, self.spent_s = setup, progress, dict(contenders), 0.0
         self.watch = setup.surroundings()
 
-    def run_rounds(self) -> str:
-        """Runs rounds until it is over; returns how it ended."""
-        while (how := self.finish_reason()) is None:
-            self.step()
-        return how
-
     def step(self) -> None:
         """Runs the next round and keeps what came of it."""
         outcome, events = self._run(self.next_round())
         self.commit_round(outcome, events)
-
-    @abstractmethod
-    def finish_reason(self) -> str | None:
-        """How it ended; None: it goes on."""
 
     @abstractmethod
     def next_round(self) -> RoundPlan:
@@ -96,7 +86,7 @@ class RoundLoop(ABC):
         if self.setup.recover(lost):
             events.append(machine_events.event(EventKind.MACHINE_BACK, lost.machine))
         else:
-            self.lost = MACHINE_LOST
+            self.lost = True
         return Outcome(round=record, planned=(), out={}), events
 
     def _wait_for_quiet(self) -> None:

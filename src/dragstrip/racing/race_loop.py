@@ -18,14 +18,14 @@ from dragstrip.racing.progress import ColumnProgress, Progress
 from dragstrip.racing.qualification import Qualified
 from dragstrip.racing.round import Outcome, RoundPlan
 from dragstrip.racing.setup import RaceSetup
-from dragstrip.record import MACHINE_LOST, TOO_FEW, Block, Event, Plan, Race
+from dragstrip.record import Block, Ending, Event, Plan, Race
 from dragstrip.store.database import Store
 
 #: A race may exceed its budget by this share to reach the first round that can decide anything.
 OVERTIME = 0.5
 
 #: How a race ended if its columns ended differently: the first of these that any column has.
-_ENDS = (MACHINE_LOST, "budget", "rounds", "decided", "void")
+_ENDS = (Ending.MACHINE_LOST, Ending.BUDGET, Ending.ROUNDS, Ending.DECIDED, Ending.VOID)
 
 
 class RaceLoop:
@@ -52,7 +52,7 @@ class RaceLoop:
 
     def drive(self) -> Race:
         """Runs rounds until every column has finished; an interruption is recorded and passed on."""
-        how = "interrupted"
+        how = Ending.INTERRUPTED
         try:
             how = self._run_rounds()
         finally:
@@ -72,17 +72,17 @@ class RaceLoop:
         usual_s = sum(known_s) / len(known_s) if known_s else 1.0
         return (column.typical_s or usual_s) / sum(each.typical_s or usual_s for each in open_)
 
-    def _run_rounds(self) -> str:
+    def _run_rounds(self) -> Ending:
         while open_ := self._open():
             self._next(open_).step()
             self.progress.round_done(self.race, analysis.Verdict(tuple(column.judged for column in self.columns)))
         ends = {column.finished for column in self.columns}
-        return next((end for end in _ENDS if end in ends), TOO_FEW)
+        return next((end for end in _ENDS if end in ends), Ending.TOO_FEW)
 
     def _open(self) -> list[ColumnLoop]:
         """The columns that have not finished; none after a machine was lost for good, because all columns need it."""
         for column in self.columns if any(column.lost for column in self.columns) else ():
-            column.finished = MACHINE_LOST
+            column.finished = Ending.MACHINE_LOST
         for column in self.columns:
             if column.finished is None:
                 column.finished = column.finish_reason()
@@ -117,8 +117,8 @@ class ColumnLoop(RoundLoop):
         self.whole, self.at, self.name, self.race = whole, at, name, analysis.by_column(whole.race)[at]
         self.spent_s = sum((this.ended_ns - this.started_ns) / 1e9 for this in self.race.rounds)
         self.void_in_a_row = 0
-        #: How it finished, as in ``Race.finished``; None while it goes on.
-        self.finished: str | None = None
+        #: None while it goes on.
+        self.finished: Ending | None = None
         self.judge()
 
     def judge(self) -> None:
@@ -145,24 +145,24 @@ class ColumnLoop(RoundLoop):
         """Its part of the seconds by which the race may exceed its budget to reach a round that decides."""
         return self.whole.part(self) * OVERTIME * self.race.plan.budget_s
 
-    def finish_reason(self) -> str | None:
-        """How the column finished, as in ``Race.finished``; None while it goes on."""
+    def finish_reason(self) -> Ending | None:
+        """How the column finished; None while it goes on."""
         if self.lost:
-            return self.lost
+            return Ending.MACHINE_LOST
         if len(self.contenders) < 2:
-            return TOO_FEW
+            return Ending.TOO_FEW
         plan = self.race.plan
         if self.void_in_a_row >= analysis.MOST_VOID_ROUNDS:
-            return "void"
+            return Ending.VOID
         if plan.rounds_fixed:
-            return "rounds" if self.done >= plan.planned_rounds else None
+            return Ending.ROUNDS if self.done >= plan.planned_rounds else None
         left = plan.planned_rounds - self.done
         if self.typical_s > 0:
             over_s = self.overtime_s() if self.done < schedule.ROUNDS_LEAST else 0.0
             left = min(left, round((self.budget_s() + over_s - self.spent_s) / self.typical_s))
         if not self.needed and not (self.done < validity.KINDS_ROUNDS and validity.of_two_kinds(self.race)):
-            return "decided"
-        return "budget" if left <= 0 else None
+            return Ending.DECIDED
+        return Ending.BUDGET if left <= 0 else None
 
     def next_round(self) -> RoundPlan:
         """The contenders that are needed; all if the design is fixed, or if more launches must be met by all.

@@ -18,7 +18,7 @@ from dragstrip.racing.race_loop import RaceLoop
 from dragstrip.racing.request import database_lane, refuse_elsewhere
 from dragstrip.racing.setup import RaceSetup
 from dragstrip.racing.site import LOCAL, Site
-from dragstrip.record import EventKind, Race
+from dragstrip.record import Ending, EventKind, Race
 from dragstrip.store.database import Store
 from dragstrip.store.one_writer import writing
 from dragstrip.workload import Workload
@@ -61,7 +61,7 @@ def resume(
         with site.race_setup(first, race.load, lanes, race.seed, race.backend, *awake_and_wait_of(race)) as setup:
             if extra_s is not None:
                 race = _extended(race, extra_s, store)
-            return _loop(replace(race, finished=""), racing_on, given, setup, store, progress, site).drive()
+            return _loop(replace(race, finished=Ending.NONE), racing_on, given, setup, store, progress, site).drive()
 
 
 def _loop(
@@ -165,9 +165,9 @@ def _refuse_ended(race: Race, extra_s: float | None) -> None:
             f"race {race.id} has its number of rounds fixed (--rounds {race.plan.planned_rounds}), which more budget "
             "can't change; start a new race with more rounds instead"
         )
-    over = ("decided", "rounds") if extra_s is not None else ("decided", "budget", "rounds")
-    if race.finished in over:
-        more = "; `--budget +2m` goes on with it for two minutes" if race.finished == "budget" else ""
+    out_of_budget = race.finished is Ending.BUDGET
+    if race.finished in (Ending.DECIDED, Ending.ROUNDS) or (out_of_budget and extra_s is None):
+        more = "; `--budget +2m` goes on with it for two minutes" if out_of_budget else ""
         raise BadUsage(
             f"race {race.id} has ended ({race.finished}): there is nothing to resume{more or '; start a new race'}"
         )

@@ -25,9 +25,9 @@ from typing import Any, Self
 from dragstrip import paths
 from dragstrip.errors import StoreError, StoreFull, Unreadable
 from dragstrip.paths import is_file
-from dragstrip.record import Block, Column, Entrant, Event, EventKind, Launch, Load, Plan, Race, Round
+from dragstrip.record import Backend, Block, Column, Ending, Entrant, Event, EventKind, Launch, Load, Plan, Race, Round
 from dragstrip.store.export_file import MAX_BYTES, attached, checked_export, copy_race, differing, write_export
-from dragstrip.store.facts import backend_of, event_columns, event_of
+from dragstrip.store.facts import event_columns, event_of, member_of
 from dragstrip.store.messages import ELSEWHERE, constraint_in_words, few, refused
 from dragstrip.store.rows import insert, json_of, pick, refuse_other_method, rows, values
 from dragstrip.store.schema import APPLICATION_ID as APPLICATION_ID
@@ -170,7 +170,7 @@ class Store:
         with self._transaction():
             self._put_event(race_id, Event(at_ns=time.monotonic_ns(), kind=EventKind.EXTENDED, text=detail))
 
-    def finish(self, race_id: str, how: str) -> None:
+    def finish(self, race_id: str, how: Ending) -> None:
         """Records how the race ended; a later resumption, and its end, override it when read."""
         with self._transaction():
             self._put_event(race_id, Event(at_ns=time.monotonic_ns(), kind=EventKind.FINISHED, text=how))
@@ -235,19 +235,19 @@ class Store:
             columns = self._columns(race_id, row)
             rounds = self._rounds(race_id, columns)
             events = rows(self._db, "event", race_id, order="id")
-        finished, kept = "", []
+        finished, kept = Ending.NONE, []
         for event in events:
             if event["kind"] == EventKind.OUT:
                 columns = _with_out(columns, event_of(race_id, event).column, event)
             elif event["kind"] == EventKind.FINISHED:
-                finished = event["detail"]
+                finished = member_of(race_id, Ending, "event.detail", event["detail"])
             elif event["kind"] == EventKind.EXTENDED:
                 columns = _extended(columns, json_of(race_id, "extension", event["detail"]))
             elif event["kind"] != EventKind.IMPORTED:
-                finished = "" if event["kind"] == EventKind.RESUMED else finished
+                finished = Ending.NONE if event["kind"] == EventKind.RESUMED else finished
                 kept.append(event_of(race_id, event))
         return Race(
-            **own | {"backend": backend_of(race_id, own["backend"])},
+            **own | {"backend": member_of(race_id, Backend, "race.backend", own["backend"])},
             columns=columns,
             rounds=rounds,
             events=tuple(kept),

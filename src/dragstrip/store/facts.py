@@ -5,10 +5,11 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any
+from enum import StrEnum
+from typing import Any, TypeVar
 
 from dragstrip.errors import Unreadable
-from dragstrip.record import Backend, Event, EventKind, KindCount, Void, VoidKind
+from dragstrip.record import Event, EventKind, KindCount, Void, VoidKind
 
 
 def void_values(void: Void) -> dict[str, Any]:
@@ -87,16 +88,19 @@ def event_of(race_id: str, row: Mapping[str, Any]) -> Event:
         raise Unreadable(race_id, f"event of kind {row['kind']!r:.30}, facts {facts!r:.60}: {error}") from error
 
 
-def backend_of(race_id: str, stored: str) -> Backend:
-    """The back end of a row.
+_Member = TypeVar("_Member", bound=StrEnum)
+
+
+def member_of(race_id: str, kind: type[_Member], name: str, stored: str) -> _Member:
+    """The member of an enum that a row has; ``name``: of its column.
 
     Raises:
         Unreadable: it is unknown.
     """
     try:
-        return Backend(stored)
+        return kind(stored)
     except ValueError as error:
-        raise Unreadable(race_id, f"race.backend: {error}") from error
+        raise Unreadable(race_id, f"{name}: {error}") from error
 
 
 def column_of(facts: Mapping[str, Any]) -> int | None:

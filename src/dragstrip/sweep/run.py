@@ -215,22 +215,18 @@ class SweepLoop(RoundLoop):
 
     def _measure(self, rates: Mapping[str, Sequence[float]], description: str) -> None:
         self._stage = _Stage(rates, description)
-        self.run_rounds()
+        while not self._stage_is_over():
+            self.step()
 
     def _wanted(self) -> dict[str, Sequence[float]]:
         """The stage's rates of those who are still there."""
         return {name: rates for name, rates in self._stage.rates.items() if name in self.contenders}
 
-    def finish_reason(self) -> str | None:
-        """How the stage ended; None: it goes on. A void round is run again, so often as ``AGAIN`` says."""
-        if self.lost:
-            return self.lost
+    def _stage_is_over(self) -> bool:
+        """Whether it has all its launches, or can't get them; a void round is repeated up to ``AGAIN`` times."""
         stage, launches = self._stage, self.request.launches
-        if stage.valid_rounds >= launches:
-            return "done"
-        if stage.rounds >= launches + AGAIN:
-            return "void"
-        return None if self._wanted() else "too few contenders"
+        measured = stage.valid_rounds >= launches or stage.rounds >= launches + AGAIN
+        return measured or self.lost or not self._wanted()
 
     def next_round(self) -> RoundPlan:
         """Each contender launched once and loaded at each of its rates, all in random order."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum, StrEnum, auto
 
 from dragstrip import parity
-from dragstrip.record import Event, Void, VoidKind
+from dragstrip.record import Ending, Event, Void, VoidKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class Rounds:
 
     valid: int
     void: int
-    ended: str
+    ended: Ending
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from dragstrip.record import Race, Void, VoidKind
+from dragstrip.record import Ending, Race, Void, VoidKind
 
 
 def void_passes(race: Race) -> dict[tuple[int, int], frozenset[VoidKind]]:
@@ -42,7 +42,7 @@ def may_pass(race: Race) -> bool:
     A clock that is set may not be set again. A generator that is the limit, incorrect responses, failures, an engine's
     fault come again: what one of those voids would be void each time.
     """
-    return race.finished == "void" and by_passing(race)
+    return race.finished is Ending.VOID and by_passing(race)
 
 
 def by_passing(race: Race) -> bool:

@@ -10,7 +10,7 @@ import samples
 
 from dragstrip.analysis import by_column, compare, compare_columns, judge, judge_column, with_column
 from dragstrip.errors import BadUsage
-from dragstrip.record import EventKind
+from dragstrip.record import Ending, EventKind
 from dragstrip.validity import inspect
 
 
@@ -79,7 +79,7 @@ def test_a_column_ends_as_it_ended_itself() -> None:
     assert [column.finished for column in by_column(race)] == ["decided"] * 2
     void = [replace(r, void=samples.voided("errors")) if r.column else r for r in race.rounds]
     assert [column.finished for column in by_column(replace(race, rounds=void))] == ["decided", "void"]
-    assert by_column(replace(race, rounds=void, finished=""))[1].finished == ""
+    assert by_column(replace(race, rounds=void, finished=Ending.NONE))[1].finished == ""
     out = tuple(replace(entrant, out="no") for entrant in race.columns[1].entrants[:2])
     few = with_column(race, 1, (*out, race.columns[1].entrants[2]))
     assert [column.finished for column in by_column(few)] == ["decided", "too few contenders"]

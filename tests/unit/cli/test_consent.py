@@ -13,7 +13,7 @@ import pytest
 import samples
 
 from dragstrip import machine
-from dragstrip.record import Race
+from dragstrip.record import Ending, Race
 from dragstrip.store.database import Store
 
 CLAIM = """\
@@ -50,7 +50,7 @@ def a_strangers(folder: Path, **changes: object) -> Path:
     race: Race = samples.race(rounds=2)
     command = {"command": "touch marker {port}", "folder": str(folder)}
     entrants = tuple(replace(one, kind="serve", parameters=command) for one in race.entrants)
-    made = samples.changed(race, entrants=entrants, finished="", machine=replace(machine.facts(), **changes))
+    made = samples.changed(race, entrants=entrants, finished=Ending.NONE, machine=replace(machine.facts(), **changes))
     with Store(folder / "theirs.sqlite") as store:
         store.begin(made)
         store.export_race("last", folder / "theirs.race")

@@ -21,7 +21,7 @@ from dragstrip.fleet.wire import decode_arguments, encode_call, shapes
 from dragstrip.loading.arrivals import Offer, Step
 from dragstrip.loading.request import LoadRequest, ScriptFile
 from dragstrip.loading.request_pool import Asked
-from dragstrip.loading.result import Slice
+from dragstrip.loading.result import LoadEnding, Slice
 
 #: As ``Machines`` for what is looked at before anything is sent.
 MACHINES: Any = SimpleNamespace(
@@ -186,7 +186,7 @@ def test_a_part_that_no_generator_of_ours_shows_is_refused(wrong: dict[str, Any]
 
 
 def ran(finished: str, *slices: Slice) -> LoadRan:
-    return LoadRan.model_construct(finished=finished, slices=list(slices))
+    return LoadRan.model_construct(finished=LoadEnding(finished), slices=list(slices))
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from dragstrip.racing.race_loop import RaceLoop
 from dragstrip.racing.request import Request, refuse_efficiency, refuse_workloads
 from dragstrip.racing.rerun import request_of
 from dragstrip.racing.setup import RaceSetup
-from dragstrip.record import Load, Race
+from dragstrip.record import Ending, Load, Race
 from dragstrip.store.database import Store
 from dragstrip.workload import load, several
 
@@ -128,7 +128,7 @@ def open_race(rounds: Sequence[int], *, budget_s: float = 600.0) -> Race:
     kept = [r for r in race.rounds if r.index // 2 < rounds[r.column]]
     plan = replace(race.plan, planned_rounds=40, budget_s=budget_s)
     rounds_kept = tuple(replace(r, index=at) for at, r in enumerate(kept))
-    return samples.changed(race, rounds=rounds_kept, plan=plan, finished="")
+    return samples.changed(race, rounds=rounds_kept, plan=plan, finished=Ending.NONE)
 
 
 def renumbered(race: Race) -> Race:
@@ -190,13 +190,13 @@ def test_a_decided_column_rests_and_the_race_ends_with_its_last_one(tmp_path: Pa
     """Without a round more: what is decided stays so when a race is resumed."""
     apart, alike = {"quick": 9e4, "steady": 3e4, "slow": 1e4}, {"quick": 3e4, "steady": 3e4, "slow": 3e4}
     race = samples.race_of_two({"hello": apart, "multiply": alike}, noise=0.1, rounds=20)
-    open_ = samples.changed(race, plan=replace(race.plan, planned_rounds=40, budget_s=900.0), finished="")
+    open_ = samples.changed(race, plan=replace(race.plan, planned_rounds=40, budget_s=900.0), finished=Ending.NONE)
     loop = loop_of(open_, tmp_path)
     assert [one.name for one in loop._open()] == ["multiply"]
     assert loop.columns[0].finished == "decided"
     done = samples.race_of_two({"hello": apart, "multiply": apart}, rounds=20, seed=9)
     (tmp_path / "done").mkdir()
-    ended = loop_of(replace(done, finished=""), tmp_path / "done").drive()
+    ended = loop_of(replace(done, finished=Ending.NONE), tmp_path / "done").drive()
     assert (ended.finished, len(ended.rounds)) == ("decided", 40)
     with Store(tmp_path / "done" / "races.sqlite") as store:
         assert store.load("last").finished == "decided"

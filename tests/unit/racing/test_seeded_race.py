@@ -20,7 +20,7 @@ from dragstrip.racing.progress import Silent
 from dragstrip.racing.race_loop import RaceLoop
 from dragstrip.racing.round import Outcome, RoundPlan
 from dragstrip.racing.setup import RaceSetup
-from dragstrip.record import Event, Load, Plan, Race, Round
+from dragstrip.record import Ending, Event, Load, Plan, Race, Round
 from dragstrip.store.database import Store
 from dragstrip.workload import load
 
@@ -81,7 +81,7 @@ def drive(folder: Path, monkeypatch: pytest.MonkeyPatch, plan: Mapping[str, Any]
     usual: dict[str, Any] = {"lead_ns": 8 * MS, "counted_ns": 20 * MS, "passes": 4, "budget_s": 60.0}
     blocks = {"quick": (4 * MS, 10 * MS, 5), "steady": (8 * MS, 20 * MS, 4), "slow": (8 * MS, 20 * MS, 3)}
     blocks["fragile"] = (8 * MS, 20 * MS, 4)
-    race = samples.race(RATES, rounds=0, plan=Plan(**usual | {"blocks": blocks} | plan), finished="")
+    race = samples.race(RATES, rounds=0, plan=Plan(**usual | {"blocks": blocks} | plan), finished=Ending.NONE)
     lanes = machine.lanes(None, None)
     setup = RaceSetup(
         engine=None,  # type: ignore[arg-type]

@@ -11,6 +11,7 @@ import pytest
 import samples
 
 from dragstrip import validity
+from dragstrip.record import Ending
 from dragstrip.report.race import checks, observations
 from dragstrip.validity import observation
 from dragstrip.validity.check import CheckName, Finding, Status, check_result
@@ -71,7 +72,9 @@ def test_a_remedy_is_told_once_for_all_that_were_seen_alike() -> None:
 def test_too_few_rounds_are_told_what_would_give_more(finished: str, wanted: str) -> None:
     """By what ended the race; of contenders that fell out the report says why."""
     (check,) = (
-        one for one in validity.inspect(samples.race(rounds=3, finished=finished)) if one.name is CheckName.ROUNDS
+        one
+        for one in validity.inspect(samples.race(rounds=3, finished=Ending(finished)))
+        if one.name is CheckName.ROUNDS
     )
     assert checks.check_text(check).endswith(wanted)
 

@@ -23,7 +23,7 @@ from dragstrip.analysis import judge, with_column
 from dragstrip.api import Result
 from dragstrip.cli.main import cli
 from dragstrip.errors import BadUsage
-from dragstrip.record import Race, Round
+from dragstrip.record import Ending, Race, Round
 from dragstrip.report.race import charts, columns, export, markdown, page, terminal
 from dragstrip.report.race.badge import race_badge
 from dragstrip.report.race.headline import headline
@@ -80,7 +80,7 @@ def test_the_headline_says_who_leads_where_and_who_changes_places(race: Race) ->
 
 def test_a_column_without_a_verdict_and_a_void_one_are_told_as_such(race: Race) -> None:
     """The other column keeps its leader; a race void in all of them is void."""
-    early = replace(race, rounds=[r for r in race.rounds if r.column == 0 or r.index < 6], finished="budget")
+    early = replace(race, rounds=[r for r in race.rounds if r.column == 0 or r.index < 6], finished=Ending.BUDGET)
     assert "static leads at hello. No verdict yet at multiply." in said(early)
     void = [replace(r, void=samples.voided("errors")) if r.column else r for r in race.rounds]
     half = replace(race, rounds=void)
@@ -93,7 +93,7 @@ def test_a_column_without_a_verdict_and_a_void_one_are_told_as_such(race: Race) 
     assert told.startswith("No verdict yet at hello. Void at multiply: it adds up to nothing.")
     assert race_badge(unclear, judge(unclear), checks).word == "NO VERDICT"
     assert not export.race_json(unclear, judge(unclear), checks)["void"]
-    whole = replace(race, rounds=[replace(r, void=samples.voided("errors")) for r in race.rounds], finished="void")
+    whole = replace(race, rounds=[replace(r, void=samples.voided("errors")) for r in race.rounds], finished=Ending.VOID)
     assert said(whole).startswith("This race is void")
     assert race_badge(whole, judge(whole), inspect(whole)).word == "VOID"
 

@@ -17,7 +17,7 @@ from scipy import stats
 from dragstrip.analysis import compare, round_numbers
 from dragstrip.cli.main import cli
 from dragstrip.errors import BadUsage, StoreError
-from dragstrip.record import Race
+from dragstrip.record import Ending, Race
 from dragstrip.report import comparison
 from dragstrip.report.comparison import ComparisonReport
 from dragstrip.store.database import Store
@@ -155,7 +155,7 @@ def store(tmp_path: Path) -> Path:
         kept.begin(fixed({"yardstick": 50_000.0, "other": 9_000.0}, seed=5, out=out))
         kept.begin(fixed(BASE | {hostile: 20_000.0}, seed=6))
         kept.begin(fixed(BASE | {hostile: 20_000.0}, seed=7))
-        kept.begin(replace(fixed(BASE, seed=8), finished="void"))
+        kept.begin(replace(fixed(BASE, seed=8), finished=Ending.VOID))
         kept.begin(fixed(BASE, seed=9, rounds=5))
     return path
 

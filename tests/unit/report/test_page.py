@@ -13,7 +13,7 @@ import samples
 from browser import Watched, browser, contrast_and_names
 
 from dragstrip.analysis import judge
-from dragstrip.record import Race
+from dragstrip.record import Ending, Race
 from dragstrip.report.race import charts
 from dragstrip.report.race import page as race_page
 from dragstrip.validity import inspect
@@ -111,7 +111,7 @@ def test_on_a_phone_a_figure_stands_apart_from_its_interval(running: Any, file: 
 
 def test_options_are_not_broken_and_settings_are_in_words(running: Any, tmp_path: Path) -> None:
     """A browser breaks lines after an option's dashes; `{cores}` is a definition's own notation."""
-    race = samples.race(rounds=3, finished="budget")
+    race = samples.race(rounds=3, finished=Ending.BUDGET)
     race = samples.changed(
         race, entrants=tuple(replace(one, parameters={"workers": "{cores}"}) for one in race.entrants)
     )

@@ -34,7 +34,7 @@ from dragstrip.analysis.unequal_disturbance import Disturbed
 from dragstrip.cli import race as cli_race
 from dragstrip.errors import BadUsage
 from dragstrip.machine_facts import Facts
-from dragstrip.record import EventKind, Race, Void, VoidKind
+from dragstrip.record import Ending, EventKind, Race, Void, VoidKind
 from dragstrip.report import figures, glyphs, listing
 from dragstrip.report.race import (
     badge,
@@ -133,18 +133,18 @@ def test_the_headline_says_who_leads_and_by_how_much(race: Race) -> None:
 
 def test_the_headline_never_claims_what_was_not_measured() -> None:
     """No rounds, too few rounds, a single contender left, a void race: each said instead of a verdict."""
-    none = samples.race(rounds=0, finished="")
+    none = samples.race(rounds=0, finished=Ending.NONE)
     assert "No verdict yet: 0 rounds" in headline.headline(none, judge(none), [])
-    few = samples.race(rounds=3, finished="interrupted")
+    few = samples.race(rounds=3, finished=Ending.INTERRUPTED)
     assert "too early to call" in headline.headline(few, judge(few), [])
-    alone = samples.race({"quick": 1000.0}, out={"dud": "died"}, finished="too few contenders")
+    alone = samples.race({"quick": 1000.0}, out={"dud": "died"}, finished=Ending.TOO_FEW)
     assert headline.headline(alone, judge(alone), []) == (
         "No verdict: fewer than two contenders are left in the race; out: dud."
     )
     whole = samples.race()
     void = samples.said("void passes", "void", "half of the passes are void: steal")
     assert "void" in headline.headline(whole, judge(whole), [void])
-    assert "void" in headline.headline(replace(whole, finished="void"), judge(whole), [])
+    assert "void" in headline.headline(replace(whole, finished=Ending.VOID), judge(whole), [])
 
 
 def test_latency_is_merged_from_the_histograms_of_blocks_that_count() -> None:
@@ -217,7 +217,9 @@ def test_short_figures_keep_three_digits() -> None:
 @pytest.mark.parametrize("rounds", [0, 1, 3, 14])
 def test_json_follows_its_schema_at_any_time_of_a_race(rounds: int) -> None:
     """Before any round, before there are intervals, and after; no NaN anywhere."""
-    race = samples.race(SPEEDS, rounds=rounds, out={"dud": "died"}, finished="" if rounds < 14 else "decided")
+    race = samples.race(
+        SPEEDS, rounds=rounds, out={"dud": "died"}, finished=Ending.NONE if rounds < 14 else Ending.DECIDED
+    )
     made = json.loads(json.dumps(told(race), allow_nan=False))
     jsonschema.Draft202012Validator.check_schema(race_export.schema())
     jsonschema.Draft202012Validator(race_export.schema()).validate(made)
@@ -473,7 +475,7 @@ def test_the_pages_blocks_are_the_races(race: Race) -> None:
 @pytest.mark.parametrize("metric", ["throughput", "cpu"])
 def test_page_and_terminal_stand_at_any_time_of_a_race(rounds: int, metric: str) -> None:
     """No round, one, too few for an interval, enough; for both metrics, and without readable CPU time."""
-    race = samples.race(SPEEDS, rounds=rounds, finished="")
+    race = samples.race(SPEEDS, rounds=rounds, finished=Ending.NONE)
     race = samples.changed(race, plan=replace(race.plan, metric=metric))
     assert Reader(rendered(race)).open == []
     assert shown(race)
@@ -642,7 +644,7 @@ def _ran(progress: live.Progress, race: Race) -> None:
         progress.ready("return")
         progress.out("dud", "body differs\nat byte 10")
         for done in range(1, len(race.rounds) + 1):
-            part = replace(race, rounds=race.rounds[:done], finished="")
+            part = replace(race, rounds=race.rounds[:done], finished=Ending.NONE)
             progress.round_done(part, judge(part))
         progress.close()
 
@@ -731,7 +733,7 @@ def test_a_race_under_way_tells_time_left_lights_and_errors(race: Race) -> None:
     first = race.rounds[0]
     failed = replace(first.blocks[0], errors={"timeout": 3}, contender="quick")
     under_way = replace(
-        race, rounds=(replace(first, blocks=(failed, *first.blocks[1:])), *race.rounds[1:]), finished=""
+        race, rounds=(replace(first, blocks=(failed, *first.blocks[1:])), *race.rounds[1:]), finished=Ending.NONE
     )
     under_way = samples.changed(under_way, entrants=(*race.entrants, samples.entrant("quick")))
     file = io.StringIO()
@@ -811,7 +813,7 @@ GLANCES = {
     ),
     "too early": (samples.race(rounds=3), (), r"TOO EARLY quick 1\.3\d × steady after 3 rounds quick against steady"),
     "one left": (
-        samples.race({"quick": 1000.0}, rounds=0, out={"dud": "died"}, finished="too few contenders"),
+        samples.race({"quick": 1000.0}, rounds=0, out={"dud": "died"}, finished=Ending.TOO_FEW),
         (),
         "NO VERDICT 1 of 2 contenders left No verdict: fewer than two contenders are left in the race; out: dud",
     ),
@@ -912,7 +914,7 @@ def test_many_pairs_disturbed_unequally_are_marked_and_explained_once() -> None:
 
 def test_the_noise_light_tells_level_factor_and_what_more_budget_would_decide(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three marks for three levels; the command to go on with is one that can be typed."""
-    race = samples.race({"new": 40_200.0, "old": 40_000.0}, rounds=12, noise=0.05, finished="budget")
+    race = samples.race({"new": 40_200.0, "old": 40_000.0}, rounds=12, noise=0.05, finished=Ending.BUDGET)
     assert notes.noise_level(race) == notes.NoiseLevel("pass", "quiet machine")
     for level, mark in (("disturbed", "▲"), ("very disturbed", "■")):
         seen = validity.Noise(level=level, lost=0.123, factor=3.04)  # type: ignore[arg-type]  # from the loop above
@@ -979,7 +981,7 @@ def test_whom_a_void_check_spoils_is_no_matter_of_what_its_sentence_says() -> No
 def test_a_race_with_no_result_says_which_check_and_what_to_do_on_this_machine() -> None:
     """Exit code 3's sentence: by the machine's own cores, its host, and whether its cores were kept awake."""
     race = samples.race()
-    nothing = samples.race(rounds=0, finished="budget")
+    nothing = samples.race(rounds=0, finished=Ending.BUDGET)
     shared = replace(nothing, machine=replace(nothing.machine, virtual="kvm"))
     why = headline.no_result_reason(shared, judge(shared), [])
     for part in ("no round", "virtual machine (kvm)", "--awake auto", "two cores or fewer"):
@@ -990,7 +992,7 @@ def test_a_race_with_no_result_says_which_check_and_what_to_do_on_this_machine()
     limit = samples.said("Little's law", "void", "the generator is the limit")
     assert "--metric cpu" in headline.no_result_reason(race, judge(race), [limit])
     assert headline.no_result_reason(race, judge(race), []) == ""
-    spent = samples.race({"new": 40_200.0, "old": 40_000.0}, rounds=12, noise=0.05, finished="budget")
+    spent = samples.race({"new": 40_200.0, "old": 40_000.0}, rounds=12, noise=0.05, finished=Ending.BUDGET)
     assert headline.no_result_reason(spent, judge(spent), []) == "", "an honestly spent budget is an answer"
 
 
@@ -1046,10 +1048,10 @@ def test_a_list_of_races_tells_verdicts_and_local_times(monkeypatch: pytest.Monk
     ("race", "code"),
     [
         (samples.race(rounds=11), 0),
-        (samples.race({"new": 40_200.0, "old": 40_000.0}, rounds=12, noise=0.05, finished="budget"), 0),
-        (samples.race({"quick": 1000.0}, rounds=1, out={"dud": "died"}, finished="too few contenders"), 1),
-        (samples.race(rounds=11, finished="void"), 3),
-        (samples.race(rounds=0, finished="budget"), 3),
+        (samples.race({"new": 40_200.0, "old": 40_000.0}, rounds=12, noise=0.05, finished=Ending.BUDGET), 0),
+        (samples.race({"quick": 1000.0}, rounds=1, out={"dud": "died"}, finished=Ending.TOO_FEW), 1),
+        (samples.race(rounds=11, finished=Ending.VOID), 3),
+        (samples.race(rounds=0, finished=Ending.BUDGET), 3),
     ],
     ids=["told", "open", "alone", "void", "nothing"],
 )

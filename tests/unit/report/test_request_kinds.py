@@ -13,7 +13,7 @@ import samples
 from rich.console import Console
 
 from dragstrip.analysis import judge
-from dragstrip.record import Block, KindCount, Race
+from dragstrip.record import Block, Ending, KindCount, Race
 from dragstrip.report.race import export, page, terminal
 from dragstrip.report.race.latency import kind_rows
 from dragstrip.store.database import Store
@@ -86,7 +86,7 @@ def test_a_record_comes_back_with_its_kinds_and_its_pipelining(race: Race, tmp_p
     """To the byte of each histogram."""
     deep = samples.changed(race, load=replace(race.load, pipelining=16))
     with Store(tmp_path / "races.sqlite") as store:
-        store.begin(replace(deep, rounds=(), finished=""))
+        store.begin(replace(deep, rounds=(), finished=Ending.NONE))
         for this in deep.rounds:
             store.append_round(deep.id, this)
         found = store.load("last")

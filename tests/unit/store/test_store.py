@@ -16,7 +16,7 @@ import pytest
 import samples
 
 from dragstrip.errors import StoreError, Unreadable
-from dragstrip.record import Backend, Event, EventKind, Round, Void, VoidKind
+from dragstrip.record import Backend, Ending, Event, EventKind, Round, Void, VoidKind
 from dragstrip.store import export_file
 from dragstrip.store.database import Store, default_path
 from dragstrip.store.schema import SCHEMA_VERSION
@@ -74,12 +74,12 @@ def test_a_race_grows_by_rounds_and_what_came_later_is_folded_in(path: Path) -> 
     """Rounds are appended; a contender going out and the end are events, seen in the race that is read."""
     whole = samples.race(rounds=3)
     with Store(path) as store:
-        store.begin(replace(whole, rounds=(), finished=""))
-        assert store.load(whole.id) == replace(whole, rounds=(), finished="")
+        store.begin(replace(whole, rounds=(), finished=Ending.NONE))
+        assert store.load(whole.id) == replace(whole, rounds=(), finished=Ending.NONE)
         for round_ in whole.rounds:
             store.append_round(whole.id, round_)
         store.entrant_out(whole.id, "steady", "died under load", 2, 0)
-        store.finish(whole.id, "interrupted")
+        store.finish(whole.id, Ending.INTERRUPTED)
         read = store.load(whole.id)
     assert read.rounds == whole.rounds
     assert read.finished == "interrupted"
@@ -90,12 +90,12 @@ def test_a_race_grows_by_rounds_and_what_came_later_is_folded_in(path: Path) -> 
 
 def test_a_resumed_race_is_running_again_until_it_ends_again(path: Path) -> None:
     """The order of events decides: interrupted, resumed, budget."""
-    race = samples.race(rounds=1, finished="interrupted")
+    race = samples.race(rounds=1, finished=Ending.INTERRUPTED)
     with Store(path) as store:
         store.begin(race)
         store.append_event(race.id, Event(at_ns=1, kind=EventKind.RESUMED))
         assert (store.load("last").finished, store.runs()[0].finished) == ("", "")
-        store.finish(race.id, "budget")
+        store.finish(race.id, Ending.BUDGET)
         assert (store.load("last").finished, store.runs()[0].finished) == ("budget", "budget")
 
 
@@ -129,9 +129,9 @@ def test_a_killed_writer_leaves_every_committed_round(path: Path) -> None:
     """kill -9 while it appends: each round that it had reported is there, whole."""
     code = (
         "import sys, samples; from pathlib import Path; from dataclasses import replace\n"
-        "from dragstrip.store.database import APPLICATION_ID, Store\n"
+        "from dragstrip.record import Ending; from dragstrip.store.database import APPLICATION_ID, Store\n"
         "race = samples.race(rounds=40)\n"
-        "store = Store(Path(sys.argv[1])); store.begin(replace(race, rounds=(), finished=''))\n"
+        "store = Store(Path(sys.argv[1])); store.begin(replace(race, rounds=(), finished=Ending.NONE))\n"
         "for round in race.rounds:\n"
         "    store.append_round(race.id, round); print(round.index, flush=True)\n"
         "    if round.index == 20: sys.stdin.read()\n"
@@ -160,7 +160,7 @@ def test_a_reader_sees_finished_rounds_while_a_writer_writes(path: Path) -> None
     """Neither waits for the other; the reader sees the last commit, never half a round."""
     race = samples.race(rounds=2)
     with Store(path) as writer, Store(path) as reader:
-        writer.begin(replace(race, rounds=race.rounds[:1], finished=""))
+        writer.begin(replace(race, rounds=race.rounds[:1], finished=Ending.NONE))
         with writer._transaction():
             writer._put_round(race.id, race.rounds[1])
             assert len(reader.load(race.id).rounds) == 1
@@ -211,9 +211,9 @@ def test_a_race_moves_to_another_store_as_one_file(path: Path, tmp_path: Path) -
     """Export and import keep it equal, what was folded in included; twice is refused on both sides."""
     race, moved = samples.race(out={"dud": "never started"}), tmp_path / "moved.race"
     with Store(path) as store:
-        store.begin(replace(race, finished=""))
+        store.begin(replace(race, finished=Ending.NONE))
         store.entrant_out(race.id, "steady", "died", 4, 0)
-        store.finish(race.id, "budget")
+        store.finish(race.id, Ending.BUDGET)
         store.begin(samples.race(seed=8))
         assert store.export_race(race.id[:11] + race.id[11], moved) == race.id
         expected = store.load(race.id)
@@ -440,8 +440,18 @@ def test_text_that_is_not_unicode_is_kept_readable(path: Path) -> None:
     race = samples.race(rounds=0)
     with Store(path) as store:
         store.begin(race)
-        store.finish(race.id, b"\xff".decode(errors="surrogateescape"))
-        assert store.load("last").finished == r"\udcff"
+        store.append_event(race.id, samples.noted(EventKind.DATABASE, b"\xff".decode(errors="surrogateescape")))
+        assert store.load("last").events[-1].text == r"\udcff"
+
+
+def test_a_race_that_ended_in_an_unknown_way_is_refused(path: Path) -> None:
+    """As any other word that this version does not know."""
+    race = samples.race(rounds=0)
+    with Store(path) as store:
+        store.begin(race)
+        store.finish(race.id, "exploded")
+        with pytest.raises(StoreError, match="exploded"):
+            store.load(race.id)
 
 
 def test_the_default_place_follows_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -460,7 +470,7 @@ def test_more_budget_is_an_event_that_the_plan_shows(path: Path) -> None:
     """The race's own row is never rewritten; each extension keeps the last round that was planned before it."""
     race = samples.race(rounds=2)
     with Store(path) as store:
-        store.begin(replace(race, finished=""))
+        store.begin(replace(race, finished=Ending.NONE))
         store.extend(race.id, budget_s=180.0, planned_rounds=50)
         store.extend(race.id, budget_s=240.0, planned_rounds=70)
         read = store.load(race.id)
@@ -548,6 +558,6 @@ def test_a_signal_at_any_statement_leaves_a_store_that_can_be_written(
         unwritable = replace(race.rounds[0], index=-1)  # the schema refuses it, and what was begun is undone
         with pytest.raises(KeyboardInterrupt):
             store.append_round(race.id, unwritable if kind == "ROLLBACK" else race.rounds[0])
-        store.finish(race.id, "interrupted")
+        store.finish(race.id, Ending.INTERRUPTED)
         assert store.load(race.id).finished == "interrupted"
         assert len(store.load(race.id).rounds) == (kind == "COMMIT")

@@ -16,6 +16,7 @@ from rich.text import Text
 from dragstrip.loading.arrivals import describe_offer
 from dragstrip.loading.percentiles import QUANTILES, decoded
 from dragstrip.loading.request import RESUMED
+from dragstrip.loading.result import LoadEnding
 from dragstrip.record import Backend
 from dragstrip.report import figures, glyphs
 from dragstrip.report.load.bins import Bin, bins
@@ -62,12 +63,12 @@ def sentence(result: LoadResult) -> str:
     keep += f" with {result.request.streams} streams on each" if result.request.streams > 1 else ""
     over = f"over {figures.count(result.connections)} connection{'s' if result.connections != 1 else ''}, {keep}"
     if not result.answered:
-        how = "ended early: " if result.finished == "gave up" else ""
+        how = "ended early: " if result.finished is LoadEnding.GAVE_UP else ""
         if result.errors and not result.errors.keys() - NOT_CONNECTED:
             why = result.samples[next(iter(result.errors))].removeprefix("connect: ")
             return f"{how}no connection to {result.request.url} could be opened ({why})"
         return f"{how}{result.request.url} sent no correct response in {result.duration_s:.2f} s {over}"
-    stops = {"interrupted": "interrupted: ", "script": "ended by its script: "}
+    stops = {LoadEnding.INTERRUPTED: "interrupted: ", LoadEnding.SCRIPT: "ended by its script: "}
     how = stops.get(result.finished, f"{result.trouble}: " if result.trouble else "")
     return (
         f"{how}{result.request.url} answered {figures.count(result.requests)} "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dragstrip.loading.percentiles import decoded
+from dragstrip.loading.result import LoadEnding
 from dragstrip.metrics import LATE_NS, TICKS_NS
 from dragstrip.report import figures
 from dragstrip.report.load.latency import histogram, latency_text
@@ -49,7 +50,7 @@ def warnings(result: LoadResult) -> list[str]:
             f"{result.early_stamps:,} responses carry a timestamp earlier than their request's: this machine's "
             "clocks disagree; their latencies end at the time of reading"
         )
-    if result.finished == "gave up":
+    if result.finished is LoadEnding.GAVE_UP:
         messages.append("ended early: the server refused or dropped every connection")
     elif result.answered and result.trouble and not (result.script and result.script.fault):
         messages.append(f"{result.trouble}; rate and latencies cover only correct responses")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dragstrip.metrics import KNOWN
-from dragstrip.record import Race
+from dragstrip.record import Ending, Race
 from dragstrip.report import figures
 from dragstrip.report.race.checks import check_text
 from dragstrip.report.race.columns import changes, leaders
@@ -159,7 +159,7 @@ def _order(found: Sequence[Part]) -> list[str]:
 
 def no_result_reason(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
     """Why a race that is over has no result at all, and what would give one on this machine; "" if it has one."""
-    if race.finished in ("", "interrupted", "too few contenders"):
+    if race.finished.goes_on or race.finished is Ending.TOO_FEW:
         numbers = True  # it was not over: nothing is refused
     else:
         numbers = any(figures.finite(pair.ratio) is not None for pair in verdict.pairs)

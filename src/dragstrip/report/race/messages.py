@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from dragstrip.record import TOO_FEW, Event, EventKind, Void, VoidKind
+from dragstrip.record import Ending, Event, EventKind, Void, VoidKind
 from dragstrip.report.figures import as_percent
 
 
@@ -149,9 +149,13 @@ _EVENTS: Mapping[EventKind, Callable[[Event], str]] = {
 }
 
 
-def more_rounds(finished: str) -> str:
+def more_rounds(finished: Ending) -> str:
     """What gives a race more rounds, by what ended it; of one whose contenders fell out, the report says why."""
-    steps = {"rounds": "; run more of them (--rounds)", "interrupted": "; continue it (--resume)", TOO_FEW: ""}
+    steps = {
+        Ending.ROUNDS: "; run more of them (--rounds)",
+        Ending.INTERRUPTED: "; continue it (--resume)",
+        Ending.TOO_FEW: "",
+    }
     return steps.get(finished, "; give it a larger --budget")
 
 

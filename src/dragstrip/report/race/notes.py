@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from dragstrip.record import Race
+from dragstrip.record import Ending, Race
 from dragstrip.report import figures
 from dragstrip.report.race.checks import check_remedy, check_text
 from dragstrip.report.race.summary import Part
@@ -105,7 +105,7 @@ def undecided_hint(race: Race, verdict: Verdict, run: str) -> str:
     """
     pairs = [pair for pair in verdict.pairs if figures.finite(pair.ratio) is not None]
     open_ = sum(not pair.decided and not pair.unfit for pair in pairs)
-    if not open_ or not race.finished or race.finished in ("void", "too few contenders"):
+    if not open_ or not race.finished or race.finished in (Ending.VOID, Ending.TOO_FEW):
         return ""
     which = "The pair is" if len(pairs) == 1 else f"{open_} of {len(pairs)} pairs {'is' if open_ == 1 else 'are'}"
     if verdict.more_s is None or race.plan.rounds_fixed:

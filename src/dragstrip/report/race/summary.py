@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from dragstrip.metrics import KNOWN
-from dragstrip.record import Entrant, Race
+from dragstrip.record import Ending, Entrant, Race
 from dragstrip.report import figures
 from dragstrip.report.race import latency
 from dragstrip.validity import Check, Status
@@ -111,7 +111,7 @@ class Part:
     @property
     def is_void(self) -> bool:
         """Whether no measurement of the column is a result."""
-        return (self.race.finished == "void" or bool(self.void_checks)) and not self.valid_pairs
+        return (self.race.finished is Ending.VOID or bool(self.void_checks)) and not self.valid_pairs
 
     @property
     def out(self) -> list[Entrant]:
@@ -147,7 +147,7 @@ def of_rates(race: Race) -> bool:
 def void_contenders(race: Race, checks: Sequence[Check]) -> frozenset[str]:
     """Contenders that void checks name; all contenders if one of these checks names none."""
     everybody = frozenset(entrant.name for entrant in race.entrants)
-    if race.finished == "void":
+    if race.finished is Ending.VOID:
         return everybody
     found: frozenset[str] = frozenset()
     for check in checks:
