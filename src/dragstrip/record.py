@@ -41,6 +41,18 @@ class Ending(StrEnum):
         return self in (Ending.NONE, Ending.INTERRUPTED)
 
 
+class LoadEnding(StrEnum):
+    """What ended a run of ``dragstrip load``."""
+
+    COUNT = "count"
+    DURATION = "duration"
+    #: No connection was left.
+    GAVE_UP = "gave up"
+    #: The script stopped all its threads.
+    SCRIPT = "script"
+    INTERRUPTED = "interrupted"
+
+
 class VoidKind(StrEnum):
     """Why a block or a round is never used."""
 

@@ -9,9 +9,9 @@ from dragstrip.claim.definition import LoadFields
 from dragstrip.claim.finding import CountedRun
 from dragstrip.contender import Entry, build, prepare
 from dragstrip.loading import run as loading
-from dragstrip.loading.result import LoadEnding
 from dragstrip.process.launcher import Launcher, scratch_root
 from dragstrip.process.ports import free_port
+from dragstrip.record import LoadEnding
 from dragstrip.scrutiny import is_right
 from dragstrip.workload import Asking, Workload
 

@@ -24,9 +24,8 @@ from dragstrip.loading import run as loading
 from dragstrip.loading.arrivals import ARRIVALS, PRECISIONS, Offer, Step
 from dragstrip.loading.request import FULL, HANDSHAKES, Handshakes
 from dragstrip.loading.request_pool import Asked, bounded, read_pool, read_raw
-from dragstrip.loading.result import LoadEnding
 from dragstrip.loading.url_template import drawn
-from dragstrip.record import DEFAULT_CONNECTIONS
+from dragstrip.record import DEFAULT_CONNECTIONS, LoadEnding
 from dragstrip.report.load import export, terminal
 from dragstrip.report.load.limits import Limit, limits
 from dragstrip.report.load.live import Live

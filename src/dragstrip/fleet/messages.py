@@ -20,7 +20,8 @@ from dragstrip.contender import Entry, entry_of
 from dragstrip.errors import BadUsage
 from dragstrip.fleet.wire import REPLY
 from dragstrip.loading.learn import Learned
-from dragstrip.loading.result import LoadEnding, Slice
+from dragstrip.loading.result import Slice
+from dragstrip.record import LoadEnding
 from dragstrip.scrutiny import Encryption
 from dragstrip.workload import HTTP2, Asking, Data, Workload
 

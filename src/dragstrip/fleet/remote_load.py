@@ -33,9 +33,9 @@ from dragstrip.fleet.setup import FleetAwake
 from dragstrip.loading.arrivals import MAX_S
 from dragstrip.loading.learn import Learned
 from dragstrip.loading.request import DEFAULT_DURATION_S, LoadRequest, Target, bounded, check, target
-from dragstrip.loading.result import LoadEnding, LoadResult, Slice
+from dragstrip.loading.result import LoadResult, Slice
 from dragstrip.loading.run import Progress, merged
-from dragstrip.record import Backend, Load
+from dragstrip.record import Backend, Load, LoadEnding
 from dragstrip.version import __version__
 
 #: More than any machine of a fleet has: each generator takes as many threads as it has cores.

@@ -4,27 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 from dragstrip.loading.learn import Learned
 from dragstrip.loading.request import LoadRequest, Target
 from dragstrip.metrics import SUSTAINED
-from dragstrip.record import Backend
+from dragstrip.record import Backend, LoadEnding
 
 #: A run has failed if more than this share of all attempts failed.
 MOSTLY = 0.5
-
-
-class LoadEnding(StrEnum):
-    """What ended a run."""
-
-    COUNT = "count"
-    DURATION = "duration"
-    #: No connection was left.
-    GAVE_UP = "gave up"
-    #: The script stopped all its threads.
-    SCRIPT = "script"
-    INTERRUPTED = "interrupted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,9 +41,9 @@ from dragstrip.loading.request import (
     worker_cores,
 )
 from dragstrip.loading.request_pool import Asked
-from dragstrip.loading.result import LoadEnding, LoadResult, ScriptReport, Slice
+from dragstrip.loading.result import LoadResult, ScriptReport, Slice
 from dragstrip.process import keep_awake
-from dragstrip.record import Backend
+from dragstrip.record import Backend, LoadEnding
 from dragstrip.version import __version__
 
 if TYPE_CHECKING:

@@ -21,7 +21,8 @@ from dragstrip.fleet.wire import decode_arguments, encode_call, shapes
 from dragstrip.loading.arrivals import Offer, Step
 from dragstrip.loading.request import LoadRequest, ScriptFile
 from dragstrip.loading.request_pool import Asked
-from dragstrip.loading.result import LoadEnding, Slice
+from dragstrip.loading.result import Slice
+from dragstrip.record import LoadEnding
 
 #: As ``Machines`` for what is looked at before anything is sent.
 MACHINES: Any = SimpleNamespace(

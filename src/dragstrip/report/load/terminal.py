@@ -16,8 +16,7 @@ from rich.text import Text
 from dragstrip.loading.arrivals import describe_offer
 from dragstrip.loading.percentiles import QUANTILES, decoded
 from dragstrip.loading.request import RESUMED
-from dragstrip.loading.result import LoadEnding
-from dragstrip.record import Backend
+from dragstrip.record import Backend, LoadEnding
 from dragstrip.report import figures, glyphs
 from dragstrip.report.load.bins import Bin, bins
 from dragstrip.report.load.latency import clock_text, histogram, latency_text

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dragstrip.loading.percentiles import decoded
-from dragstrip.loading.result import LoadEnding
 from dragstrip.metrics import LATE_NS, TICKS_NS
+from dragstrip.record import LoadEnding
 from dragstrip.report import figures
 from dragstrip.report.load.latency import histogram, latency_text
 
