@@ -24,7 +24,6 @@ from rich.console import Console
 from dragstrip import analysis as judging
 from dragstrip import contender
 from dragstrip.errors import BadUsage
-from dragstrip.racing.options import AUTO_RATE
 from dragstrip.record import Race
 from dragstrip.report import figures
 from dragstrip.report.race import columns as columns_of
@@ -238,9 +237,8 @@ def race(
     _refuse_odd(contenders, serve, workload, plan)
     own = [contender.serve_entry(f"{name}={command}") for name, command in (serve or {}).items()]
     entries = (*contender.entrants(contenders), *own)
-    rate = AUTO_RATE if rate_per_s == "auto" else rate_per_s
     first, *also = workloads_of(workload)
-    request = Request(entries=entries, workload=first, also=tuple(also), rate_per_s=rate, **plan)
+    request = Request(entries=entries, workload=first, also=tuple(also), rate_per_s=rate_per_s, **plan)
     with Store(Path(store) if store else default_path()) as kept, Progress(Console(), quiet=quiet) as progress:
         return Result.of(racing.run(request, store=kept, progress=progress))
 

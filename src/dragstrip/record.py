@@ -18,6 +18,9 @@ METHOD_VERSION = 6
 #: Default connections of a race, a sweep, a load and a line-up file.
 DEFAULT_CONNECTIONS = 32
 
+#: The engine's highest rate, and the longest time limit: its histogram ends at a minute.
+MAX_RATE_PER_S, MAX_TIMEOUT_S = 10_000_000.0, 60.0
+
 
 class Ending(StrEnum):
     """How a race ended."""

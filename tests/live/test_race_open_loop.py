@@ -17,7 +17,6 @@ import dragstrip
 from dragstrip import analysis, validity
 from dragstrip.errors import BadUsage
 from dragstrip.racing import schedule
-from dragstrip.racing.options import AUTO_RATE
 from dragstrip.record import Block, Load, Race
 from dragstrip.report.race.checks import check_text
 from dragstrip.store.database import Store
@@ -78,7 +77,7 @@ def test_a_closed_loop_has_no_latency_to_compare() -> None:
     )
     with pytest.raises(BadUsage, match="--rate auto"):
         schedule.refuse_metric("latency-p99", None)
-    schedule.refuse_metric("latency-p99", AUTO_RATE)
+    schedule.refuse_metric("latency-p99", "auto")
     schedule.refuse_metric("cpu", None)
 
 
@@ -105,7 +104,7 @@ def test_checks_of_a_closed_loop_do_not_judge_an_open_one() -> None:
 
 def test_half_of_what_the_slowest_serves_and_blocks_long_enough_for_the_quantile() -> None:
     """Rates are rounded to two digits, so that they can be typed again."""
-    assert schedule.rate(AUTO_RATE, {"a": 31_234.5, "b": 9_876.0}) == 4900.0
+    assert schedule.rate("auto", {"a": 31_234.5, "b": 9_876.0}) == 4900.0
     assert (schedule.rate(1234.5, {"a": 1.0}), schedule.rate(None, {"a": 1.0})) == (1234.5, 0.0)
     assert schedule.long_enough(25 * samples.MS, "latency-p99", 20_000.0) == 50 * samples.MS
     assert schedule.long_enough(25 * samples.MS, "latency-p99.9", 20_000.0) == 500 * samples.MS

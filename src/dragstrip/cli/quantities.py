@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import partial
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import click
 
 from dragstrip import quantities
-from dragstrip.racing.options import AUTO_RATE, MAX_BUDGET_S, MAX_PER_S, IntRange
+from dragstrip.racing.options import MAX_BUDGET_S, IntRange
+from dragstrip.record import MAX_RATE_PER_S
 
 Value = TypeVar("Value")
 
@@ -111,13 +112,13 @@ def rate_per_s(text: str) -> float:
     return float(rate)
 
 
-def _rate_or_auto(text: str) -> float:
-    """A rate above 0; ``auto`` is ``racing.options.AUTO_RATE``, half of what the slowest contender can serve."""
+def _rate_or_auto(text: str) -> float | Literal["auto"]:
+    """A rate above 0, or "auto": half of what the slowest contender can serve."""
     if text == "auto":
-        return AUTO_RATE
+        return "auto"
     rate = rate_per_s(text)
-    if not 0 < rate <= MAX_PER_S:
-        raise ValueError(f"rate {text!r} is out of range; use more than 0 and at most {MAX_PER_S:,.0f} per second")
+    if not 0 < rate <= MAX_RATE_PER_S:
+        raise ValueError(f"rate {text!r} is out of range; use more than 0 and at most {MAX_RATE_PER_S:,.0f} per second")
     return rate
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import click
 from rich.console import Console
@@ -118,7 +118,7 @@ class RaceOptions:
             "makes throughput meaningless), throughput, cpu (server CPU time per request), latency-… (needs --rate)."
         ),
     )
-    rate_per_s: float | None = option(
+    rate_per_s: float | Literal["auto"] | None = option(
         "--rate",
         "-R",
         type=RATE_OR_AUTO,

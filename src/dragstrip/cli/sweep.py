@@ -26,8 +26,8 @@ from dragstrip.cli.options import (
 from dragstrip.cli.outputs import Wanted, json_text, write_or_refuse
 from dragstrip.cli.quantities import Count, Text, duration_s, rate_per_s
 from dragstrip.errors import BadUsage
-from dragstrip.loading.arrivals import MAX_PER_S
 from dragstrip.racing.request import Request as RaceRequest
+from dragstrip.record import MAX_RATE_PER_S
 from dragstrip.report import sweep as sweep_report
 from dragstrip.report import sweep_json
 from dragstrip.report.race.live import Progress
@@ -60,8 +60,8 @@ def _rates_per_s(text: str) -> tuple[float, ...]:
         rates = [float(f"{first + (last - first) * at / (count - 1):.4g}") for at in range(count)]
     else:
         rates = sorted({rate_per_s(part.strip()) for part in text.split(",")})
-    if not 0 < rates[0] <= rates[-1] <= MAX_PER_S or len(rates) > MAX_RATES:
-        limits = f"1 to {MAX_RATES} rates above 0, up to {MAX_PER_S:,.0f} a second"
+    if not 0 < rates[0] <= rates[-1] <= MAX_RATE_PER_S or len(rates) > MAX_RATES:
+        limits = f"1 to {MAX_RATES} rates above 0, up to {MAX_RATE_PER_S:,.0f} a second"
         raise ValueError(f"rates {text!r} are out of range; use {limits} (1k:20k:8, 1k,5k,20k or auto)")
     return tuple(rates)
 

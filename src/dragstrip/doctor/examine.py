@@ -37,6 +37,7 @@ from dragstrip.machine import Lanes
 from dragstrip.machine_facts import CeilingPoint, Facts, GeneratorCeiling, Limits, NullRace
 from dragstrip.paths import is_file
 from dragstrip.process import keep_awake
+from dragstrip.racing.setup import waits
 from dragstrip.store import machine_profile
 from dragstrip.store.json_values import JsonObject
 from dragstrip.store.messages import ELSEWHERE
@@ -237,8 +238,7 @@ def _noise(situation: Situation) -> Iterable[Finding]:
 
     situation.tell("the noise floor: equal servers in short blocks, with cores kept awake and without, in turn")
     lanes = situation.lanes
-    against = keep_awake.against_spinning(lanes.all, [machine.siblings(core) for core in lanes.all])
-    wait = keep_awake.usual_wait(against, shared=lanes.shared)
+    wait, against = waits(lanes.all, "auto", shared=lanes.shared)
     sleepers = lanes.server if wait == "poll" else lanes.all
     try:
         with keep_awake.hold(sleepers, against=against) as awake, engine_on(lanes.engine, situation.io, wait) as engine:

@@ -20,7 +20,7 @@ from dragstrip.machine import parse_cores
 SERVER, LOAD = "server", "load"
 
 #: The engine counts generators in one byte, and a race of more has never been seen to need them.
-MOST_GENERATORS = 16
+MAX_GENERATORS = 16
 
 #: Where a machine says nothing of how Dragstrip is called there; and on the one that this runs on, as it runs.
 USUAL_COMMAND = "dragstrip"
@@ -113,9 +113,9 @@ def load(file: Path) -> Fleet:
     if len(servers) != 1:
         problem = f"{len(servers)} machines have the role `server`"
         raise source.bad(("machines",), problem, "a race has one machine for its servers: give it to exactly one")
-    if not 1 <= len(generators) <= MOST_GENERATORS:
+    if not 1 <= len(generators) <= MAX_GENERATORS:
         problem = f"{len(generators)} machines have the role `load`"
-        raise source.bad(("machines",), problem, f"give it to 1 to {MOST_GENERATORS}")
+        raise source.bad(("machines",), problem, f"give it to 1 to {MAX_GENERATORS}")
     folder = file.resolve().parent
     return Fleet(
         file=file,

@@ -23,7 +23,6 @@ from dragstrip.fleet import holder
 from dragstrip.fleet.messages import PROTOCOL, Clock, CoreSets, Hello, Usage
 from dragstrip.fleet.meter import Meter
 from dragstrip.machine_facts import Facts
-from dragstrip.process import keep_awake
 from dragstrip.process.keep_awake import Awake
 from dragstrip.racing.machine_events import MachineMonitor
 from dragstrip.record import Event
@@ -177,15 +176,6 @@ def _user() -> str:
         return pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:
         return str(os.geteuid())
-
-
-def awake_cores(cores: tuple[int, ...], wait: str, on: bool, resources: ExitStack) -> tuple[str, Awake]:
-    """How the engine waits, and what keeps these cores awake while blocks run; as ``racing.setup`` has it here."""
-    against = keep_awake.against_spinning(cores, [machine.siblings(core) for core in cores])
-    if wait == "auto":
-        wait = keep_awake.usual_wait(against, shared=False)
-    against = keep_awake.against_spinners(wait, against)
-    return wait, resources.enter_context(keep_awake.hold(cores, on=on, against=against))
 
 
 def stay_off(cores: tuple[int, ...]) -> None:

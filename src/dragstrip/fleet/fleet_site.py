@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from dragstrip._engine import Engine
 
 #: After the last generator's mark a block begins so much later than an answer takes: four of the longest round trips.
-AHEAD_TRIPS, AHEAD_LEAST_NS, AHEAD_MOST_NS = 4, 300_000, 50_000_000
+AHEAD_TRIPS, MIN_AHEAD_NS, MAX_AHEAD_NS = 4, 300_000, 50_000_000
 
 #: Seconds that a contender's build may take; that a machine may take to open a race, and to close it.
 BUILD_S, OPEN_S = 960.0, 60.0
@@ -168,7 +168,7 @@ class FleetSite:
     def _mark(self, port: int, address: str, token: str) -> None:
         """Has every generator send its sync messages there; their round trips set how early a begin is announced."""
         trips_ns = self._marked(port, address, token, ahead_ns=0)
-        ahead_ns = min(max(AHEAD_TRIPS * max(trips_ns), AHEAD_LEAST_NS), AHEAD_MOST_NS)
+        ahead_ns = min(max(AHEAD_TRIPS * max(trips_ns), MIN_AHEAD_NS), MAX_AHEAD_NS)
         self._marked(port, address, token, ahead_ns=ahead_ns)
 
     def _marked(self, port: int, address: str, token: str, ahead_ns: int) -> list[int]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from dragstrip import parity
 from dragstrip.compat.wrk_script import WrkScript
 from dragstrip.errors import BadUsage, StageError
-from dragstrip.fleet.duties import Duties, OpenRace, awake_cores, stay_off
+from dragstrip.fleet.duties import Duties, OpenRace, stay_off
 from dragstrip.fleet.messages import (
     LoadRan,
     LoadReady,
@@ -36,7 +36,7 @@ from dragstrip.machine.link import device_towards
 from dragstrip.process import launcher
 from dragstrip.racing.machine_events import MachineMonitor
 from dragstrip.racing.proving import connection_facts, prove
-from dragstrip.racing.setup import block_plan
+from dragstrip.racing.setup import block_plan, waiting_engine
 from dragstrip.record import Load
 from dragstrip.scrutiny import TROUBLE, Server, describe_error, reference_heads, with_own_form
 from dragstrip.workload import HOST
@@ -88,7 +88,8 @@ class GeneratorDuties(Duties[_GeneratorsRace]):
             cores = cores[: load.threads]
             stay_off(cores)
             folder = resources.enter_context(launcher.scratch_root())
-            wait, awake = awake_cores(cores, wait, keep_cores_awake, resources)
+            waiting = waiting_engine(cores, cores, wait, shared=False, on=keep_cores_awake)
+            wait, awake = resources.enter_context(waiting)
             engine = Engine(list(cores), io=io, wait=wait)
             resources.callback(engine.shutdown)
             resources.callback(self._await_end)

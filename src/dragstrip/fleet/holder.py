@@ -23,7 +23,7 @@ _NAME = "\0dragstrip-fleet"
 #: Seconds between two tries, and within which the holder says who it is.
 AGAIN_S, ANSWER_S = 0.2, 2.0
 #: No holder says more than this.
-_MOST_BYTES = 4096
+_MAX_BYTES = 4096
 
 #: This process among the clients of a fleet.
 SESSION = secrets.token_hex(16)
@@ -75,7 +75,7 @@ def _holder() -> dict[str, str]:
     with contextlib.suppress(OSError, ValueError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
         asking.settimeout(ANSWER_S)
         asking.connect(_NAME)
-        said = json.loads(asking.recv(_MOST_BYTES))
+        said = json.loads(asking.recv(_MAX_BYTES))
         if isinstance(said, dict):
             return {str(key): "".join(filter(str.isprintable, str(value)))[:200] for key, value in said.items()}
     return {}

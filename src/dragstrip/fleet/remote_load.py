@@ -46,7 +46,7 @@ _ANY_CONNECTIONS = 10**6
 #: Seconds that a script may take beyond all else to be loaded in every thread of a generator.
 _SCRIPT_S = 60.0
 #: More seconds than a run can have: a generator that reports more is invalid.
-_MOST_SECONDS = round(2 * MAX_S)
+MAX_SECONDS = round(2 * MAX_S)
 
 _AT_ODDS = "contradict each other"
 
@@ -418,7 +418,7 @@ class Seconds:
         """What a generator shows."""
         with self._lock:
             second = self._told[generator]
-            if self._over or second >= _MOST_SECONDS:
+            if self._over or second >= MAX_SECONDS:
                 return
             self._told[generator] += 1
             if second == len(self._rows):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from dragstrip import contender
 from dragstrip.contender import Missing, Ready
 from dragstrip.errors import BadUsage, StageError
-from dragstrip.fleet.duties import Duties, OpenRace, awake_cores, stay_off
+from dragstrip.fleet.duties import Duties, OpenRace, stay_off
 from dragstrip.fleet.messages import Opened, SentEntry, SentWorkload, ServerStarted, ServerState, Traffic
 from dragstrip.fleet.meter import Meter
 from dragstrip.machine.link import device_of
@@ -19,6 +19,7 @@ from dragstrip.process import launcher
 from dragstrip.process.running import Ended, Running
 from dragstrip.racing.launching import LaunchedServer, Launching
 from dragstrip.racing.machine_events import MachineMonitor
+from dragstrip.racing.setup import waiting_engine
 from dragstrip.scrutiny import count_from_now
 
 if TYPE_CHECKING:
@@ -70,7 +71,8 @@ class ServerDuties(Duties[_ServersRace]):
             launcher.sweep_stale()
             stay_off(cores)
             scratch = resources.enter_context(launcher.scratch_root())
-            _, awake = awake_cores(cores, "sleep", keep_cores_awake, resources)
+            waiting = waiting_engine(cores, cores, "sleep", shared=False, on=keep_cores_awake)
+            _, awake = resources.enter_context(waiting)
             observer = Observer(address, 0, bytes.fromhex(token), steal_cores=list(cores))
             resources.callback(observer.stop)
             launching = Launching(cores, scratch, resources, seed, address)

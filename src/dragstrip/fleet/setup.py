@@ -33,7 +33,7 @@ from dragstrip.workload import Workload
 EXCHANGES = 100
 
 #: A generator's clock may drift so far from the observer's in one round: blocks then begin at one instant still.
-MOST_DRIFT_NS = 50_000
+MAX_DRIFT_NS = 50_000
 
 #: Seconds beyond its own limit that a contender's launch or proof may take to be told here.
 TOLD_S = 30.0
@@ -222,13 +222,13 @@ class FleetSetup(RaceSetup):
             drift_ns = abs((last.offset_ns or 0) - (first.offset_ns or 0))
             # Half of the round trip is what an exchange itself may be wrong by.
             unsure_ns = (first.round_trip_ns + last.round_trip_ns) // 2
-            drifts.append(max(drift_ns - unsure_ns, 0) if unsure_ns > MOST_DRIFT_NS else drift_ns)
+            drifts.append(max(drift_ns - unsure_ns, 0) if unsure_ns > MAX_DRIFT_NS else drift_ns)
             numbers = _share([tally for parts in self.parts for tally in parts[at]])
             numbers |= {"offset_ns": last.offset_ns or 0, "drift_ns": drift_ns, "round_trip_ns": last.round_trip_ns}
             events.append(Event(at_ns=time.monotonic_ns(), kind=EventKind.GENERATOR, subject=one.name, numbers=numbers))
         events += self._links()
-        if len(self.machines.generators) > 1 and max(drifts) > MOST_DRIFT_NS:
-            apart = Void(kind=VoidKind.CLOCKS_APART, numbers={"drift_ns": max(drifts), "most_ns": MOST_DRIFT_NS})
+        if len(self.machines.generators) > 1 and max(drifts) > MAX_DRIFT_NS:
+            apart = Void(kind=VoidKind.CLOCKS_APART, numbers={"drift_ns": max(drifts), "most_ns": MAX_DRIFT_NS})
             record = replace(record, void=(*record.void, apart))
         return record, events
 

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 from dragstrip.errors import BadUsage
 from dragstrip.metrics import TICKS_NS
+from dragstrip.record import MAX_RATE_PER_S
 
 if TYPE_CHECKING:
     from dragstrip._engine import OpenLoop
 
-#: The engine's highest rate, and its longest block.
-MAX_PER_S, MAX_S = 10_000_000.0, 3600.0
+#: The engine's longest block.
+MAX_S = 3600.0
 
 PRECISIONS, ARRIVALS = tuple(TICKS_NS), ("constant", "poisson")
 
@@ -81,8 +82,8 @@ def check(offer: Offer, requests: int | None, duration_s: float | None) -> None:
         raise BadUsage("-R, --ramp and --steps each say what is offered; give one of them")
     rates = [*(offer.ramp or ()), *(rate for step in offer.steps for rate in (step.from_per_s, step.to_per_s))]
     rates += [offer.rate_per_s] if offer.rate_per_s is not None else []
-    if max(rates) <= 0 or max(rates) > MAX_PER_S:
-        raise BadUsage(f"an offered rate of {max(rates):g}/s can't be sent; give more than 0, up to {MAX_PER_S:,.0f}")
+    if not 0 < (rate := max(rates)) <= MAX_RATE_PER_S:
+        raise BadUsage(f"an offered rate of {rate:g}/s can't be sent; give more than 0, up to {MAX_RATE_PER_S:,.0f}")
     if requests is not None and offer.rate_per_s is None:
         raise BadUsage("-n with --ramp or --steps: these end by time; leave -n out, or give -R")
     if offer.steps and duration_s is not None:

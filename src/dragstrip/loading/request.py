@@ -16,11 +16,8 @@ from dragstrip.errors import BadUsage
 from dragstrip.loading import arrivals
 from dragstrip.loading.arrivals import Offer
 from dragstrip.loading.request_pool import Asked
-from dragstrip.record import DEFAULT_CONNECTIONS
+from dragstrip.record import DEFAULT_CONNECTIONS, MAX_TIMEOUT_S
 from dragstrip.workload import connection_words
-
-#: The engine's histogram ends at a minute: a longer latency could not be told.
-MAX_TIMEOUT_S = 60.0
 
 #: Bodies from here on are checked by their length, unless told otherwise: reading them would be most of the work.
 LARGE_BODY = 64 * 1024

@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from dragstrip.process.running import Running
 
 #: A calibration block: long enough to meet a slow server's median latency a few times; a quick one's is shorter.
-CALIBRATION_NS, CALIBRATION_LEAST_NS, CALIBRATION_LATENCIES = 200_000_000, 100_000_000, 50
-CALIBRATION_FEWEST_LATENCIES = 3
+CALIBRATION_NS, MIN_CALIBRATION_NS, CALIBRATION_LATENCIES = 200_000_000, 100_000_000, 50
+MIN_CALIBRATION_LATENCIES = 3
 
 #: The shortest warm-up that is learned for an ad hoc contender; what a definition says otherwise.
-LEARNED_LEAST_S = 0.05
+MIN_LEARNED_S = 0.05
 
 #: A contender that works while idle takes its time from the others' blocks: from this share of a core on it is frozen.
 RESTLESS = 0.01
@@ -42,7 +42,7 @@ IDLE_AFTER_S, IDLE_LOOK_S = 0.05, 0.20
 #: Short blocks against ones that count after so much load, in calibration; not where short ones are long enough anyway.
 LOADED_NS, SHORTS, LONG_ENOUGH_NS = 100_000_000, 8, 100_000_000
 #: Number of short blocks after which they may already be shown to agree.
-SHORTS_LEAST = 5
+MIN_SHORTS = 5
 APART, ERRORS, DISTURBED = 0.02, 3.0, 0.05
 #: A median's standard error, in median absolute deviations of normal values, for one of them (Huber 1981).
 OF_DEVIATION = 1.4826 * math.sqrt(math.pi / 2)
@@ -83,7 +83,7 @@ def short_against_long(engine: Engine, session: int, lead_ns: int, counted_ns: i
     for done in range(1, SHORTS + 1):
         time.sleep((lead_ns + counted_ns) / 1e9)
         tallies += engine.run([short, loaded])
-        if done >= SHORTS_LEAST:
+        if done >= MIN_SHORTS:
             found = _apart(tallies, least=SHORTS / 2)
             if found is not None and abs(found[0]) + ERRORS * found[1] <= APART:
                 break
@@ -236,13 +236,13 @@ def calibrate(setup: RaceSetup, launched: LaunchedServer) -> Calibrated:
 
 def _load(setup: RaceSetup, launched: LaunchedServer, p50_ns: int) -> Tally:
     """One block: long enough to meet a slow server's median latency a few times; a quick one's is shorter."""
-    most_ns = max(CALIBRATION_NS, CALIBRATION_FEWEST_LATENCIES * p50_ns)
-    length_ns = min(max(CALIBRATION_LATENCIES * p50_ns, CALIBRATION_LEAST_NS), most_ns)
+    most_ns = max(CALIBRATION_NS, MIN_CALIBRATION_LATENCIES * p50_ns)
+    length_ns = min(max(CALIBRATION_LATENCIES * p50_ns, MIN_CALIBRATION_NS), most_ns)
     with setup.awake.held():
         (tally,) = setup.engine.run([block_plan(launched.connected(), counted_ns=length_ns)])
         # Most came behind the block: it was too short, or others were at work; the few within are the quickest.
         if (tally.answered or not tally.failed) and tally.requests < setup.load.connections:
-            length_ns = CALIBRATION_FEWEST_LATENCIES * tally.duration_ns
+            length_ns = MIN_CALIBRATION_LATENCIES * tally.duration_ns
             (tally,) = setup.engine.run([block_plan(launched.connected(), counted_ns=length_ns)])
     return tally
 
@@ -256,8 +256,8 @@ def _learned_warm_up(entry: Entry, warm: WarmUp) -> tuple[Entry, float]:
     warm_up_s = warm.lasted_ns / 1e9
     if entry.contender is not None:
         return entry, warm_up_s
-    least_s = min(max(LEARNED_LEAST_S, warm.enough_s), entry.warm_up_least_s)
-    return replace(entry, warm_up_least_s=least_s), min(warm_up_s, max(least_s, LEARNED_LEAST_S))
+    least_s = min(max(MIN_LEARNED_S, warm.enough_s), entry.warm_up_least_s)
+    return replace(entry, warm_up_least_s=least_s), min(warm_up_s, max(least_s, MIN_LEARNED_S))
 
 
 def _facts_under_load(setup: RaceSetup, launched: LaunchedServer, tally: Tally, worked: str) -> dict[str, str]:

@@ -17,7 +17,7 @@ from dragstrip.process.supervisor import descendants
 from dragstrip.record import Event, EventKind
 
 #: Another program counts from this share of one core on, over a round; the busiest few are named.
-INTRUDER_SHARE, MOST_INTRUDERS = 0.10, 3
+INTRUDER_SHARE, MAX_INTRUDERS = 0.10, 3
 
 #: A core's frequency that differs so much from the first round's.
 FREQUENCY_OFF = 0.05
@@ -67,7 +67,7 @@ class MachineMonitor:
             for pid, (name, cpu_ns) in machine.cpu_by_process(self.cores).items()
             if pid not in own
         }
-        for (pid, name), share in sorted(shares.items(), key=lambda item: -item[1])[:MOST_INTRUDERS]:
+        for (pid, name), share in sorted(shares.items(), key=lambda item: -item[1])[:MAX_INTRUDERS]:
             if share > INTRUDER_SHARE:
                 yield event(EventKind.INTRUDER, name, pid=pid, share=share)
 

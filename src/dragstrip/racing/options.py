@@ -9,19 +9,20 @@ import math
 import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from dragstrip.errors import BadUsage
 from dragstrip.metrics import AUTO, KNOWN, METRICS, TICKS_NS, TYPICAL
+from dragstrip.record import MAX_RATE_PER_S, MAX_TIMEOUT_S
 
 #: A race's metric as it may be asked for; memory is shown beside others and decides nothing.
 ASKED_METRICS = (AUTO, *(name for name in METRICS if KNOWN[name].may_decide))
 
-#: The longest race: a week. The engine's histogram ends at a minute, so no later response could be told.
-MAX_BUDGET_S, MAX_TIMEOUT_S = 7 * 86_400.0, 60.0
+#: The longest race: a week.
+MAX_BUDGET_S = 7 * 86_400.0
 
-#: The highest rate of an open loop, of the engine; and what stands for half of what the slowest contender serves.
-MAX_PER_S, AUTO_RATE = 10_000_000.0, -1.0
+#: Requests per second of an open loop; "auto": half of what the slowest contender serves; None: a closed loop.
+OfferedRate: TypeAlias = float | Literal["auto"] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,28 +48,31 @@ class IntRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FloatRange:
-    """A number above 0, or from ``min`` on, up to ``max``, or below it if ``open_end``; or one of ``also``."""
+    """A number above 0, or from ``min`` on, up to ``max``, or below it if ``open_end``; or the word ``auto``."""
 
     max: float
     min: float | None = None
     open_end: bool = False
-    also: tuple[float, ...] = ()
+    auto: bool = False
 
-    def validate(self, value: Any) -> float:
+    def validate(self, value: Any) -> float | Literal["auto"]:
         """The number as a float; TypeError, ValueError or OverflowError if it is not valid."""
+        if self.auto and value == AUTO:
+            return "auto"
         if isinstance(value, (bool, str, bytes)):
             raise TypeError
         number = float(value)
         low = number > 0 if self.min is None else number >= self.min
         high = number < self.max if self.open_end else number <= self.max
-        if not (low and high and math.isfinite(number)) and number not in self.also:
+        if not (low and high and math.isfinite(number)):
             raise ValueError
         return number
 
     def expected(self) -> str:
         """What would be valid."""
         low = "above 0" if self.min is None else f"from {self.min:g}"
-        return f"a number {low} and {'below' if self.open_end else 'up to'} {self.max:g}"
+        auto = f" or {AUTO!r}" if self.auto else ""
+        return f"a number {low} and {'below' if self.open_end else 'up to'} {self.max:g}{auto}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +124,7 @@ BOUNDS: Mapping[str, IntRange | FloatRange | Choice | Text] = {
     "keepalive": _FLAG,
     "http": Choice(("1.1", "1.0")),
     "streams": STREAMS,
-    "rate_per_s": FloatRange(max=MAX_PER_S, also=(AUTO_RATE,)),
+    "rate_per_s": FloatRange(max=MAX_RATE_PER_S, auto=True),
     "pace": Choice(tuple(TICKS_NS)),
     "timeout_s": FloatRange(max=MAX_TIMEOUT_S, min=0.001),
     "budget_s": FloatRange(max=MAX_BUDGET_S),

@@ -33,7 +33,7 @@ from dragstrip.workload import Workload
 GOOD_S, DISTURBED_S = 7 * 86_400.0, 3_600.0
 
 #: Most files that one private environment may have and still be looked through before every race.
-MOST_FILES = 50_000
+MAX_FILES = 50_000
 
 _PACKAGE = Path(__file__).parents[1]
 _DPKG = Path("/var/lib/dpkg/status")
@@ -187,8 +187,8 @@ def _tree(folder: Path) -> list[str]:
                     continue
                 state = one.stat(follow_symlinks=False)
                 files.append(f"{one.path} {state.st_size} {state.st_mtime_ns}")
-        if len(files) > MOST_FILES:
-            raise ValueError(f"{folder} has over {MOST_FILES} files")
+        if len(files) > MAX_FILES:
+            raise ValueError(f"{folder} has over {MAX_FILES} files")
     return sorted(files)
 
 

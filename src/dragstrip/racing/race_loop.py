@@ -158,7 +158,7 @@ class ColumnLoop(RoundLoop):
             return Ending.ROUNDS if self.done >= plan.planned_rounds else None
         left = plan.planned_rounds - self.done
         if self.typical_s > 0:
-            over_s = self.overtime_s() if self.done < schedule.ROUNDS_LEAST else 0.0
+            over_s = self.overtime_s() if self.done < schedule.MIN_ROUNDS else 0.0
             left = min(left, round((self.budget_s() + over_s - self.spent_s) / self.typical_s))
         if not self.needed and not (self.done < validity.KINDS_ROUNDS and validity.of_two_kinds(self.race)):
             return Ending.DECIDED
@@ -172,9 +172,8 @@ class ColumnLoop(RoundLoop):
         index, plan = len(self.whole.race.rounds), self.plan()
         names = sorted(self.contenders if self.race.plan.rounds_fixed else self.needed or self.contenders)
         order = schedule.order_of(plan, self.race.seed, index, names)
-        phases = {
-            name: iter(drawn) for name, drawn in schedule.phases(self.race.seed, index, order.blocks_of_each()).items()
-        }
+        drawn_phases = schedule.lead_in_phases(self.race.seed, index, order.blocks_of_each())
+        phases = {name: iter(drawn) for name, drawn in drawn_phases.items()}
         blocks = tuple(
             self._block(plan, name, pass_index, next(phases[name]))
             for pass_index, drawn in enumerate(order.passes)
@@ -186,7 +185,7 @@ class ColumnLoop(RoundLoop):
         lead_ns, counted_ns = schedule.block_of(plan, name)
         rate_per_s = self.setup.load.rate_per_s
         if not rate_per_s:  # an open loop counts requests by when they are meant to leave: it has no waves
-            lead_ns += schedule.lengthened_ns(phase, self.contenders[name].calibration.p50_ns)
+            lead_ns += schedule.lead_in_delay_ns(phase, self.contenders[name].calibration.p50_ns)
         return PlannedBlock(
             contender=name, pass_index=pass_index, lead_ns=lead_ns, counted_ns=counted_ns, rate_per_s=rate_per_s
         )
@@ -204,11 +203,11 @@ class ColumnLoop(RoundLoop):
 
     def plan(self) -> Plan:
         """The column's plan; with fewer blocks a round if its budget would not pay for the ten rounds that decide."""
-        plan, missing = self.race.plan, schedule.ROUNDS_LEAST - self.done
+        plan, missing = self.race.plan, schedule.MIN_ROUNDS - self.done
         if plan.rounds_fixed or missing <= 0 or not self.race.rounds:
             return plan
         share = (self.budget_s() - self.spent_s) / (missing * self.typical_s)
-        return plan if share >= 1 else schedule.thinned(plan, max(share, 0.0))
+        return plan if share >= 1 else schedule.with_fewer_blocks(plan, max(share, 0.0))
 
     def commit_round(self, outcome: Outcome, events: Sequence[Event]) -> None:
         """Stores the round, and judges the column without the contenders that fell out in it."""

@@ -10,6 +10,7 @@ from dragstrip.contender import AllowedHost, Entry, allowance, refuse_beyond, se
 from dragstrip.errors import BadUsage
 from dragstrip.metrics import AUTO, TYPICAL
 from dragstrip.racing import options, schedule
+from dragstrip.racing.options import OfferedRate
 from dragstrip.racing.site import LOCAL, Site
 from dragstrip.record import DEFAULT_CONNECTIONS, Load, Purpose
 from dragstrip.workload import HTTP2, Workload
@@ -29,7 +30,7 @@ class Request:
         purpose: what the race is for, where a command runs it for something; it becomes an event of its record.
         http: "1.1", or "1.0" as ab speaks it, for write-ups of old.
         streams: over HTTP/2, requests at a time on each connection.
-        rate_per_s: of an open loop, the same for all; ``options.AUTO_RATE``; None: a closed loop.
+        rate_per_s: of an open loop, the same for all.
         pace: how sharply an open loop's schedule is kept (``record.Load``).
         io: the engine's back end: "auto" (io_uring where it works, else epoll), "uring" or "epoll".
         also: further workloads, each a column of the same race.
@@ -49,7 +50,7 @@ class Request:
     keepalive: bool = True
     http: str = "1.1"
     streams: int = 1
-    rate_per_s: float | None = None
+    rate_per_s: OfferedRate = None
     pace: str = "precise"
     timeout_s: float = 2.0
     budget_s: float | None = None

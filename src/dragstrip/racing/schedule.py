@@ -16,13 +16,13 @@ import numpy as np
 
 from dragstrip.errors import BadUsage
 from dragstrip.metrics import ANSWERS, AUTO, KNOWN, known_or_auto
-from dragstrip.racing.options import AUTO_RATE
+from dragstrip.racing.options import OfferedRate
 from dragstrip.record import Plan
 
 #: Lead-in (loaded, not counted) and counted part, in typical latencies, and the most that they last.
 #: A block under 20 latencies means nothing: a server with 40 ms stalls read three times too fast.
-LEAD_LATENCIES, LEAD_MOST_NS = 5, 200_000_000
-COUNTED_LATENCIES, COUNTED_MOST_NS = 20, 1_000_000_000
+LEAD_LATENCIES, MAX_LEAD_NS = 5, 200_000_000
+COUNTED_LATENCIES, MAX_COUNTED_NS = 20, 1_000_000_000
 
 #: Shortest lead-in of a contender whose definition does not allow less; shortest counted part, in lead-ins.
 LEAD_NS, COUNTED_LEADS = 10_000_000, 2.5
@@ -31,18 +31,18 @@ LEAD_NS, COUNTED_LEADS = 10_000_000, 2.5
 #: contender is at least loaded in a round. On recorded noise a race's evidence per second is the same for half and for
 #: double that time (a round's launches scatter too); less makes the ten rounds that any verdict takes sooner, more
 #: makes a round's number less prey to one bad pass.
-PASSES, PASSES_MOST, PASSES_FLOOR, LOADED_S = 8, 60, 3, 0.28
+PASSES, MAX_PASSES, PASSES_FLOOR, LOADED_S = 8, 60, 3, 0.28
 
 #: Rounds that a budget must be able to pay for before it pays for more passes: two above the fewest
 #: that decide anything (``analysis.FLOOR``), because a round may be void and has to be run again.
 ROUNDS_WANTED = 12
 
 #: The planned last round is never before this one: no earlier round can decide anything.
-ROUNDS_LEAST = 10
+MIN_ROUNDS = 10
 
 #: Default budget of a race, and the most that it grows to if ten rounds take longer: servers with
 #: a thousand connections take half a minute a round, and after a minute of that nothing could be decided.
-USUAL_S, USUAL_MOST_S = 60.0, 300.0
+USUAL_S, MAX_USUAL_S = 60.0, 300.0
 
 #: Share of the budget that the plan leaves unspent. Stopping servers and waiting for a quiet machine are
 #: not in the calibration's estimate; what is kept for looks that are never reached would be wasted.
@@ -133,7 +133,7 @@ def _spread(count: int, passes: int, word: int) -> tuple[bool, ...]:
     return tuple(after > before for before, after in pairwise(steps))
 
 
-def phases(seed: int, index: int, passes: Mapping[str, int]) -> dict[str, tuple[float, ...]]:
+def lead_in_phases(seed: int, index: int, passes: Mapping[str, int]) -> dict[str, tuple[float, ...]]:
     """By how many latencies, from 0 to 1, the lead-in of each of a contender's blocks is lengthened in round ``index``.
 
     Connections of a server that waits answer in step: all at once, then none for a latency. Such waves begin with the
@@ -171,8 +171,8 @@ def block_lengths(p50_ns: Mapping[str, int], leads_ns: Iterable[int] = ()) -> tu
         leads_ns: the lead-in that each contender needs at the least, ``LEAD_NS`` where there is none.
     """
     slowest_ns, least_ns = max(p50_ns.values(), default=0), max(leads_ns, default=LEAD_NS)
-    lead_ns = min(max(LEAD_LATENCIES * slowest_ns, least_ns), LEAD_MOST_NS)
-    counted_ns = min(max(COUNTED_LATENCIES * slowest_ns, int(COUNTED_LEADS * least_ns)), COUNTED_MOST_NS)
+    lead_ns = min(max(LEAD_LATENCIES * slowest_ns, least_ns), MAX_LEAD_NS)
+    counted_ns = min(max(COUNTED_LATENCIES * slowest_ns, int(COUNTED_LEADS * least_ns)), MAX_COUNTED_NS)
     return lead_ns, counted_ns
 
 
@@ -211,7 +211,7 @@ def own_passes(lengths_ns: Mapping[str, tuple[int, int]], *, launch_s: float, bu
     for name, one_s in blocks_s.items():
         # Longer than the machine's slow phases last, a few blocks meet as many of those as many short ones.
         least = min(PASSES, ceil(2 * each_s / one_s - 1e-9))
-        wanted[name] = min(max(ceil(each_s / one_s - 1e-9), least, PASSES_FLOOR), PASSES_MOST)
+        wanted[name] = min(max(ceil(each_s / one_s - 1e-9), least, PASSES_FLOOR), MAX_PASSES)
     payable_s = budget_s / ROUNDS_WANTED - launch_s
     share = min(payable_s / max(sum(wanted[name] * one for name, one in blocks_s.items()), 1e-9), 1.0)
     return {name: max(floor(count * share + 1e-9), PASSES_FLOOR) for name, count in wanted.items()}
@@ -222,7 +222,7 @@ def loaded_s(blocks: Mapping[str, tuple[int, int, int]]) -> float:
     return sum((lead_ns + counted_ns) * passes for lead_ns, counted_ns, passes in blocks.values()) / 1e9
 
 
-def thinned(plan: Plan, share: float) -> Plan:
+def with_fewer_blocks(plan: Plan, share: float) -> Plan:
     """The plan with so large a share of each round's blocks, three of each contender at the least.
 
     For rounds that take longer than was planned for, so that the budget still pays for the ten that decide. It looks
@@ -236,14 +236,14 @@ def thinned(plan: Plan, share: float) -> Plan:
     return replace(plan, blocks=blocks, passes=fewer(plan.passes))
 
 
-def lengthened_ns(phase: float, p50_ns: int) -> int:
-    """What a phase (``phases``) adds to the lead-in of a contender with this typical latency."""
-    return int(phase * min(p50_ns, COUNTED_MOST_NS))
+def lead_in_delay_ns(phase: float, p50_ns: int) -> int:
+    """What a phase (``lead_in_phases``) adds to the lead-in of a contender with this typical latency."""
+    return int(phase * min(p50_ns, MAX_COUNTED_NS))
 
 
 def usual_passes(block_s: float) -> int:
     """How many passes a round has whose contenders launch quickly."""
-    return min(max(ceil(LOADED_S / block_s - 1e-9), PASSES), PASSES_MOST)
+    return min(max(ceil(LOADED_S / block_s - 1e-9), PASSES), MAX_PASSES)
 
 
 def passes(*, launch_s: float, block_s: float, contenders: int, budget_s: float) -> int:
@@ -260,7 +260,7 @@ def passes(*, launch_s: float, block_s: float, contenders: int, budget_s: float)
         budget_s: for all rounds.
     """
     pass_s = max(block_s * max(contenders, 1), 1e-9)
-    wanted = min(max(ceil(launch_s / 2 / pass_s), usual_passes(block_s)), PASSES_MOST)
+    wanted = min(max(ceil(launch_s / 2 / pass_s), usual_passes(block_s)), MAX_PASSES)
     payable = floor((budget_s / ROUNDS_WANTED - launch_s) / pass_s + 1e-9)
     return max(min(wanted, payable), PASSES_FLOOR)
 
@@ -273,7 +273,7 @@ def usual_budget_s(round_s: float, columns: int = 1) -> float:
         columns: how many columns share it.
     """
     wanted_s = ROUNDS_WANTED * round_s / (1 - RESERVE)
-    return min(max(USUAL_S / columns, 10.0 * ceil(wanted_s / 10)), USUAL_MOST_S / columns)
+    return min(max(USUAL_S / columns, 10.0 * ceil(wanted_s / 10)), MAX_USUAL_S / columns)
 
 
 def planned_rounds(budget_s: float, round_s: float) -> int:
@@ -282,10 +282,10 @@ def planned_rounds(budget_s: float, round_s: float) -> int:
     Ten even where the budget can't be expected to pay for them: nothing is decided before, the clock ends the
     race anyway, and an estimate that was too cautious then costs nothing.
     """
-    return max(floor((1 - RESERVE) * budget_s / max(round_s, 1e-9) + 1e-9), ROUNDS_LEAST)
+    return max(floor((1 - RESERVE) * budget_s / max(round_s, 1e-9) + 1e-9), MIN_ROUNDS)
 
 
-def refuse_metric(metric: str, rate_per_s: float | None) -> None:
+def refuse_metric(metric: str, rate_per_s: OfferedRate) -> None:
     """Latencies are compared in an open loop only.
 
     Raises:
@@ -299,14 +299,14 @@ def refuse_metric(metric: str, rate_per_s: float | None) -> None:
         )
 
 
-def rate(asked_per_s: float | None, capacity_per_s: Mapping[str, float]) -> float:
+def rate(asked_per_s: OfferedRate, capacity_per_s: Mapping[str, float]) -> float:
     """The rate that is offered to all, 0 for a closed loop.
 
     Args:
         capacity_per_s: each contender's answers a second in calibration. Half the slowest's is rounded to two digits:
             the rate is shown, typed again and compared between races.
     """
-    if asked_per_s != AUTO_RATE:
+    if not isinstance(asked_per_s, str):
         return asked_per_s or 0.0
     return float(f"{min(capacity_per_s.values(), default=2.0) / 2:.2g}")
 

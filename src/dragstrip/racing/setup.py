@@ -239,6 +239,32 @@ def block_plan(
     return BlockPlan(session, lead_ns=lead_ns, counted_ns=counted_ns, open_loop=open_loop)
 
 
+def waits(cores: Sequence[int], wait: str, *, shared: bool) -> tuple[str, str | None]:
+    """How an engine waits, and why its race's cores must not be kept busy, in words; None if they may be.
+
+    Args:
+        wait: as in ``Request``. shared: servers run on the engine's cores, too.
+    """
+    against = keep_awake.against_spinning(cores, [machine.siblings(core) for core in cores])
+    return (keep_awake.usual_wait(against, shared=shared) if wait == "auto" else wait), against
+
+
+@contextmanager
+def waiting_engine(
+    cores: Sequence[int], servers: Sequence[int], wait: str, *, shared: bool, on: bool
+) -> Iterator[tuple[str, Awake]]:
+    """How an engine waits, and what keeps a race's cores awake while blocks run.
+
+    Args:
+        servers: those of the cores that an engine that polls does not keep awake by itself.
+        wait, shared: as in ``waits``. on: False: nothing is kept awake.
+    """
+    wait, against = waits(cores, wait, shared=shared)
+    sleepers, against = servers if wait == "poll" else cores, keep_awake.against_spinners(wait, against)
+    with keep_awake.hold(sleepers, on=on, against=against) as awake:
+        yield wait, awake
+
+
 @contextmanager
 def race_setup(
     workload: Workload,
@@ -268,12 +294,8 @@ def race_setup(
             # We and the supervisors stay off the servers' lane.
             os.sched_setaffinity(0, lanes.engine)
             resources.callback(os.sched_setaffinity, 0, cores_before)
-        against = keep_awake.against_spinning(lanes.all, [machine.siblings(core) for core in lanes.all])
-        if wait == "auto":
-            wait = keep_awake.usual_wait(against, shared=lanes.shared)
-        sleepers = lanes.server if wait == "poll" else lanes.all
-        against = keep_awake.against_spinners(wait, against)
-        kept = resources.enter_context(keep_awake.hold(sleepers, on=keep != keep_awake.OFF, against=against))
+        waiting = waiting_engine(lanes.all, lanes.server, wait, shared=lanes.shared, on=keep != keep_awake.OFF)
+        wait, kept = resources.enter_context(waiting)
         try:
             engine = Engine(list(lanes.engine[: load.threads]), io=io, wait=wait)
             resources.callback(engine.shutdown)

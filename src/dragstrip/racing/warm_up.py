@@ -26,18 +26,18 @@ FLAT = 0.01
 
 #: A warm-up slice lasts five typical latencies, within these bounds; of a server that needs more than half of the
 #: longest for one answer, two: else none might fall into it.
-SLICE_LATENCIES, SLICE_LEAST_NS, SLICE_MOST_NS, SLICE_FEWEST_LATENCIES = 5, 5_000_000, 50_000_000, 2
+SLICE_LATENCIES, MIN_SLICE_NS, MAX_SLICE_NS, MIN_SLICE_LATENCIES = 5, 5_000_000, 50_000_000, 2
 
 #: A server is at rest if it used less than this share of a core in this many looks in a row, each of this length; the
 #: longest wait for that.
-REST_BELOW, REST_LOOKS, REST_LOOK_S, REST_MOST_S = 0.05, 2, 0.01, 0.3
+REST_BELOW, REST_LOOKS, REST_LOOK_S, MAX_REST_S = 0.05, 2, 0.01, 0.3
 
 #: If other programs slow a warm-up down, it lasts at most this multiple of its definition's times, by the clock.
-WARM_UP_MOST = 3
+MAX_WARM_UP_TIMES = 3
 
 #: A server is not called unsettled by the slices of its first window alone: those of a slow one take up all its time,
 #: and the first of them are of a cold server.
-WINDOWS_LEAST = 2
+MIN_WINDOWS = 2
 
 #: The first look at a server of which nothing is known, for the length of its slices. Then those that are long enough
 #: for handshakes of many connections at once, before whose end no request is in flight; the last one is long enough
@@ -61,7 +61,7 @@ def warm_up(setup: RaceSetup, launched: LaunchedServer, p50_ns: int | None = Non
     started_ns = time.monotonic_ns()
     setup.watch(launched.running, session)
     p50_ns = p50_ns or _first_look(setup, launched)
-    slice_ns = min(max(SLICE_LATENCIES * p50_ns, SLICE_LEAST_NS), max(SLICE_MOST_NS, SLICE_FEWEST_LATENCIES * p50_ns))
+    slice_ns = min(max(SLICE_LATENCIES * p50_ns, MIN_SLICE_NS), max(MAX_SLICE_NS, MIN_SLICE_LATENCIES * p50_ns))
     server_cores = len(setup.lanes.server)
     speeds: list[float] = []
     own_ns = 0.0
@@ -74,11 +74,11 @@ def warm_up(setup: RaceSetup, launched: LaunchedServer, p50_ns: int | None = Non
         lasted_ns = time.monotonic_ns() - started_ns
         if gave_up:
             return WarmUp(lasted_ns=lasted_ns, settled=False, enough_s=0.0, p50_ns=p50_ns)
-        counted_s = max(own_ns, lasted_ns / WARM_UP_MOST) / 1e9
+        counted_s = max(own_ns, lasted_ns / MAX_WARM_UP_TIMES) / 1e9
         if counted_s < launched.entry.warm_up_least_s:
             continue
         flat = settled(speeds)
-        if flat or (counted_s >= launched.entry.warm_up_most_s and len(speeds) >= WINDOWS_LEAST * WINDOW):
+        if flat or (counted_s >= launched.entry.warm_up_most_s and len(speeds) >= MIN_WINDOWS * WINDOW):
             setup.watch(launched.running, session)  # threads may have come since
             enough = enough_s(speeds, slice_ns / 1e9)
             return WarmUp(lasted_ns=lasted_ns, settled=flat, enough_s=enough, p50_ns=p50_ns)
@@ -104,12 +104,12 @@ def _first_look(setup: RaceSetup, launched: LaunchedServer) -> int:
 
 
 def wait_until_idle(running: Running) -> None:
-    """Waits until a server works no more, at most ``REST_MOST_S``: the last that was warmed up; others had that time.
+    """Waits until a server works no more, at most ``MAX_REST_S``: the last that was warmed up; others had that time.
 
     A just-in-time compiler's own threads go on after the load ends. On one core they had hardly run beside the main
     thread: Node's first blocks were a third slower where it was the last one to be warmed up.
     """
-    looks_at_rest, until_s = 0, time.monotonic() + REST_MOST_S
+    looks_at_rest, until_s = 0, time.monotonic() + MAX_REST_S
     before_ns = sum(running.thread_cpu_ns().values())
     while looks_at_rest < REST_LOOKS and time.monotonic() < until_s:
         time.sleep(REST_LOOK_S)

@@ -34,7 +34,7 @@ SHARES = (0.1, 0.25, 0.4, 0.55, 0.7, 0.8, 0.9, 1.0)
 
 #: Each rate's blocks in one launch; the lead-in lets a queue form that is there to stay; a block's counted part is at
 #: least this long, and longer if the quantile needs more responses.
-PASSES, LEAD_NS, COUNTED_LEAST_NS, COUNTED_MOST_NS = 2, 50_000_000, 200_000_000, 5_000_000_000
+PASSES, LEAD_NS, COUNTED_LEAST_NS, MAX_COUNTED_NS = 2, 50_000_000, 200_000_000, 5_000_000_000
 
 #: What the machine, not the contender, did to a block (kinds of ``validity``'s reasons): never used. All else is
 #: result.
@@ -123,13 +123,13 @@ def _record(
 
 def least_rate(quantile: str) -> float:
     """The lowest rate at which a launch's blocks have the answers that a quantile wants."""
-    return ANSWERS[quantile] / (PASSES * COUNTED_MOST_NS / 1e9)
+    return ANSWERS[quantile] / (PASSES * MAX_COUNTED_NS / 1e9)
 
 
 def counted_ns(rate_per_s: float, quantile: str) -> int:
     """A block's counted part at this rate."""
     wanted_ns = ceil(ANSWERS[quantile] / PASSES / rate_per_s * 1e9)
-    return min(max(COUNTED_LEAST_NS, wanted_ns), COUNTED_MOST_NS)
+    return min(max(COUNTED_LEAST_NS, wanted_ns), MAX_COUNTED_NS)
 
 
 def _refuse_slow(request: Request) -> None:
@@ -138,7 +138,7 @@ def _refuse_slow(request: Request) -> None:
     if slow:
         raise BadUsage(
             f"--rates {slow[0]:g}: {quantile} needs {ANSWERS[quantile]:,} responses per launch, which takes over "
-            f"{PASSES * COUNTED_MOST_NS / 1e9:g} s at this rate; use {least_rate(quantile):g} per second or more"
+            f"{PASSES * MAX_COUNTED_NS / 1e9:g} s at this rate; use {least_rate(quantile):g} per second or more"
         )
 
 

@@ -237,8 +237,11 @@ def test_a_race_too_slow_for_ten_rounds_takes_fewer_blocks_in_each() -> None:
     plan = replace(race.plan, planned_rounds=20, budget_s=20.0, blocks={"quick": (1, 2, 20), "steady": (5, 9, 6)})
     race = samples.changed(race, plan=plan)
     assert loop_of(race, spent_s=4.0).plan().passes == 20
-    thinned = loop_of(race, spent_s=6.4).plan()
-    assert (thinned.passes, {name: own[2] for name, own in thinned.blocks.items()}) == (10, {"quick": 10, "steady": 3})
+    with_fewer_blocks = loop_of(race, spent_s=6.4).plan()
+    assert (with_fewer_blocks.passes, {name: own[2] for name, own in with_fewer_blocks.blocks.items()}) == (
+        10,
+        {"quick": 10, "steady": 3},
+    )
     assert {own[2] for own in loop_of(race, spent_s=100.0).plan().blocks.values()} == {3}
     assert loop_of(samples.changed(race, plan=replace(plan, rounds_fixed=True)), spent_s=100.0).plan().passes == 20
 

@@ -14,18 +14,18 @@ from dragstrip import analysis
 from dragstrip.contender import serve_entry
 from dragstrip.errors import BadUsage
 from dragstrip.racing.schedule import (
+    MAX_PASSES,
+    MIN_ROUNDS,
     PASSES_FLOOR,
-    PASSES_MOST,
-    ROUNDS_LEAST,
     block_lengths,
     block_of,
-    lengthened_ns,
+    lead_in_delay_ns,
+    lead_in_phases,
     loaded_s,
     order_of,
     own_lengths,
     own_passes,
     passes,
-    phases,
     planned_rounds,
     round_order,
     usual_budget_s,
@@ -128,7 +128,7 @@ def test_passes_measure_for_a_third_of_the_time_within_8_and_60() -> None:
     plenty = {"block_s": 0.035, "contenders": 2, "budget_s": 3600.0}
     assert passes(launch_s=0.2, **plenty) == 8
     assert passes(launch_s=2.1, **plenty) == 15
-    assert passes(launch_s=30.0, **plenty) == PASSES_MOST
+    assert passes(launch_s=30.0, **plenty) == MAX_PASSES
     assert passes(launch_s=0.2, block_s=0.014, contenders=2, budget_s=3600.0) == 20  # of shorter blocks more
 
 
@@ -146,15 +146,15 @@ def test_a_short_budget_buys_rounds_before_passes() -> None:
 def test_passes_stay_within_their_bounds(launch_s: float, block_s: float, contenders: int, budget_s: float) -> None:
     """3 to 60, whatever is given."""
     count = passes(launch_s=launch_s, block_s=block_s, contenders=contenders, budget_s=budget_s)
-    assert PASSES_FLOOR <= count <= PASSES_MOST
+    assert PASSES_FLOOR <= count <= MAX_PASSES
 
 
 def test_the_planned_last_round_is_what_nine_tenths_of_the_budget_pay_for() -> None:
     """And never before the first round that can decide anything."""
     assert planned_rounds(60.0, 1.0) == 54
     assert planned_rounds(60.0, 0.9) == 60
-    assert planned_rounds(5.0, 1.0) == ROUNDS_LEAST
-    assert analysis.FLOOR == ROUNDS_LEAST
+    assert planned_rounds(5.0, 1.0) == MIN_ROUNDS
+    assert analysis.FLOOR == MIN_ROUNDS
 
 
 def test_the_usual_budget_is_a_minute_or_what_twelve_rounds_take_and_five_minutes_at_most() -> None:
@@ -173,8 +173,8 @@ def test_the_usual_budget_is_a_minute_or_what_twelve_rounds_take_and_five_minute
 def test_phases_depend_on_seed_round_and_name_and_are_spread_over_a_contenders_blocks(seed, index, names, data) -> None:
     """Each k-th of a latency has one of k blocks; the others in the race change nothing but which word is drawn."""
     own = {name: data.draw(st.integers(1, 60)) for name in names}
-    drawn = phases(seed, index, own)
-    assert phases(seed, index, dict(reversed(own.items()))) == drawn
+    drawn = lead_in_phases(seed, index, own)
+    assert lead_in_phases(seed, index, dict(reversed(own.items()))) == drawn
     for name, count in own.items():
         assert all(0 <= phase < 1 for phase in drawn[name])
         first = min(drawn[name])
@@ -183,7 +183,7 @@ def test_phases_depend_on_seed_round_and_name_and_are_spread_over_a_contenders_b
 
 def test_where_the_first_block_begins_is_drawn_evenly() -> None:
     """Over 3000 rounds no tenth of a latency is preferred (chi-square at 1 in 10,000; fixed seed)."""
-    firsts = [phases(42, index, {"a": 3, "b": 8}) for index in range(3000)]
+    firsts = [lead_in_phases(42, index, {"a": 3, "b": 8}) for index in range(3000)]
     for name in "ab":
         tenths = Counter(floor(10 * one[name][0]) for one in firsts)
         assert stats.chisquare([tenths[at] for at in range(10)]).pvalue > 1e-4
@@ -197,7 +197,9 @@ def test_blocks_of_a_round_count_a_server_that_answers_in_waves_to_a_wave(seed, 
     """
     wave_ns, p50_ns = 16.0 * MS, int(16 * MS * calibrated)
     lead_ns, counted_ns = own_lengths({"loop": p50_ns}, {"loop": 10 * MS})["loop"]
-    begins = [lead_ns + lengthened_ns(phase, p50_ns) for phase in phases(seed, index, {"loop": count})["loop"]]
+    begins = [
+        lead_ns + lead_in_delay_ns(phase, p50_ns) for phase in lead_in_phases(seed, index, {"loop": count})["loop"]
+    ]
     waves = sum(floor((begin + counted_ns) / wave_ns) - floor(begin / wave_ns) for begin in begins)
     missed = abs(waves - count * counted_ns / wave_ns)
     assert missed < 2 + count * (1 - calibrated)
@@ -205,8 +207,8 @@ def test_blocks_of_a_round_count_a_server_that_answers_in_waves_to_a_wave(seed, 
 
 def test_a_lead_in_is_lengthened_by_a_second_at_most() -> None:
     """A server that answers after 15 s has no waves that a block could hold."""
-    assert lengthened_ns(0.5, 16 * MS) == 8 * MS
-    assert lengthened_ns(0.5, 15_000 * MS) == 500 * MS
+    assert lead_in_delay_ns(0.5, 16 * MS) == 8 * MS
+    assert lead_in_delay_ns(0.5, 15_000 * MS) == 500 * MS
 
 
 # --- blocks as long as each contender needs ---------------------------------------------------------------------------
@@ -286,7 +288,7 @@ def test_where_all_lengths_are_alike_the_passes_are_what_they_were(launch_s, blo
     old = passes(launch_s=launch_s, block_s=block_ms / 1e3, contenders=contenders, budget_s=budget_s)
     assert set(count.values()) == {next(iter(count.values()))}
     assert abs(count["c0"] - old) <= 1  # the two divide in another order: a last digit may decide
-    assert PASSES_FLOOR <= count["c0"] <= PASSES_MOST
+    assert PASSES_FLOOR <= count["c0"] <= MAX_PASSES
 
 
 @given(

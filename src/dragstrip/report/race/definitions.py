@@ -12,7 +12,7 @@ from dragstrip.record import Entrant, Race
 MAX_BYTES = 16_000
 
 #: Maximum number of files shown per contender.
-MOST_FILES = 12
+MAX_FILES = 12
 
 
 def files(race: Race) -> list[tuple[str, list[tuple[str, str]]]]:
@@ -41,7 +41,7 @@ def _of(entrant: Entrant) -> list[tuple[str, str]]:
         definition.source.file.name: definition.source.file,
         **{name: definition.folder / name for name in definition.files()},
     }
-    return [(name, _text(path)) for name, path in list(paths.items())[:MOST_FILES]]
+    return [(name, _text(path)) for name, path in list(paths.items())[:MAX_FILES]]
 
 
 def _text(path: Path) -> str:
