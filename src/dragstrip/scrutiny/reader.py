@@ -205,8 +205,8 @@ class _Reading:
         self._must_say = request.partition(b"\r\n")[0].endswith(b" HTTP/1.0")
         self._head: h11.Response | None = None
         self._head_bytes = self._wire_bytes = 0
-        self._first = b""  # what came until the head was complete
-        self._interim_bytes = 0  # of it, those of interim answers
+        self._first = bytearray()  # what came until the head was complete
+        self._interim_bytes = 0  # of it, those of interim responses
         self._ended = False  # the server has closed the connection
         self._fields: tuple[tuple[bytes, bytes], ...] = ()
         self._body = bytearray()
@@ -253,9 +253,9 @@ class _Reading:
         self._wire_bytes += len(piece)
         if self._head is None:
             self._first += piece
-        start = self._first[: len(_START)]
+        start = bytes(self._first[: len(_START)])
         if start != _START[: len(start)]:  # garbage is known by its first bytes, not after the deadline
-            given = quoted(self._first)
+            given = quoted(bytes(self._first[:QUOTED]))
             if self._first[3:4] == _SETTINGS and self._first[:1] == b"\0":
                 raise AnswerError(
                     f"answers in HTTP/2 ({given}); HTTP/1.1 would be right, unless it is asked by --http 2"
@@ -269,11 +269,13 @@ class _Reading:
     def _interim(self, event: h11.InformationalResponse) -> None:
         if event.status_code == http.HTTPStatus.SWITCHING_PROTOCOLS:
             raise AnswerError("switches protocols (status 101) without being asked; expected a plain response")
-        self._interim_bytes = self._read_bytes()
-        if self._read_bytes() > HEAD_BYTES:
+        end = _BLANK_LINE.search(self._first, self._interim_bytes)
+        assert end is not None
+        self._interim_bytes = end.end()  # not ``_read_bytes``, which copies all that follows, once per interim response
+        if self._interim_bytes > HEAD_BYTES:
             raise AnswerError(
-                f"sends interim answers (status {event.status_code}) without end, {self._read_bytes():,} bytes of "
-                "them; one final answer would be right"
+                f"sends interim responses (status {event.status_code}) without end, {self._interim_bytes:,} bytes of "
+                "them; expected one final response"
             )
 
     def _begin(self, event: h11.Response) -> None:
@@ -281,7 +283,7 @@ class _Reading:
         self._head, self._head_bytes = event, self._read_bytes()
         if self._head_bytes > HEAD_BYTES:
             raise AnswerError(_long_head(self._head_bytes))
-        fields = self._fields = _fields_of(self._first[: self._head_bytes])
+        fields = self._fields = _fields_of(bytes(self._first[: self._head_bytes]))
         if _CONTROL.search(b"\n".join([event.reason, *(value for _, value in fields)])):
             raise AnswerError("sends control characters in its head; visible ones would be right")
         if len(fields) > MAX_FIELDS:
@@ -346,7 +348,7 @@ class _Reading:
         if not self._wire_bytes:
             return "before it answered anything"
         if self._head is None:
-            return f"in the middle of its head, after {quoted(self._first)}"
+            return f"in the middle of its head, after {quoted(bytes(self._first[:QUOTED]))}"
         return f"in the middle of its answer, after {len(self._body):,} bytes of body{self._of_so_many()}"
 
     def _of_so_many(self) -> str:
@@ -388,7 +390,7 @@ class _Reading:
 
     def _wrong_lengths(self) -> bytes | None:
         """The Content-Length values of a head that h11 refused, if they are not one number; otherwise None."""
-        head = _BLANK_LINE.split(self._first[self._interim_bytes :], maxsplit=1)[0]
+        head = _BLANK_LINE.split(bytes(self._first[self._interim_bytes :]), maxsplit=1)[0]
         lengths = [value for name, value in _fields_of(head) if name.lower() == b"content-length"]
         numbers = {number.strip() for value in lengths for number in value.split(b",")}
         wrong = len(numbers) > 1 or any(not number.isdigit() or len(number) > _LENGTH_DIGITS for number in numbers)
