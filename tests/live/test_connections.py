@@ -58,7 +58,7 @@ def old(request: bytes) -> bool:
         (
             lambda r, _n: (plain(b"upgrade!\n") if old(r) else plain(), False),
             OldHttpKind.WRONG,
-            "/ answered a body of 9",
+            "/ sent a body of 9",
         ),
     ],
 )

@@ -224,6 +224,6 @@ def test_a_certificate_is_refused_for_its_cause_in_plain_words(tmp_path: Path, m
         text = " ".join((done.stdout + done.stderr).split())
         assert done.returncode == 1, text
         assert said in text
-        for never in ("answered nothing right", "CaUsed", "InvalidCertificate", "Other(", "Context"):
+        for never in ("sent no correct response", "CaUsed", "InvalidCertificate", "Other(", "Context"):
             assert never not in text
     assert not [line for line in server.ended() if " 200 " in line]

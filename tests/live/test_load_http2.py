@@ -93,7 +93,7 @@ def test_a_server_without_http_2_and_words_that_contradict_it_are_refused(
     """Before anything is sent, with what would do."""
     server, clear, encrypted = ports
     framed = load(clear, "-n", "12")
-    assert (framed.returncode, "answers in HTTP/2" in framed.stderr, "--http 2" in framed.stderr) == (1, True, True)
+    assert (framed.returncode, "responds in HTTP/2" in framed.stderr, "--http 2" in framed.stderr) == (1, True, True)
     old = load(server.url(), "--http", "2", "-n", "12")
     assert (old.returncode, "HTTP/2" in old.stderr) == (1, True)
     other = tmp_path / "other"

@@ -33,63 +33,63 @@ MOST_MB = 300
 STARTED_MB = 110
 
 LENGTH = "sent an invalid Content-Length"
-UNSOUND = "sends an unsound head"
+UNSOUND = "sends invalid headers"
 #: What scrutineering says of each mode; "" where it is odd and right.
 TOLD = {
-    "endless-body": "announces a body of 4,611,686,018,427,387,904 bytes where 12 are right",
-    "endless-chunked": "sends a body of more than 65,548 bytes where 12 are right",
-    "endless-until-close": "sends a body of more than 65,548 bytes where 12 are right",
-    "endless-status-500": "answered status 500 where 200 is right",
+    "endless-body": "announces a body of 4,611,686,018,427,387,904 bytes; expected 12",
+    "endless-chunked": "sends a body of more than 65,548 bytes; expected 12",
+    "endless-until-close": "sends a body of more than 65,548 bytes; expected 12",
+    "endless-status-500": "sent status 500; expected 200",
     "endless-head": "sends a head of more than 65,536 bytes",
     "endless-header-line": "sends a head of more than 65,536 bytes",
     "many-headers": "sends a head of more than 65,536 bytes",
-    "many-short-headers": "sends 1,002 header fields; at most 128 would be right",
-    "endless-100-continue": "sends interim answers (status 100) without end",
+    "many-short-headers": "sends 1,002 header fields; expected at most 128",
+    "endless-100-continue": "sends interim responses (status 100) without end",
     "endless-trailers": "sends a chunk's extension or trailers of more than 65,536 bytes",
     "extension-flood": "sends a chunk's extension or trailers of more than 65,536 bytes",
-    "tiny-chunks": "bytes of chunk sizes and extensions; larger chunks, or Content-Length, would be right",
-    "drip": "did not end its answer within",
-    "drip-body": "did not end its answer within",
-    "silent": "answered nothing within",
-    "stuck-in-head": "in its head still",
-    "stuck-in-body": "5 bytes of body where its Content-Length says 12",
-    "head-without-body": "0 bytes of body where its Content-Length says 12",
-    "accept-close": "closed the connection before it answered anything",
-    "reset": "reset the connection before it answered anything",
+    "tiny-chunks": "bytes of chunk sizes and extensions; expected larger chunks, or Content-Length",
+    "drip": "did not complete its response within",
+    "drip-body": "did not complete its response within",
+    "silent": "did not respond within",
+    "stuck-in-head": "still in its head",
+    "stuck-in-body": "5 bytes of body of the 12 in its Content-Length",
+    "head-without-body": "0 bytes of body of the 12 in its Content-Length",
+    "accept-close": "closed the connection before it responded",
+    "reset": "reset the connection before it responded",
     "reset-in-head": "reset the connection in the middle of its head",
-    "reset-in-body": "reset the connection in the middle of its answer, after 5 bytes of body",
-    "huge-length": "announces a body of 9,223,372,036,854,775,807 bytes where 12 are right",
+    "reset-in-body": "reset the connection in the middle of its response, after 5 bytes of body",
+    "huge-length": "announces a body of 9,223,372,036,854,775,807 bytes; expected 12",
     "larger-length": f"{LENGTH}, '99999999999999999999999999'",
     "negative-length": f"{LENGTH}, '-12'",
     "plus-length": f"{LENGTH}, '+12'",
     "blank-in-length": f"{LENGTH}, '1 2'",
     "two-lengths": f"{LENGTH}, '13, 12'",
     "length-and-chunked": "sends both Content-Length and Transfer-Encoding",
-    "huge-chunk": "unsound body's framing (illegal chunk header",
-    "negative-chunk": "unsound body's framing (illegal chunk header",
-    "wrong-status": "answered status 500 where 200 is right",
-    "redirect": "answered status 302 where 200 is right",
-    "204-with-body": "answered status 204 where 200 is right",
-    "304-with-body": "answered status 304 where 200 is right",
+    "huge-chunk": "invalid body framing (illegal chunk header",
+    "negative-chunk": "invalid body framing (illegal chunk header",
+    "wrong-status": "sent status 500; expected 200",
+    "redirect": "sent status 302; expected 200",
+    "204-with-body": "sent status 204; expected 200",
+    "304-with-body": "sent status 304; expected 200",
     "switches-protocols": "switches protocols (status 101)",
-    "wrong-body": "differs from the right 12 bytes at byte 10",
-    "wrong-type": "answered content type text/html where text/plain is right",
-    "short-body": "closed the connection in the middle of its answer, after 11 bytes",
-    "extra-bytes": "bytes follow the complete answer, 'junk'",
-    "two-answers": "bytes follow the complete answer, 'HTTP/1.1 200 OK",
-    "answers-early": "nothing would be right",
+    "wrong-body": "differs from the correct 12 bytes at byte 10",
+    "wrong-type": "sent content type text/html; expected text/plain",
+    "short-body": "closed the connection in the middle of its response, after 11 bytes",
+    "extra-bytes": "bytes follow the complete response, 'junk'",
+    "two-answers": "bytes follow the complete response, 'HTTP/1.1 200 OK",
+    "answers-early": "expected nothing more",
     "http-0.9": "sent something that is not HTTP/1: 'hello world",
-    "http-2": "answers in HTTP/2",
+    "http-2": "responds in HTTP/2",
     "binary": "sent something that is not HTTP/1",
     "no-colon": f"{UNSOUND} (illegal header line, 'this is no header')",
     "nul-in-header": f"{UNSOUND} (illegal header line",
     "control-in-reason": "sends control characters in its head",
     "gzip": "is sent as gzip",
-    "keeps-and-closes": "closed the connection after an answer without saying so",
+    "keeps-and-closes": "closed the connection after a response without announcing it",
     "never-closes": "it did not close within 2 s",
     "dies": "",
     "freezes": "",
-    "never-accepts": "answered nothing within | takes no connections",
+    "never-accepts": "did not respond within | accepts no connections",
     "right": "",
     "odd-case": "",
     "odd-reason": "",
@@ -99,25 +99,25 @@ TOLD = {
     "doubled-headers": "",
     "memory-hog": "",
 }  # fmt: skip
-#: What load says of the first plain answers, where that differs: it knows no right answer yet.
+#: What load reports of the reference responses, if that differs: it has no expected response yet.
 LOAD_TOLD = {
     "endless-body": "announces a body of 4,611,686,018,427,387,904 bytes",
     "endless-chunked": "sends a body of more than 67,174,400 bytes",
     "endless-until-close": "sends a body of more than 67,174,400 bytes",
     "endless-status-500": "sends a body of more than 67,174,400 bytes",
     "huge-length": "announces a body of 9,223,372,036,854,775,807 bytes",
-    "304-with-body": "sends bytes behind its complete answer, 'hello world",
+    "304-with-body": "sends bytes after its complete response, 'hello world",
     **dict.fromkeys(["wrong-status"], "responds with status 500"),
     **dict.fromkeys(["redirect"], "responds with status 302"),
     **dict.fromkeys(["wrong-body", "wrong-type", "gzip", "keeps-and-closes", "never-closes"], ""),
-    "204-with-body": "sends bytes behind its complete answer, 'hello world",
-    "extra-bytes": "sends bytes behind its complete answer, 'junk'",
-    "two-answers": "sends bytes behind its complete answer",
-    "answers-early": "sends bytes behind its complete answer",
+    "204-with-body": "sends bytes after its complete response, 'hello world",
+    "extra-bytes": "sends bytes after its complete response, 'junk'",
+    "two-answers": "sends bytes after its complete response",
+    "answers-early": "sends bytes after its complete response",
     # One connection more than its backlog takes: the kernel takes that one in, or lets it wait for ever.
-    "never-accepts": "does not respond (timed out) | answered nothing within",
+    "never-accepts": "does not respond (timed out) | did not respond within",
 }
-#: What comes a moment after the answer is there when that is read, or is not: both are right.
+#: Bytes sent a moment after the response may or may not have arrived when it is read.
 LOAD_MAY_TELL = {"answers-early"}
 #: Those that go through whole commands by default; each stands for its kind.
 PART = [
@@ -212,13 +212,13 @@ def found() -> dict[str, object]:
 
 @pytest.mark.parametrize("mode", [mode for mode in TOLD if mode not in LATER])
 def test_scrutineering_names_what_a_server_did(found: dict[str, object], mode: str) -> None:
-    """Once, in words that say what would be right; odd but right answers pass."""
+    """Once, in words that say what was expected; odd but correct responses pass."""
     findings = found[mode]
     assert isinstance(findings, Findings), findings
     assert bool(findings.problems) == bool(TOLD[mode]), findings.problems
     told = "; ".join(findings.problems)
     assert said(TOLD[mode], told)
-    assert not told or " right" in told or "expected" in told
+    assert not told or "expected" in told
     assert all(len(quoted) <= 90 for quoted in re.findall(r"'[^']*'", told))
     assert ("doubled headers" in findings.facts) == (mode == "doubled-headers")
 

@@ -103,7 +103,7 @@ def test_chunked_answers_are_right_and_told_as_such() -> None:
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (plain(b"hello worle\n"), "differs from the right 12 bytes at byte 10"),
+        (plain(b"hello worle\n"), "differs from the correct 12 bytes at byte 10"),
         (plain(b"hello world\n!"), "a body of 13 bytes"),
         (plain(BODY, status="500 Oops"), "status 500"),
         (plain(BODY, kind="text/html"), "content type text/html"),
@@ -111,7 +111,7 @@ def test_chunked_answers_are_right_and_told_as_such() -> None:
         (b"SSH-2.0-OpenSSH_9.2\r\n", "sent something that is not HTTP/1: 'SSH-2.0-OpenSSH_9.2"),
         (
             b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 99\r\n\r\nhello world\n",
-            "after 12 bytes of body where its Content-Length says 99",
+            "after 12 bytes of body of the 99 in its Content-Length",
         ),
     ],
 )
@@ -127,8 +127,8 @@ def test_whose_server_is_made_for_something_else_is_told_what_to_write() -> None
     """A user's own mostly is, the first time: its right answers are a workload's, and where that is explained."""
     with serving(lambda _request, _number: (plain(kind="text/html"), True)) as port:
         (proof,) = verify([contender.entry(f"http://127.0.0.1:{port}/")], "hello")
-    assert "content type text/html where text/plain is right; where that is the right answer, race by" in proof.reason
-    assert "in place of hello: --workload FILE.toml (docs/workloads.md)" in proof.reason
+    assert "content type text/html; expected text/plain; if that response is correct, use a workload" in proof.reason
+    assert "instead of hello: --workload FILE.toml (docs/workloads.md)" in proof.reason
 
 
 def test_an_answer_that_depends_on_what_came_before_is_found() -> None:
@@ -146,7 +146,7 @@ def test_bytes_after_a_closing_answer_are_found() -> None:
         return (told + b"junk", True) if close else (told, False)
 
     problems, _ = found(chatty)
-    assert problems == ("with Connection: close: /: bytes follow the complete answer, 'junk'; nothing would be right",)
+    assert problems == ("with Connection: close: /: bytes follow the complete response, 'junk'; expected nothing more",)
 
 
 def test_a_server_that_closes_after_each_answer_passes_and_is_shown() -> None:
@@ -192,7 +192,7 @@ def test_a_probe_that_is_cut_short_tells_what_came_before() -> None:
         probe = is_right(exchange(False), within_s=0.5)
         first = probe("127.0.0.1", port)
         assert first is not None
-        assert "answered a body of 3 bytes" in first
+        assert "sent a body of 3 bytes" in first
         assert probe("127.0.0.1", port) == first
 
 

@@ -73,10 +73,10 @@ def test_a_right_server_passes_at_each_of_them(tmp_path: Path) -> None:
     ("fault", "workload", "words"),
     [
         ("cached", "json", "/json?n="),
-        ("early", "delay", "too early: 15 ms or more would be right"),
-        ("unchunked", "post", "(chunked) answered a body of"),
-        ("pool", "post", "where '2145000000' is right"),
-        ("blanks", "json", "answered the right JSON in another form"),
+        ("early", "delay", "too early; expected 15 ms or more"),
+        ("unchunked", "post", "(chunked) sent a body of"),
+        ("pool", "post", "expected '2145000000'"),
+        ("blanks", "json", "sent the correct JSON in another form"),
     ],
 )
 def test_a_cheat_is_found_out_and_told(tmp_path: Path, fault: str, workload: str, words: str) -> None:
@@ -159,7 +159,7 @@ def test_answers_in_another_order_than_the_requests_are_found() -> None:
         together = check_correctness(Server("127.0.0.1", port), keepalive=keepalive, closing=closing, together=4)
     assert alone.problems == ()
     assert len(together.problems) == 1
-    assert together.problems[0].startswith("with several requests at once: /0 answered a body")
+    assert together.problems[0].startswith("with several requests at once: /0 sent a body")
 
 
 def test_a_race_tells_each_kind_of_request(tmp_path: Path) -> None:

@@ -197,7 +197,7 @@ def _refuse_size(request: LoadRequest, answer: Answer) -> None:
         )
     if answer.surplus:
         raise DragstripError(
-            f"{request.url}: the server sends bytes behind its complete answer, {quoted(answer.surplus)}, which would "
+            f"{request.url}: the server sends bytes after its complete response, {quoted(answer.surplus)}, which would "
             "be taken for the next one; use nothing there"
         )
 

@@ -244,7 +244,7 @@ class Launching:
         first = self._first_exchange(entry, workload, Data(), None)
         reason = is_right(first, remedy=_remedy(entry, workload))(host, port)
         if reason:
-            raise StageError(f"{entry.name}: the server at {host}:{port} is not right: {reason}")
+            raise StageError(f"{entry.name}: the server at {host}:{port} failed its check: {reason}")
         return LaunchedServer(entry=entry, running=AtAddress(host, port), own_count=None)
 
     def _launch(self, entry: Entry, workload: Workload, http: str, instance: Instance | None) -> LaunchedServer:
@@ -283,10 +283,10 @@ class Launching:
 
 
 def _remedy(entry: Entry, workload: Workload) -> str:
-    """What to do where a server of the user's own answers something else: most do, the first time."""
+    """What to do if the user's own server sends another response: most do, the first time."""
     if entry.contender is not None:
         return ""
     return (
-        f"where that is the right answer, race by a workload that says so, in place of {workload.name}: --workload "
+        f"if that response is correct, use a workload that expects it instead of {workload.name}: --workload "
         "FILE.toml (docs/workloads.md)"
     )

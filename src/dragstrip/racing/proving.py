@@ -48,7 +48,7 @@ def prove(asking: Asking, load: Load, server: Server) -> Findings:
         resumed = resumption(server, plainest(keepalive))
         facts |= {parity.CERTIFICATE: certificate.KIND, parity.RESUMPTION: resumed}
         if asking.workload.tls == "resumed" and resumed != "yes":
-            problems = ("takes up no TLS session of an earlier connection; tickets, or sessions kept, would be right",)
+            problems = ("does not resume TLS sessions of earlier connections; expected tickets, or stored sessions",)
     if not problems and (partial := partiality(server, plainest(keepalive))):
         problems = (partial,)
     if not problems:

@@ -174,7 +174,7 @@ class RaceSetup:
         """Opens the round's connections to a contender; returns the engine's session.
 
         Raises:
-            StageError: it takes no connections, though it just answered.
+            StageError: it accepts no connections, though it just answered.
         """
         from dragstrip._engine import EngineError, SessionPlan, Target
 

@@ -55,7 +55,7 @@ def warm_up(setup: RaceSetup, launched: LaunchedServer, p50_ns: int | None = Non
         p50_ns: its typical latency, for the length of a slice; None if unknown yet.
 
     Raises:
-        StageError: it takes no connections, or gives no right answer.
+        StageError: it accepts no connections, or sends no correct response.
     """
     launched.session = session = setup.connect(launched)
     started_ns = time.monotonic_ns()
@@ -88,7 +88,7 @@ def _first_look(setup: RaceSetup, launched: LaunchedServer) -> int:
     """The typical latency of a server of which nothing is known, in nanoseconds.
 
     Raises:
-        StageError: it answered nothing: ten slices more would each wait for the time limit of an answer.
+        StageError: it did not respond: ten slices more would each wait for the time limit of a response.
     """
     for look_ns in LOOKS_NS:
         (tally,) = setup.engine.run([block_plan(launched.connected(), counted_ns=look_ns)])

@@ -84,21 +84,21 @@ def changed_form(exchange: Exchange, own: bytes, given: bytes) -> str | None:
     if given == own:
         return None
     return (
-        f"{exchange.shown} answered the right JSON in one form and then in another: {quoted(own)}, then "
-        f"{quoted(given)}; always the same would be right"
+        f"{exchange.shown} sent the correct JSON in one form and then in another: {quoted(own)}, then "
+        f"{quoted(given)}; expected the same form each time"
     )
 
 
 def describe_error(error: Exception) -> str:
     """What went wrong between a request and its answer: a sentence about the server."""
     if isinstance(error, ConnectionRefusedError):
-        return "takes no connections (refused); a server that listens would be right"
+        return "accepts no connections (refused); expected a listening server"
     if isinstance(error, TimeoutError):
-        return "takes no connections (no answer to the attempt); accepting them would be right"
+        return "accepts no connections (the attempt timed out); expected it to accept them"
     if isinstance(error, ConnectionResetError):
-        return "reset the connection (RST); an answer would be right"
+        return "reset the connection (RST); expected a response"
     if isinstance(error, ssl.SSLError):
-        return f"TLS fails ({error.reason or error}); a handshake with the race's certificate would be right"
+        return f"TLS fails ({error.reason or error}); expected a handshake with the race's certificate"
     if isinstance(error, OSError):
         return f"the connection failed ({error.strerror or error})"
     return str(error)
@@ -108,23 +108,23 @@ def fault(exchange: Exchange, answer: Answer) -> str | None:
     """Why an answer is not the right one, in words; None if it is."""
     path = exchange.shown
     if answer.status != exchange.status:
-        return f"{path} answered status {answer.status} where {exchange.status} is right"
+        return f"{path} sent status {answer.status}; expected {exchange.status}"
     given_type = (answer.header("content-type") or "").split(";")[0].strip().lower()
     if exchange.content_type and given_type != exchange.content_type:
         given = given_type[:QUOTED] or "none"
-        return f"{path} answered content type {given} where {exchange.content_type} is right"
+        return f"{path} sent content type {given}; expected {exchange.content_type}"
     if answer.cut:
-        return f"{path} {answer.cut} where {len(exchange.body):,} are right"
+        return f"{path} {answer.cut}; expected {len(exchange.body):,}"
     if answer.header("content-encoding") and not exchange.any_body:
         coding = (answer.header("content-encoding") or "")[:QUOTED]
-        return f"{path} is sent as {coding}, though nothing but identity was accepted: plain would be right"
+        return f"{path} is sent as {coding}, but only identity was accepted; expected plain bytes"
     if not _same(exchange, answer.body):
         return f"{path} {_body_fault(exchange, answer.body)}"
     if answer.took_ns < exchange.earliest_ns:
         took_ms, earliest_ms = answer.took_ns / 1e6, exchange.earliest_ns / 1e6
-        return f"{path} answered after {took_ms:.1f} ms, too early: {earliest_ms:g} ms or more would be right"
+        return f"{path} responded after {took_ms:.1f} ms, too early; expected {earliest_ms:g} ms or more"
     if answer.surplus:
-        return f"{path}: bytes follow the complete answer, {quoted(answer.surplus)}; nothing would be right"
+        return f"{path}: bytes follow the complete response, {quoted(answer.surplus)}; expected nothing more"
     return None
 
 
@@ -159,35 +159,32 @@ def nothing_right(errors: Mapping[str, int], sample: str, last_words: str) -> st
     """Why a server that proved its answers is out all the same: under load none of them was right.
 
     Args:
-        errors: by the engine's kinds. sample: the first wrong answer's beginning, or why there was none.
+        errors: by the engine's kinds. sample: the start of the first incorrect response, or why none came.
     """
-    kinds = ", ".join(f"{count:,} {kind.replace('_', ' ')}" for kind, count in errors.items()) or "no answer at all"
+    kinds = ", ".join(f"{count:,} {kind.replace('_', ' ')}" for kind, count in errors.items()) or "no response at all"
     shown = f", the first {quoted(sample.encode())}" if sample else ""
     return (
-        f"answered nothing right under load ({kinds}{shown}); the same answers as before the load would be "
-        f"right; its last words: {last_words or 'none'}"
+        f"sent no correct response under load ({kinds}{shown}); expected the same responses as before the load; "
+        f"its last words: {last_words or 'none'}"
     )
 
 
 def _body_fault(exchange: Exchange, given: bytes) -> str:
     right = exchange.body
     if exchange.stale is not None and given == exchange.stale:
-        return (
-            "answered from the files of an earlier launch, which it must have kept; from those of this launch's {data} "
-            "would be right"
-        )
+        return "used the files of an earlier launch, which it must have kept; expected those of this launch's {data}"
     if exchange.content_type == "application/json" and exchange.compare == "bytes":
         form = canonical(given)
         if form is not None and form == canonical(right):
             return (
-                f"answered the right JSON in another form: {quoted(given)} where {quoted(right)} is right; a "
+                f"sent the correct JSON in another form: {quoted(given)}; expected {quoted(right)}; a "
                 'contender.toml declares that: `form = "own"` under its [workload.NAME]'
             )
     at = next((i for i, (a, b) in enumerate(zip(right, given, strict=False)) if a != b), min(len(right), len(given)))
     from_ = max(at - _BEFORE, 0) if at > 40 else 0
     return (
-        f"answered a body of {len(given)} bytes that differs from the right {len(right)} bytes at byte {at}: "
-        f"{quoted(given[from_:])} where {quoted(right[from_:])} is right"
+        f"sent a body of {len(given)} bytes that differs from the correct {len(right)} bytes at byte {at}: "
+        f"{quoted(given[from_:])}; expected {quoted(right[from_:])}"
     )
 
 

@@ -81,7 +81,7 @@ def fairness(server: Server, exchange: Exchange, *, connections: int) -> Finding
     if starved:
         return Findings(
             problems=(
-                f"starves connections: while one was kept busy, {starved} of {connections - 1} others got no answer "
+                f"starves connections: while one was kept busy, {starved} of {connections - 1} others got no response "
                 f"within {FAIR_S:g} s, so a few would be loaded and the rest wait; give it more workers, an "
                 "event loop, or a proxy in front that shares them out",
             )
@@ -145,9 +145,9 @@ def _whole(sock: socket.socket, request: bytes, ending: bytes, most_bytes: int) 
         answer = b""
         while not answer.endswith(ending):
             if len(answer) > most_bytes:
-                raise AnswerError(f"sends answers of more than {most_bytes:,} bytes, without an end")
+                raise AnswerError(f"sends responses of more than {most_bytes:,} bytes, without an end")
             if deadline.left_s() <= 0:
-                raise AnswerError(f"did not end an answer within {deadline.text()}")
+                raise AnswerError(f"did not complete a response within {deadline.text()}")
             deadline.lend(sock)
             piece = sock.recv(65536)
             if not piece:
@@ -156,7 +156,7 @@ def _whole(sock: socket.socket, request: bytes, ending: bytes, most_bytes: int) 
     except (ConnectionResetError, BrokenPipeError):
         return None
     except TimeoutError:
-        raise AnswerError(f"did not end an answer within {deadline.text()}") from None
+        raise AnswerError(f"did not complete a response within {deadline.text()}") from None
     return answer
 
 

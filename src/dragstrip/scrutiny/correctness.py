@@ -97,8 +97,8 @@ class _Trial:
         """Asks nothing more once the time is over."""
         if self.deadline.left_s() <= 0:
             raise LateError(
-                f"gave {self.right} of {self.total} right answers within {self.deadline.text()}; all of them in that "
-                "time would be right"
+                f"sent {self.right} of {self.total} correct responses within {self.deadline.text()}; expected all in "
+                "that time"
             )
 
     def judged(self, exchange: Exchange, answer: Answer) -> Answer:
@@ -258,10 +258,10 @@ def _refuse_unasked(sock: socket.socket, asked: int) -> None:
 
 
 def _closed_unsaid(asked: int, or_else: str = "") -> AnswerError:
-    answers = "an answer" if asked == 1 else f"{asked:,} answers"
+    answers = "a response" if asked == 1 else f"{asked:,} responses"
     return AnswerError(
-        f"closed the connection after {answers} without saying so{or_else}; 'Connection: close' in the last one would "
-        "be right"
+        f"closed the connection after {answers} without announcing it{or_else}; expected "
+        "'Connection: close' in the last one"
     )
 
 
@@ -282,16 +282,16 @@ def _wait_for_its_end(sock: socket.socket, exchange: Exchange, deadline: Deadlin
         more = sock.recv(1 << 12)
     except TimeoutError:
         raise AnswerError(
-            f"asked to close ('Connection: close'), it did not close within {CLOSE_S:g} s of its answer; closing the "
-            "connection then would be right"
+            f"asked to close ('Connection: close'), it did not close within {CLOSE_S:g} s of its response; expected it "
+            "to close the connection"
         ) from None
     except ConnectionResetError as error:
         raise AnswerError(
-            "asked to close, it reset the connection (RST) behind its answer, which may destroy the answer on its way; "
-            "an orderly close would be right"
+            "asked to close, it reset the connection (RST) after its response, which may destroy the response on its "
+            "way; expected an orderly close"
         ) from error
     if more:
-        raise AnswerError(f"{exchange.path}: bytes follow the complete answer, {quoted(more)}; nothing would be right")
+        raise AnswerError(f"{exchange.path}: bytes follow the complete response, {quoted(more)}; expected nothing more")
 
 
 def _facts(trial: _Trial, closing: Answer, asked: Sequence[Exchange]) -> dict[str, parity.Fact]:

@@ -112,7 +112,7 @@ class _Reading:
                     self._take(event)
             self._send()
         except ProtocolError as error:
-            raise AnswerError(f"breaks HTTP/2 ({error}); sound frames (RFC 9113) would be right") from error
+            raise AnswerError(f"breaks HTTP/2 ({error}); expected valid frames (RFC 9113)") from error
         head_bytes = sum(len(name) + len(value) for name, value in self._headers)
         return Answer(
             status=self._status,
@@ -138,14 +138,14 @@ class _Reading:
             self._sock.sendall(self._h2.data_to_send())
         except TimeoutError:
             raise LateError(
-                f"did not take the request within {self._deadline.text()}; reading it would be right"
+                f"did not read the request within {self._deadline.text()}; expected it to read the request"
             ) from None
         except (BrokenPipeError, ConnectionResetError):
             pass  # it may have answered before it closed
 
     def _piece(self) -> bytes:
         """The next bytes that arrive."""
-        late = f"did not end its answer within {self._deadline.text()}; a whole answer in that time would be right"
+        late = f"did not complete its response within {self._deadline.text()}; expected a whole one in that time"
         if self._deadline.left_s() <= 0:
             raise LateError(late)
         self._deadline.lend(self._sock)
@@ -154,12 +154,12 @@ class _Reading:
         except TimeoutError:
             raise LateError(late) from None
         except ConnectionResetError as error:
-            raise AnswerError("reset the connection before its answer was complete") from error
+            raise AnswerError("reset the connection before its response was complete") from error
         if not piece:
-            raise AnswerError("closed the connection before its answer was complete; a whole answer would be right")
+            raise AnswerError("closed the connection before its response was complete; expected a complete one")
         self._first = self._first or piece
         if self._first.startswith(b"HTTP/1."):
-            raise AnswerError(f"answers in HTTP/1, {quoted(self._first)}, where HTTP/2 was spoken to it")
+            raise AnswerError(f"responds in HTTP/1, {quoted(self._first)}; expected HTTP/2")
         self._wire_bytes += len(piece)
         return piece
 
@@ -176,9 +176,9 @@ class _Reading:
         elif isinstance(event, StreamEnded):
             self._ended = True
         elif isinstance(event, StreamReset) and not self._ended:
-            raise AnswerError(f"reset the stream ({_name(event.error_code)}); an answer would be right")
+            raise AnswerError(f"reset the stream ({_name(event.error_code)}); expected a response")
         elif isinstance(event, ConnectionTerminated) and event.error_code != ErrorCodes.NO_ERROR:
-            raise AnswerError(f"ended the connection ({_name(event.error_code)}); an answer would be right")
+            raise AnswerError(f"ended the connection ({_name(event.error_code)}); expected a response")
 
 
 def _name(code: ErrorCodes | int | None) -> str:

@@ -171,7 +171,7 @@ def read_answer(
         if begun is None:
             _send(sock, pieces or (request,))
     except TimeoutError:
-        raise LateError(f"did not take the request within {deadline.text()}; reading it would be right") from None
+        raise LateError(f"did not read the request within {deadline.text()}; expected it to read the request") from None
     except (BrokenPipeError, ConnectionResetError):
         pass  # it may have answered before it closed
     answer = _Reading(sock, request, body_bytes, deadline, begun or b"").answer()
@@ -248,7 +248,7 @@ class _Reading:
             raise LateError(self._late()) from None
         except ConnectionResetError as error:
             kind = AnswerError if self._wire_bytes else EndedError
-            raise kind(f"reset the connection {self._so_far()}; {self._whole_one()} would be right") from error
+            raise kind(f"reset the connection {self._so_far()}; expected {self._whole_one()}") from error
         self._ended = not piece
         self._wire_bytes += len(piece)
         if self._head is None:
@@ -257,9 +257,7 @@ class _Reading:
         if start != _START[: len(start)]:  # garbage is known by its first bytes, not after the deadline
             given = quoted(bytes(self._first[:QUOTED]))
             if self._first[3:4] == _SETTINGS and self._first[:1] == b"\0":
-                raise AnswerError(
-                    f"answers in HTTP/2 ({given}); HTTP/1.1 would be right, unless it is asked by --http 2"
-                )
+                raise AnswerError(f"responds in HTTP/2 ({given}); expected HTTP/1.1 unless --http 2 is set")
             raise AnswerError(
                 f"sent something that is not HTTP/1: {given}; expected a status line like 'HTTP/1.1 200 OK'"
             )
@@ -285,16 +283,16 @@ class _Reading:
             raise AnswerError(_long_head(self._head_bytes))
         fields = self._fields = _fields_of(bytes(self._first[: self._head_bytes]))
         if _CONTROL.search(b"\n".join([event.reason, *(value for _, value in fields)])):
-            raise AnswerError("sends control characters in its head; visible ones would be right")
+            raise AnswerError("sends control characters in its head; expected visible ones")
         if len(fields) > MAX_FIELDS:
-            raise AnswerError(f"sends {len(fields):,} header fields; at most {MAX_FIELDS} would be right")
+            raise AnswerError(f"sends {len(fields):,} header fields; expected at most {MAX_FIELDS}")
         lengths = [value for name, value in fields if name.lower() == b"content-length"]
         codings = [value for name, value in fields if name.lower() == b"transfer-encoding"]
         if lengths and codings:
             raise AnswerError("sends both Content-Length and Transfer-Encoding; expected one of them")
         if codings and event.http_version == b"1.0":
             raise AnswerError(
-                "frames an HTTP/1.0 answer as chunked, which that version has not; Content-Length would be right"
+                "frames an HTTP/1.0 response as chunked, which that version does not support; expected Content-Length"
             )
         announced = int(lengths[0].split(b",")[0]) if lengths and not self._empty() else 0
         if announced > self._most_bytes:
@@ -312,7 +310,7 @@ class _Reading:
         if self._wire_bytes > 2 * HEAD_BYTES + _FRAMING_BYTES * (len(self._body) + SPARE_BYTES):
             raise AnswerError(
                 f"wraps {len(self._body):,} bytes of body in {self._wire_bytes:,} bytes of chunk sizes and "
-                "extensions; larger chunks, or Content-Length, would be right"
+                "extensions; expected larger chunks, or Content-Length"
             )
 
     def _read_bytes(self) -> int:
@@ -346,26 +344,26 @@ class _Reading:
     def _so_far(self) -> str:
         """How far it had come, in words."""
         if not self._wire_bytes:
-            return "before it answered anything"
+            return "before it responded"
         if self._head is None:
             return f"in the middle of its head, after {quoted(bytes(self._first[:QUOTED]))}"
-        return f"in the middle of its answer, after {len(self._body):,} bytes of body{self._of_so_many()}"
+        return f"in the middle of its response, after {len(self._body):,} bytes of body{self._of_so_many()}"
 
     def _of_so_many(self) -> str:
         lengths = [] if self._head is None else [v for n, v in self._head.headers if n == b"content-length"]
-        return f" where its Content-Length says {int(lengths[0]):,}" if lengths else ""
+        return f" of the {int(lengths[0]):,} in its Content-Length" if lengths else ""
 
     def _whole_one(self) -> str:
-        return "an answer" if not self._wire_bytes else "a whole answer"
+        return "a response" if not self._wire_bytes else "a complete response"
 
     def _late(self) -> str:
         if not self._wire_bytes:
-            return f"answered nothing within {self._deadline.text()}; an answer in that time would be right"
+            return f"did not respond within {self._deadline.text()}; expected a response in that time"
         many = f"{self._wire_bytes:,} byte{'s' if self._wire_bytes > 1 else ''} came"
-        at = "in its head still" if self._head is None else f"{len(self._body):,} bytes of body{self._of_so_many()}"
+        at = "still in its head" if self._head is None else f"{len(self._body):,} bytes of body{self._of_so_many()}"
         return (
-            f"did not end its answer within {self._deadline.text()} ({many}, {at}); a whole answer in that time would "
-            "be right"
+            f"did not complete its response within {self._deadline.text()} ({many}, {at}); expected a whole one in "
+            "that time"
         )
 
     def _unsound(self, error: h11.RemoteProtocolError) -> str:
@@ -375,18 +373,18 @@ class _Reading:
         tells it: all that had come before was read, so an error after the connection's end is about that end.
         """
         if self._ended:
-            return f"closed the connection {self._so_far()}; {self._whole_one()} would be right"
+            return f"closed the connection {self._so_far()}; expected {self._whole_one()}"
         if error.error_status_hint == _TOO_LONG:
             if self._head is None:
                 return _long_head(self._read_bytes() + len(self._h11.trailing_data[0]))
-            return f"sends a chunk's extension or trailers of more than {HEAD_BYTES:,} bytes; less would be right"
+            return f"sends a chunk's extension or trailers of more than {HEAD_BYTES:,} bytes; expected less"
         if self._head is None and (wrong := self._wrong_lengths()):
             return f"sent an invalid Content-Length, {quoted(wrong)}; expected one plain number"
-        part = "head" if self._head is None else "body's framing"
+        part = "headers" if self._head is None else "body framing"
         # Only for the eye: "…: bytearray(b'this')" reads "…, 'this'".
         what, _, bytes_ = str(error).partition(": bytearray(b")
         what += f", {bytes_[1:-2][:QUOTED]!r}" if bytes_ else ""
-        return f"sends an unsound {part} ({what[: 2 * QUOTED]}); sound HTTP/1.1 (RFC 9112) would be right"
+        return f"sends invalid {part} ({what[: 2 * QUOTED]}); expected valid HTTP/1.1 (RFC 9112)"
 
     def _wrong_lengths(self) -> bytes | None:
         """The Content-Length values of a head that h11 refused, if they are not one number; otherwise None."""
@@ -406,4 +404,4 @@ def _fields_of(heads: bytes) -> tuple[tuple[bytes, bytes], ...]:
 
 
 def _long_head(count: int) -> str:
-    return f"sends a head of more than {HEAD_BYTES:,} bytes ({count:,} came); a shorter one would be right"
+    return f"sends a head of more than {HEAD_BYTES:,} bytes ({count:,} came); expected a shorter one"

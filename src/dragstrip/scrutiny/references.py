@@ -140,7 +140,7 @@ def partiality(server: Server, exchange: Exchange) -> str | None:
         for who, given, without in (("Dragstrip", mine, theirs), ("a browser", theirs, mine))
         if given - without
     )
-    return f"answers a browser (User-Agent) with another head than Dragstrip: {told}; the same head would be right"
+    return f"sends a browser (User-Agent) another head than Dragstrip: {told}; expected the same head"
 
 
 def _settled(answer: Answer) -> frozenset[tuple[str, str]]:

@@ -45,13 +45,13 @@ class Encryption:
             encrypted = self._context.wrap_socket(sock, server_hostname=HOST, session=session)
         except TimeoutError as error:
             raise LateError(
-                "TLS fails (no answer to the handshake); a handshake with the race's certificate would be right"
+                "TLS fails (no reply to the handshake); expected a handshake with the race's certificate"
             ) from error
         agreed = encrypted.selected_alpn_protocol()
         if self._framed and agreed != ALPN:
             encrypted.close()
             raise AnswerError(
-                f"agrees to {agreed or 'no protocol'} by ALPN where HTTP/2 (h2) alone was offered; h2 would be right"
+                f"agrees to {agreed or 'no protocol'} by ALPN, although only HTTP/2 (h2) was offered; expected h2"
             )
         return encrypted
 
