@@ -172,7 +172,7 @@ def nothing_right(errors: Mapping[str, int], sample: str, last_words: str) -> st
 def _body_fault(exchange: Exchange, given: bytes) -> str:
     right = exchange.body
     if exchange.stale is not None and given == exchange.stale:
-        return "used the files of an earlier launch, which it must have kept; expected those of this launch's {data}"
+        return "sent data from the files of an earlier launch, which it must have kept; expected this launch's {data}"
     if exchange.content_type == "application/json" and exchange.compare == "bytes":
         form = canonical(given)
         if form is not None and form == canonical(right):
