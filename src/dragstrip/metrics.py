@@ -6,6 +6,7 @@ A metric that is added here, with its numbers in ``analysis/numbers.py``, is com
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from dragstrip.errors import BadUsage
 
@@ -14,6 +15,25 @@ TYPICAL = "typical-"
 
 #: Left to the machine's own evidence: throughput, or CPU per request where the machine spoils that (``fitness``).
 AUTO = "auto"
+
+
+class PairVerdict(StrEnum):
+    """What an interval says of the first of two contenders."""
+
+    FASTER = "faster"
+    SLOWER = "slower"
+    SAME = "same"  #: the interval lies within the margin
+    UNDECIDED = "undecided"
+
+    @property
+    def separated(self) -> bool:
+        """Whether one of the two is faster."""
+        return self in (PairVerdict.FASTER, PairVerdict.SLOWER)
+
+    @property
+    def turned(self) -> PairVerdict:
+        """The same, seen from the second."""
+        return {PairVerdict.FASTER: PairVerdict.SLOWER, PairVerdict.SLOWER: PairVerdict.FASTER}.get(self, self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,6 +23,7 @@ from dragstrip.analysis import FLOOR, factor_within
 from dragstrip.analysis.group_sequential import FIRST_SHARE, level_within, stage_of
 from dragstrip.analysis.significance import quantile
 from dragstrip.errors import BadUsage
+from dragstrip.metrics import PairVerdict
 from dragstrip.record import Block, Plan, Race, Round
 from dragstrip.report.race.wording import contradiction_text, pauses_text, sentence
 
@@ -669,7 +670,8 @@ def pair_of(**changes: object) -> analysis.Pair:
     values = usual | changes
     low, ratio, high = (values.pop(name) for name in ("low", "ratio", "high"))
     interval = analysis.Interval(estimate=ratio, low=low, high=high, level=0.95)  # type: ignore[arg-type]
-    return analysis.Pair(interval=interval, **values)  # type: ignore[arg-type]
+    verdict = PairVerdict(str(values.pop("verdict")))
+    return analysis.Pair(interval=interval, verdict=verdict, **values)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from dragstrip.analysis.columns import by_column
 from dragstrip.analysis.comparability import Unlike, unchanged, unlike
 from dragstrip.analysis.fitness import choose
 from dragstrip.analysis.group_sequential import factor_within
-from dragstrip.analysis.interval import Interval
+from dragstrip.analysis.interval import Compared, Interval, decide
 from dragstrip.analysis.numbers import FloatArray, RoundNumbers, round_numbers
 from dragstrip.analysis.significance import FLOOR, quantile
 from dragstrip.errors import BadUsage
@@ -34,45 +34,22 @@ class NoInterval(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class Change(Compared):
     """One contender, now against then.
 
     Args:
         interval: its speed now over its speed then, above 1 is better now (for CPU too, where better is to spend
             less); NaN if one of the races has no number. Its bounds hold at once for all contenders compared.
-        verdict: "faster", "slower", "same" (the interval lies within the margin) or "undecided".
         rounds_old, rounds_new: launches that count.
         against: the contender relative to which it was taken, "" if it was taken by itself.
         lack: why no interval exists; None if one does.
     """
 
     name: str
-    interval: Interval
-    verdict: str
     rounds_old: int
     rounds_new: int
     against: str = ""
     lack: NoInterval | None = None
-
-    @property
-    def has_interval(self) -> bool:
-        """Whether anything can be decided."""
-        return self.interval.bounded
-
-    @property
-    def ratio(self) -> float:
-        """Its speed now over its speed then."""
-        return self.interval.estimate
-
-    @property
-    def low(self) -> float:
-        """The interval's lower end."""
-        return self.interval.low
-
-    @property
-    def high(self) -> float:
-        """The interval's upper end."""
-        return self.interval.high
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,15 +234,11 @@ def _change(sides: tuple[_Side, _Side], name: str, against: str | None, family: 
     old, new = (side.logs(name, against) for side in sides)
     mean = float(new.mean() - old.mean()) if len(old) and len(new) else math.nan
     half, lack = _half(sides, old, new, family.alpha / family.compared)
-    low, high, limit = mean - half, mean + half, math.log1p(family.margin)
-    word = "undecided"
-    if math.isfinite(half) and math.isfinite(mean):
-        apart = "faster" if low > 0 else "slower" if high < 0 else "undecided"
-        word = "same" if apart == "undecided" and -limit < low and high < limit else apart
+    verdict, _ = decide(mean, half, family.margin)
     return Change(
         name=name,
         interval=Interval.of_logs(mean, half, 1 - family.alpha),
-        verdict=word,
+        verdict=verdict,
         rounds_old=len(old),
         rounds_new=len(new),
         against=against or "",

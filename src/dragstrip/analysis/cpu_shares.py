@@ -6,8 +6,8 @@ it (``docs/METHOD.md``, "The round's one number" and "What voids or warns").
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from statistics import median, quantiles
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from statistics import quantiles
 from typing import Protocol
 
 from dragstrip.record import Block
@@ -65,14 +65,29 @@ def taken_by_others(block: Counters, cores: int) -> float | None:
     return None if waited is None or busy is None else max(min(waited, 1 - busy), 0.0)
 
 
-def usual_taken(blocks: Iterable[Block], cores: int) -> dict[str, float]:
-    """Each contender's median of ``taken_by_others`` over these blocks (of one round), where it can be read."""
-    found: dict[str, list[float]] = {}
+def lower_quartile(shares: Sequence[float]) -> float:
+    """The quieter blocks' share.
+
+    Threads of one server wait for each other in every block; other programs come and go. So over a whole race what a
+    server's quieter blocks show is its own, and what exceeds that is the machine's.
+    """
+    return quantiles(shares, n=4)[0] if len(shares) > 1 else shares[0]
+
+
+def usual_waits(
+    blocks: Iterable[Block], cores: int, usual: Callable[[Sequence[float]], float] = lower_quartile
+) -> dict[str, float]:
+    """Each contender's usual ``taken_by_others`` in these blocks, if it can be read.
+
+    Args:
+        usual: of a whole race the lower quartile, of one round the median.
+    """
+    shares: dict[str, list[float]] = {}
     for block in blocks:
         taken = taken_by_others(block, cores)
         if taken is not None:
-            found.setdefault(block.contender, []).append(taken)
-    return {name: median(shares) for name, shares in found.items()}
+            shares.setdefault(block.contender, []).append(taken)
+    return {name: usual(values) for name, values in shares.items()}
 
 
 def lost_to_machine(block: Block, *, cores: int, single_threaded: bool, usual: Mapping[str, float]) -> float:
@@ -81,49 +96,35 @@ def lost_to_machine(block: Block, *, cores: int, single_threaded: bool, usual: M
     Args:
         cores: of the servers' lane; a server of one thread can only use one.
         single_threaded: it can only wait for others; of any other server only what exceeds its usual counts.
-        usual: by contender, ``usual_taken`` of the round.
+        usual: by contender, its ``usual_waits``.
     """
     taken = taken_by_others(block, 1 if single_threaded else cores) or 0.0
     own = 0.0 if single_threaded else usual.get(block.contender, 0.0)
     return min(engine_wait(block) + max(taken - own, 0.0), 1.0)
 
 
-def own_waits(blocks: Iterable[Block], cores: int) -> dict[str, float]:
-    """Each contender's lower quartile of ``taken_by_others`` over these blocks (of a whole race), where it can be read.
-
-    Threads of one server wait for each other in every block; other programs come and go. So what a server's quieter
-    blocks show is its own, and what exceeds it is the machine's.
-    """
-    found: dict[str, list[float]] = {}
-    for block in blocks:
-        taken = taken_by_others(block, cores)
-        if taken is not None:
-            found.setdefault(block.contender, []).append(taken)
-    return {name: quantiles(shares, n=4)[0] if len(shares) > 1 else shares[0] for name, shares in found.items()}
-
-
-def speed_of(one: Counters) -> float:
+def speed_of(load: Counters) -> float:
     """Answers per nanosecond of the server's CPU time, or of the counted part where that can't be read."""
-    return one.answered / one.server_cpu_ns if one.server_cpu_ns else one.requests / max(one.counted_ns, 1)
+    return load.answered / load.server_cpu_ns if load.server_cpu_ns else load.requests / max(load.counted_ns, 1)
 
 
-def left_ns(one: Counters, cores: int) -> float:
+def left_ns(load: Counters, cores: int) -> float:
     """Nanoseconds that others left to the server and the engine, by the kernel's run-queue waits."""
-    return one.duration_ns * max(1 - engine_wait(one) - (taken_by_others(one, cores) or 0.0), 0.0)
+    return load.duration_ns * max(1 - engine_wait(load) - (taken_by_others(load, cores) or 0.0), 0.0)
 
 
 #: Waits of a server's own threads overlap and add up; and where it waits for something else than its core, others made
 #: less of its latency. So what they left is never taken for less than this share.
-LEAST_LEFT = 0.25
+MIN_LEFT = 0.25
 
 
-def own_p50_ns(one: Counters, p50_ns: int, cores: int) -> int:
+def own_p50_ns(load: Counters, p50_ns: int, cores: int) -> int:
     """A median latency less what others made of it: a queue takes as much longer as its core is taken.
 
     A server that waits for something else has no such queue. So what others took counts in so far as the server itself
     was at work in the rest: blocks of one that slept were a third too short beside other programs.
     """
-    left = left_ns(one, cores) / max(one.duration_ns, 1)
-    busy = server_busy(one, cores)
+    left = left_ns(load, cores) / max(load.duration_ns, 1)
+    busy = server_busy(load, cores)
     queued = 1.0 if busy is None or not left else min(busy / left, 1.0)
-    return int(p50_ns * max(1 - (1 - left) * queued, LEAST_LEFT))
+    return int(p50_ns * max(1 - (1 - left) * queued, MIN_LEFT))

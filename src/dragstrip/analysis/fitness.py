@@ -15,7 +15,7 @@ from statistics import median
 import numpy as np
 from numpy.typing import NDArray
 
-from dragstrip.analysis.cpu_shares import engine_share, lost_to_machine, own_waits, server_busy
+from dragstrip.analysis.cpu_shares import engine_share, lost_to_machine, server_busy, usual_waits
 from dragstrip.analysis.significance import FLOOR
 from dragstrip.metrics import AUTO, KNOWN, SUSTAINED, TYPICAL, is_typical, known
 from dragstrip.record import Block, Race, Round
@@ -30,7 +30,7 @@ DATABASE_FULL = 0.90
 TAKEN = 0.05
 
 #: On one core, threads of one server take no more than this share of it from each other.
-OWN_MOST = 0.08
+MAX_OWN = 0.08
 
 #: A contender still gets faster if its speed rises by more than this share in a round and by this many standard errors.
 RISING, RISING_ERRORS = 0.05, 4.0
@@ -166,20 +166,20 @@ def by_contender(race: Race, rounds: Sequence[Round]) -> dict[str, list[Block]]:
     return {name: blocks for name, blocks in found.items() if blocks}
 
 
-def taken(race: Race, this: Round, own: Mapping[str, float]) -> Callable[[Block], float]:
+def taken(race: Race, round_: Round, waits: Mapping[str, float]) -> Callable[[Block], float]:
     """The share of a block's time that others had the engine's core or the server's, by the kernel's run-queue waits.
 
     Threads of one server wait for each other, too: only what exceeds its own waits counts. Where the servers have one
     core, those can't be more than the little that a busy server leaves idle; what is more than that is others'.
 
     Args:
-        own: by contender, what its threads wait for each other (``cpu_shares.own_waits``).
+        waits: by contender, what its threads wait for each other (``cpu_shares.usual_waits`` of the race).
     """
     if shares_lane(race):
         return lambda _: 0.0  # engine, servers and database wait for each other: waits say nothing
     cores = len(race.server_cores)
-    usual = {name: min(waits, OWN_MOST) for name, waits in own.items()} if cores == 1 else own
-    single: Mapping[str, bool] = {launch.contender: launch.threads == 1 for launch in this.launches}
+    usual = {name: min(wait, MAX_OWN) for name, wait in waits.items()} if cores == 1 else waits
+    single = {launch.contender: launch.threads == 1 for launch in round_.launches}
 
     def share(block: Block) -> float:
         alone = single.get(block.contender, False)
@@ -197,14 +197,14 @@ def lost(blocks: Sequence[Block], share: Callable[[Block], float]) -> float:
 
 def lost_shares(race: Race, rounds: Sequence[Round]) -> dict[str, float]:
     """Each contender's share of its blocks' time that the machine took, over these rounds."""
-    own = own_waits((b for r in race.rounds if not r.void for b in r.blocks), len(race.server_cores))
+    waits = usual_waits((b for r in race.rounds if not r.void for b in r.blocks), len(race.server_cores))
     spent: dict[str, list[tuple[float, int]]] = {}
-    for this in rounds:
-        share = taken(race, this, own)
-        for name, blocks in by_contender(race, [this]).items():
+    for round_ in rounds:
+        share = taken(race, round_, waits)
+        for name, blocks in by_contender(race, [round_]).items():
             lasted_ns = sum(block.duration_ns for block in blocks)
             spent.setdefault(name, []).append((lost(blocks, share), lasted_ns))
-    return {name: sum(s * ns for s, ns in each) / max(sum(ns for _, ns in each), 1) for name, each in spent.items()}
+    return {name: sum(s * ns for s, ns in parts) / max(sum(ns for _, ns in parts), 1) for name, parts in spent.items()}
 
 
 def limited(blocks: Sequence[Block], cores: int) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from dragstrip.metrics import PairVerdict
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
@@ -35,6 +37,45 @@ class Interval:
         """From a mean and half a width on the log scale; no bounds where that is not finite."""
         bounds = (math.exp(middle - half), math.exp(middle + half)) if math.isfinite(half) else (math.nan, math.nan)
         return cls(estimate=math.exp(middle), low=bounds[0], high=bounds[1], level=level)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """A ratio of two speeds, above 1 if the first is better, with its interval and what that decides."""
+
+    interval: Interval
+    verdict: PairVerdict
+
+    @property
+    def ratio(self) -> float:
+        """The first speed over the second; NaN without a number of both."""
+        return self.interval.estimate
+
+    @property
+    def low(self) -> float:
+        """The interval's lower end."""
+        return self.interval.low
+
+    @property
+    def high(self) -> float:
+        """The interval's upper end."""
+        return self.interval.high
+
+    @property
+    def decided(self) -> bool:
+        """Whether something can be said."""
+        return self.verdict is not PairVerdict.UNDECIDED
+
+
+def decide(mean: float, half: float, margin: float) -> tuple[PairVerdict, bool]:
+    """The outcome by an interval on the log scale, and whether that lies within the margin."""
+    low, high, limit = mean - half, mean + half, math.log1p(margin)
+    within = -limit < low and high < limit
+    if low > 0:
+        return PairVerdict.FASTER, within
+    if high < 0:
+        return PairVerdict.SLOWER, within
+    return PairVerdict.SAME if within else PairVerdict.UNDECIDED, within
 
 
 def _inverse(value: float) -> float:

@@ -18,14 +18,14 @@ from dragstrip.analysis.numbers import FloatArray, RoundNumbers, Tables, numbers
 from dragstrip.analysis.pairs import Pair, Rules, pairs_of
 from dragstrip.analysis.significance import FLOOR, quantile
 from dragstrip.errors import BadUsage
-from dragstrip.metrics import KNOWN, METRICS
+from dragstrip.metrics import KNOWN, METRICS, PairVerdict
 from dragstrip.record import Race
 
 #: Alpha of the contenders' own intervals, which describe and decide nothing.
 DESCRIPTIVE = 0.05
 
 #: A smaller share lost to pauses is none: totals lie above the median where passes scatter.
-LEAST_PAUSED = 0.0005
+MIN_PAUSED = 0.0005
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +206,7 @@ def judge_column(
     warming = tuple(name for k, name in enumerate(tables.names) if _is_warming(numbers, k))
     pairs, beside = _all_pairs(race, tables, each, rules, warming)
     by_totals = pairs if rules.metric == "throughput" and not rules.typical else beside.get("throughput", ())
-    told_apart = frozenset(frozenset((p.a, p.b)) for p in by_totals if p.verdict in ("faster", "slower"))
+    told_apart = frozenset(frozenset((p.a, p.b)) for p in by_totals if p.verdict.separated)
     return ColumnVerdict(
         metric=rules.metric,
         margin=margin,
@@ -257,8 +257,9 @@ def _contradictions(by_metric: Mapping[str, Sequence[Pair]]) -> tuple[Contradict
     costs = {(pair.a, pair.b): pair.verdict for pair in by_metric.get("cpu", ())}
     found = []
     for pair in by_metric.get("throughput", ()):
-        if {pair.verdict, costs.get((pair.a, pair.b))} == {"faster", "slower"}:
-            found.append(Contradiction(*((pair.a, pair.b) if pair.verdict == "faster" else (pair.b, pair.a))))
+        if pair.verdict.separated and costs.get((pair.a, pair.b)) is pair.verdict.turned:
+            ahead, behind = (pair.a, pair.b) if pair.verdict is PairVerdict.FASTER else (pair.b, pair.a)
+            found.append(Contradiction(ahead, behind))
     return tuple(found)
 
 
@@ -277,7 +278,7 @@ def _ranking(numbers: RoundNumbers, *, typical: bool) -> tuple[str, ...]:
 
 def _groups(ranking: Sequence[str], pairs: Sequence[Pair]) -> tuple[tuple[str, ...], ...]:
     """Maximal sets of tied contenders (Bron & Kerbosch 1973); the sets and their members are sorted fastest first."""
-    apart = {frozenset((p.a, p.b)) for p in pairs if p.verdict in ("faster", "slower")}
+    apart = {frozenset((p.a, p.b)) for p in pairs if p.verdict.separated}
     tied = {a: {b for b in ranking if b != a and frozenset((a, b)) not in apart} for a in ranking}
     place = {name: at for at, name in enumerate(ranking)}
 
@@ -312,7 +313,7 @@ def _estimates(race: Race, tables: Tables, each: Mapping[str, RoundNumbers], *, 
     for entrant in race.entrants:
         name, k = entrant.name, column.get(entrant.name)
         counts = ~np.isnan(rates[:, k]) if k is not None else np.zeros(0, dtype=bool)
-        used = int((tables.cells[:, :, k, 3] > 0).sum()) if k is not None else 0
+        used = int((tables.answered[:, :, k] > 0).sum()) if k is not None else 0
         made[name] = Estimate(
             throughput_per_s=_interval(rates[:, k]) if k is not None else None,
             server_cpu_us_per_request=_interval(costs[:, k]) if k is not None else None,
@@ -320,7 +321,7 @@ def _estimates(race: Race, tables: Tables, each: Mapping[str, RoundNumbers], *, 
             unsettled=int((~tables.settled[counts, k]).sum()) if k is not None else 0,
             blocks=left[name],
             void_blocks=left[name] - used,
-            requests=int(tables.cells[:, :, k, 0].sum()) if k is not None else 0,
+            requests=int(tables.requests[:, :, k].sum()) if k is not None else 0,
             errors=dict(errors[name]),
             peak_memory_bytes=int(median(memory[name])) if memory[name] and k is not None else None,
             latency_us=_latencies(each, k),
@@ -366,7 +367,7 @@ def _pauses(numbers: RoundNumbers, margin: float, told_apart: Set[frozenset[str]
         errors = 2.0 if frozenset((numbers.names[k], numbers.names[least])) in told_apart else 2.5
         if excess.mean() > errors * excess.std(ddof=1) / math.sqrt(n):
             own, others = (max(-math.expm1(-mean[at]), 0.0) for at in (k, least))
-            if own < LEAST_PAUSED:
+            if own < MIN_PAUSED:
                 continue
             found.append(Pauses(contender=numbers.names[k], lost=own, least=numbers.names[least], others=others))
     return tuple(found)

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dragstrip.analysis.cpu_shares import own_waits
+from dragstrip.analysis.cpu_shares import usual_waits
 from dragstrip.analysis.fitness import choose, lost, taken
 from dragstrip.metrics import ANSWERS, KNOWN
 from dragstrip.record import Block, Race, Round
@@ -28,7 +28,7 @@ THIN_OWN, ENOUGH_OWN = 0.1, 3
 MACHINES = 0.5
 
 #: A block that has a few less answers than planned for a quantile (``metrics.ANSWERS``) still tells it.
-FEWEST = 0.9
+ENOUGH_ANSWERS = 0.9
 
 #: A block ended within a pause if its last responses took this many times longer than usual.
 LATE = 4.0
@@ -72,17 +72,29 @@ class RoundNumbers:
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """The blocks of all rounds that are not void: axes round, pass, contender; zero where there is none."""
+    """The blocks of all rounds that are not void, as arrays; their axes are round, pass and contender.
+
+    Args:
+        seconds: of each round.
+        requests, counted_ns, server_cpu_ns, answered: of each block, 0 without one; NaN for unreadable CPU time.
+        latency_ns: quantiles of an open loop's blocks, by their names in metrics; NaN otherwise.
+        ran, settled: whether a contender was launched in a round, and its warm-up had ended: axes round, contender.
+        memory_bytes: peak of each launch's tree, NaN if unreadable: axes round, contender.
+        lost: share of its blocks' time that waits for others and steal took: axes round, contender.
+    """
 
     names: tuple[str, ...]
     rounds: tuple[int, ...]
     seconds: FloatArray
-    cells: FloatArray  # requests, counted_ns, server_cpu_ns (NaN if unreadable), answered on the last axis
+    requests: FloatArray
+    counted_ns: FloatArray
+    server_cpu_ns: FloatArray
+    answered: FloatArray
+    latency_ns: Mapping[str, FloatArray]
     ran: BoolArray
     settled: BoolArray
-    memory: FloatArray  # bytes, peak of each launch's tree, NaN if unreadable: axes round, contender
-    latency: FloatArray  # ns, quantiles of an open loop's blocks, NaN else: axes round, pass, contender, QUANTILES
-    lost: FloatArray  # share of its blocks' time that waits for others and steal took: axes round, contender
+    memory_bytes: FloatArray
+    lost: FloatArray
 
 
 def read(race: Race) -> Tables:
@@ -95,46 +107,51 @@ def read(race: Race) -> Tables:
     column = {name: k for k, name in enumerate(names)}
     rounds = [r for r in race.rounds if not r.void]
     passes = max([race.plan.passes, *(block.pass_index + 1 for r in rounds for block in r.blocks)])
-    cells = np.zeros((len(rounds), passes, len(names), 4))
-    latency = np.full((len(rounds), passes, len(names), len(QUANTILES)), np.nan)
-    good = np.zeros((len(rounds), passes, len(names)), dtype=bool)
-    settled = np.zeros((len(rounds), len(names)), dtype=bool)
-    ran = np.zeros((len(rounds), len(names)), dtype=bool)
-    memory, lost_share = (np.full((len(rounds), len(names)), np.nan) for _ in range(2))
-    own = own_waits((b for r in rounds for b in r.blocks), len(race.server_cores))
-    for row, this in enumerate(rounds):
-        share = taken(race, this, own)
-        late_ns = _late(this)
-        mine: dict[int, list[Block]] = defaultdict(list)
-        for block in this.blocks:
+    of_launches, of_blocks = (len(rounds), len(names)), (len(rounds), passes, len(names))
+    requests, counted_ns, server_cpu_ns, answered = (np.zeros(of_blocks) for _ in range(4))
+    latency_ns = {quantile: np.full(of_blocks, np.nan) for quantile in QUANTILES}
+    good = np.zeros(of_blocks, dtype=bool)
+    settled, ran = (np.zeros(of_launches, dtype=bool) for _ in range(2))
+    memory_bytes, lost_share = (np.full(of_launches, np.nan) for _ in range(2))
+    waits = usual_waits((b for r in rounds for b in r.blocks), len(race.server_cores))
+    for row, round_ in enumerate(rounds):
+        share, late_ns = taken(race, round_, waits), _late(round_)
+        valid: dict[int, list[Block]] = defaultdict(list)
+        for block in round_.blocks:
             k = column.get(block.contender)
             if k is None:
                 continue
             ran[row, k] = True
             if not block.void and block.counted_ns > 0 and (block.requests > 0 or block.answered > 0):
+                at = row, block.pass_index, k
+                good[at] = True
                 own_pause = not block.requests and share(block) < MACHINES
-                counted_ns = 0.0 if own_pause else block.counted_ns + late_ns(block)
-                cells[row, block.pass_index, k] = _cell(block, counted_ns)
-                good[row, block.pass_index, k] = True
-                mine[k].append(block)
-                if block.offered:
-                    latency[row, block.pass_index, k] = _latencies(block)
-        for k, blocks in mine.items():
+                requests[at], answered[at] = block.requests, block.answered
+                counted_ns[at] = 0.0 if own_pause else block.counted_ns + late_ns(block)
+                server_cpu_ns[at] = math.nan if block.server_cpu_ns is None else block.server_cpu_ns
+                valid[k].append(block)
+                for quantile, field in QUANTILES.items():
+                    if block.offered and block.requests >= ENOUGH_ANSWERS * ANSWERS[quantile]:
+                        latency_ns[quantile][at] = getattr(block, field)
+        for k, blocks in valid.items():
             lost_share[row, k] = lost(blocks, share)
-        for launch in this.launches:
+        for launch in round_.launches:
             if launch.contender in column:
                 settled[row, column[launch.contender]] = launch.settled
-                memory[row, column[launch.contender]] = launch.peak_memory_bytes or math.nan
+                memory_bytes[row, column[launch.contender]] = launch.peak_memory_bytes or math.nan
     used = _used(race, names, good)
     return Tables(
         names=names,
         rounds=tuple(r.index for r in rounds),
         seconds=np.array([(r.ended_ns - r.started_ns) / 1e9 for r in rounds]),
-        cells=np.where(used[..., None], cells, 0.0),
+        requests=np.where(used, requests, 0.0),
+        counted_ns=np.where(used, counted_ns, 0.0),
+        server_cpu_ns=np.where(used, server_cpu_ns, 0.0),
+        answered=np.where(used, answered, 0.0),
+        latency_ns={quantile: np.where(used, values, np.nan) for quantile, values in latency_ns.items()},
         ran=ran,
         settled=settled,
-        memory=np.where(used.any(axis=1) & ran, memory, np.nan),
-        latency=np.where(used[..., None], latency, np.nan),
+        memory_bytes=np.where(used.any(axis=1) & ran, memory_bytes, np.nan),
         lost=lost_share,
     )
 
@@ -146,23 +163,17 @@ def _used(race: Race, names: Sequence[str], good: BoolArray) -> BoolArray:
     return np.asarray(good & enough[:, None, :])
 
 
-def _latencies(block: Block) -> list[float]:
-    """Quantiles of an open loop's block in ns, NaN where too few answers are above one to tell it."""
-    told = {name: float(getattr(block, field)) for name, field in QUANTILES.items()}
-    return [value if block.requests >= FEWEST * ANSWERS[name] else math.nan for name, value in told.items()]
-
-
-def _late(this: Round) -> Callable[[Block], float]:
+def _late(round_: Round) -> Callable[[Block], float]:
     """By how many ns a closed loop's last answers came later than usual: what a pause lasted beyond the counted part.
 
     The drain waits for requests in flight when the counted part ends, usually about as long as a response takes.
     A pause of the server's own that begins in a block is waited for, too; it would else count to the block's end only.
     """
     waited: dict[str, list[int]] = defaultdict(list)
-    for block in this.blocks:
+    for block in round_.blocks:
         if not block.void and not block.offered:
             waited[block.contender].append(_waited_ns(block))
-    usual = {name: median(each) for name, each in waited.items()}
+    usual = {name: median(waits_ns) for name, waits_ns in waited.items()}
 
     def late(block: Block) -> float:
         if block.offered:
@@ -178,49 +189,43 @@ def _waited_ns(block: Block) -> int:
     return max(block.duration_ns - block.lead_ns - block.counted_ns, 0)
 
 
-def _cell(block: Block, counted_ns: float) -> tuple[float, float, float, float]:
-    cpu = math.nan if block.server_cpu_ns is None else float(block.server_cpu_ns)
-    return float(block.requests), counted_ns, cpu, float(block.answered)
-
-
 def numbers_of(tables: Tables, metric: str) -> RoundNumbers:
     """The round numbers of one metric."""
     if quantile := KNOWN[metric].quantile:
-        each = tables.latency[..., list(QUANTILES).index(quantile)] / 1000
-        totals = median_over_passes(each)
+        passes = tables.latency_ns[quantile] / 1000
+        totals = median_over_passes(passes)
     elif metric == "memory":
-        totals, each = tables.memory, tables.memory[:, None, :]
+        totals, passes = tables.memory_bytes, tables.memory_bytes[:, None, :]
+    elif metric == "throughput":
+        totals, passes = _ratios(tables.requests, tables.counted_ns, 1e9)
     else:
-        totals, each = _of_blocks(tables, metric)
+        totals, passes = _ratios(tables.server_cpu_ns, tables.answered, 1e-3)
     return RoundNumbers(
         metric=metric,
         names=tables.names,
         rounds=tables.rounds,
         totals=totals,
-        medians=median_over_passes(each),
-        passes=each,
+        medians=median_over_passes(passes),
+        passes=passes,
         ran=tables.ran,
         settled=tables.settled,
     )
 
 
-def _of_blocks(tables: Tables, metric: str) -> tuple[FloatArray, FloatArray]:
-    """Totals over passes, and each pass by itself."""
-    over, under, scale = (0, 1, 1e9) if metric == "throughput" else (2, 3, 1e-3)
-    cells = tables.cells
+def _ratios(over: FloatArray, under: FloatArray, scale: float) -> tuple[FloatArray, FloatArray]:
+    """Ratios of the totals over passes, and each pass by itself; NaN if not above 0."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        sums = cells.sum(axis=1)
-        totals = sums[..., over] / sums[..., under] * scale
-        each = cells[..., over] / cells[..., under] * scale
+        totals = over.sum(axis=1) / under.sum(axis=1) * scale
+        passes = over / under * scale
     totals[~(totals > 0)] = np.nan
-    each[~(each > 0)] = np.nan
-    return totals, each
+    passes[~(passes > 0)] = np.nan
+    return totals, passes
 
 
-def median_over_passes(each: FloatArray) -> FloatArray:
+def median_over_passes(passes: FloatArray) -> FloatArray:
     """Median over axis 1, NaN left out (they sort last); NaN where nothing is left."""
-    ordered, count = np.sort(each, axis=1), (~np.isnan(each)).sum(axis=1)
-    low, high = np.maximum(count - 1, 0) // 2, np.minimum(count // 2, each.shape[1] - 1)
+    ordered, count = np.sort(passes, axis=1), (~np.isnan(passes)).sum(axis=1)
+    low, high = np.maximum(count - 1, 0) // 2, np.minimum(count // 2, passes.shape[1] - 1)
     pick = [np.take_along_axis(ordered, at[:, None, :], axis=1)[:, 0, :] for at in (low, high)]
     return np.asarray((pick[0] + pick[1]) / 2)
 

@@ -11,25 +11,25 @@ import numpy as np
 
 from dragstrip.analysis.fitness import UnfitReason
 from dragstrip.analysis.group_sequential import level_within, stage_of
-from dragstrip.analysis.interval import Interval
+from dragstrip.analysis.interval import Compared, Interval, decide
 from dragstrip.analysis.numbers import FloatArray, RoundNumbers, Tables, median_over_passes
 from dragstrip.analysis.significance import FLOOR
 from dragstrip.analysis.simultaneous import pair_variances, range_factor
-from dragstrip.analysis.unequal_disturbance import Disturbed, Uneven, unevenness
-from dragstrip.metrics import KNOWN
+from dragstrip.analysis.unequal_disturbance import Disturbed, unevenness
+from dragstrip.metrics import KNOWN, PairVerdict
 
 #: A forecast of the rounds still missing looks no further than this.
-FORECAST_MOST = 20_000
+MAX_FORECAST = 20_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pair:
+class Pair(Compared):
     """Two contenders compared over the rounds in which both ran.
 
     Args:
         interval: a's speed over b's, geometric mean over rounds, NaN if they never ran together. Its bounds hold at
             once for all pairs of the race, however often it is looked at; NaN without an interval.
-        verdict: of a: "faster", "slower", "same" (the interval lies within the margin) or "undecided".
+        verdict: of a.
         rounds, spent_s: rounds in which both ran, and how long those took.
         within_margin: the interval lies within the margin; together with "faster": faster by less than that.
         median_ratio: the same ratio by the median over passes: between pauses.
@@ -43,8 +43,6 @@ class Pair:
     a: str
     b: str
     metric: str
-    interval: Interval
-    verdict: str
     rounds: int
     spent_s: float
     margin: float
@@ -57,29 +55,9 @@ class Pair:
     disturbed: Disturbed | None = None
 
     @property
-    def ratio(self) -> float:
-        """a's speed over b's."""
-        return self.interval.estimate
-
-    @property
-    def low(self) -> float:
-        """The interval's lower end."""
-        return self.interval.low
-
-    @property
-    def high(self) -> float:
-        """The interval's upper end."""
-        return self.interval.high
-
-    @property
     def widened(self) -> float:
         """By how much the interval is wider for what disturbed one more than the other, as a natural logarithm."""
         return self.disturbed.widened if self.disturbed else 0.0
-
-    @property
-    def decided(self) -> bool:
-        """Whether something can be said."""
-        return self.verdict != "undecided"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,33 +110,34 @@ def pairs_of(tables: Tables, numbers: RoundNumbers, rules: Rules, unfit: Mapping
     between_pauses = median_over_passes(passes[:, :, first] - passes[:, :, second])
     by_median = rules.typical or bool(KNOWN[rules.metric].quantile)  # quantiles can't be added up
     decisive = between_pauses if by_median else logs[:, first] - logs[:, second]
-    drafts = _jointly(tables, decisive, columns, rules)
     made = []
-    for at, ((a, b), draft) in enumerate(zip(columns, drafts, strict=True)):
+    for at, (draft, (a, b)) in enumerate(zip(_jointly(tables, decisive, columns, rules), columns, strict=True)):
+        names = numbers.names[a], numbers.names[b]
         both, between = ~np.isnan(decisive[:, at]), between_pauses[:, at]
         usual = between[~np.isnan(between)]
-        reasons = _reasons([name for name in (numbers.names[a], numbers.names[b]) if name in unfit], unfit)
-        judged = _Judged.of(draft, rules)
-        word = "undecided" if reasons else judged.word
+        reasons = _reasons([name for name in names if name in unfit], unfit)
+        half = draft.half(rules)
+        verdict, within = decide(draft.mean, half, rules.margin)
+        verdict = PairVerdict.UNDECIDED if reasons else verdict
         spent_s = float(tables.seconds[both].sum())
-        more = draft.more_rounds(rules) if word == "undecided" and not reasons else None
+        more = draft.more_rounds(rules) if verdict is PairVerdict.UNDECIDED and not reasons else None
         made.append(
             Pair(
-                a=numbers.names[a],
-                b=numbers.names[b],
+                a=names[0],
+                b=names[1],
                 metric=rules.metric,
-                interval=Interval.of_logs(draft.mean, judged.half, 1 - rules.alpha),
-                verdict=word,
+                interval=Interval.of_logs(draft.mean, half, 1 - rules.alpha),
+                verdict=verdict,
                 rounds=draft.n,
                 spent_s=spent_s,
                 margin=rules.margin,
-                within_margin=judged.within,
+                within_margin=within,
                 median_ratio=float(np.exp(usual.mean())) if len(usual) else math.nan,
                 more_rounds=more,
                 more_s=None if more is None or not draft.n else more * spent_s / draft.n,
                 unfit=reasons,
                 typical=rules.typical,
-                disturbed=draft.uneven.between(numbers.names[a], numbers.names[b]) if draft.uneven else None,
+                disturbed=draft.disturbed,
             )
         )
     return tuple(made)
@@ -175,32 +154,21 @@ def _jointly(tables: Tables, decisive: FloatArray, columns: Sequence[tuple[int, 
     drafts = [_Draft.of(decisive[:, at]) for at in range(len(columns))]
     contenders = len({k for pair, draft in zip(columns, drafts, strict=True) if draft.n for k in pair})
     squares = [draft.error**2 * draft.n for draft in drafts]
-    found = pair_variances(columns, squares, [draft.n for draft in drafts], tables.ran.shape[1])
+    variances = pair_variances(columns, squares, [draft.n for draft in drafts], len(tables.names))
     joint = []
-    for at, ((a, b), draft, one) in enumerate(zip(columns, drafts, found, strict=True)):
-        error = math.sqrt(one.variance / draft.n) if draft.n > 1 else math.nan
+    for at, ((a, b), draft, fitted) in enumerate(zip(columns, drafts, variances, strict=True)):
         both = ~np.isnan(decisive[:, at])
-        uneven = unevenness(tables.lost[both, a], tables.lost[both, b], rules.metric, rules.margin)
-        made = replace(draft, error=error, freedom=one.freedom, contenders=max(contenders, 2), uneven=uneven)
-        joint.append(made)
+        lost, names = (tables.lost[both, a], tables.lost[both, b]), (tables.names[a], tables.names[b])
+        joint.append(
+            replace(
+                draft,
+                error=math.sqrt(fitted.variance / draft.n) if draft.n > 1 else math.nan,
+                freedom=fitted.freedom,
+                contenders=max(contenders, 2),
+                disturbed=unevenness(names, *lost, rules.metric, rules.margin),
+            )
+        )
     return joint
-
-
-@dataclass(frozen=True, slots=True)
-class _Judged:
-    """Half a pair's interval on the log scale, its word, and whether the interval lies within the margin."""
-
-    half: float
-    word: str
-    within: bool
-
-    @classmethod
-    def of(cls, draft: _Draft, rules: Rules) -> _Judged:
-        half, limit = draft.half(rules), math.log1p(rules.margin)
-        low, high = draft.mean - half, draft.mean + half
-        within = -limit < low and high < limit
-        word = "faster" if low > 0 else "slower" if high < 0 else "undecided"
-        return cls(half, "same" if within and word == "undecided" else word, within)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +178,7 @@ class _Draft:
     Args:
         freedom: degrees of freedom of the error.
         contenders: how many there are in all pairs: their intervals hold at once.
-        uneven: what the machine took from one of the two more than from the other.
+        disturbed: what the machine took from one of the two more than from the other.
     """
 
     n: int
@@ -218,7 +186,7 @@ class _Draft:
     error: float
     freedom: float = math.nan
     contenders: int = 2
-    uneven: Uneven | None = None
+    disturbed: Disturbed | None = None
 
     @classmethod
     def of(cls, differences: FloatArray) -> _Draft:
@@ -229,7 +197,7 @@ class _Draft:
 
     @property
     def widened(self) -> float:
-        return self.uneven.widened if self.uneven else 0.0
+        return self.disturbed.widened if self.disturbed else 0.0
 
     def half(self, rules: Rules) -> float:
         """Half the interval's width on the log scale; infinite while there is none."""
@@ -249,7 +217,7 @@ class _Draft:
         def enough(n: int) -> bool:
             return self._foreseen(n, rules) * scatter / math.sqrt(n) < aim
 
-        low, high = max(self.n, FLOOR - 1), FORECAST_MOST
+        low, high = max(self.n, FLOOR - 1), MAX_FORECAST
         if not enough(high):
             return None
         while high - low > 1:  # the half-width falls with n; the current n is not enough

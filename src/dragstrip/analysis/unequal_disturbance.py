@@ -15,35 +15,14 @@ from numpy.typing import NDArray
 #: A difference of lost shares counts from this many of its standard errors on (paired, over rounds).
 ERRORS = 3.0
 
-#: Fewest rounds over which it is looked for.
-LEAST_ROUNDS = 4
+#: Rounds from which on it is looked for.
+MIN_ROUNDS = 4
 
 #: How much of a difference in lost time may be left in a metric's log ratio: half as much again as the most seen where
 #: a disturbance of one contender alone was planted (docs/CALIBRATION.md). Latencies as throughput; memory takes none.
 KEPT = {"throughput": 1.5, "cpu": 0.4, "memory": 0.0}
 
 FloatArray = NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True)
-class Uneven:
-    """The machine took more from one of a pair than from the other.
-
-    Args:
-        lost_a, lost_b: shares of their blocks' time, means over rounds.
-        widened: what the interval is widened by at both ends, on the log scale.
-    """
-
-    lost_a: float
-    lost_b: float
-    widened: float
-
-    def between(self, a: str, b: str) -> Disturbed:
-        """The same by the contenders' names, so that it holds from either side of the pair."""
-        (more, lost_more), (less, lost_less) = sorted(
-            ((a, self.lost_a), (b, self.lost_b)), key=lambda side: side[1], reverse=True
-        )
-        return Disturbed(more=more, less=less, lost_more=lost_more, lost_less=lost_less, widened=self.widened)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,10 +47,13 @@ def _cost(lost: FloatArray) -> FloatArray:
     return np.asarray(-np.log1p(-np.minimum(lost, 0.95)))
 
 
-def unevenness(lost_a: FloatArray, lost_b: FloatArray, metric: str, margin: float) -> Uneven | None:
-    """Whether it did, over the rounds of both; None where it did not, or too little to matter.
+def unevenness(
+    names: tuple[str, str], lost_a: FloatArray, lost_b: FloatArray, metric: str, margin: float
+) -> Disturbed | None:
+    """Whether it did, over the rounds of both; None if it did not, or too little to matter.
 
     Args:
+        names: of the two.
         lost_a, lost_b: per round the share of each one's time that waits and steal took (``Tables.lost``).
         metric: that decides: what a lost share does to it.
         margin: a widening below a quarter of this is left out.
@@ -81,10 +63,12 @@ def unevenness(lost_a: FloatArray, lost_b: FloatArray, metric: str, margin: floa
     apart = apart[~np.isnan(apart)]
     n = len(apart)
     kept = KEPT.get(metric, KEPT["throughput"])
-    if n < LEAST_ROUNDS or not kept:
+    if n < MIN_ROUNDS or not kept:
         return None
     mean, error = float(apart.mean()), float(apart.std(ddof=1)) / math.sqrt(n)
     widened = kept * (abs(mean) + error)
     if abs(mean) <= ERRORS * error or widened < margin / 4:
         return None
-    return Uneven(float(np.nanmean(lost_a)), float(np.nanmean(lost_b)), widened)
+    shares = {name: float(np.nanmean(lost)) for name, lost in zip(names, (lost_a, lost_b), strict=True)}
+    more, less = sorted(names, key=lambda name: shares[name], reverse=True)
+    return Disturbed(more=more, less=less, lost_more=shares[more], lost_less=shares[less], widened=widened)

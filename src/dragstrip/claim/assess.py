@@ -31,6 +31,7 @@ from dragstrip.claim.finding import (
     Unfit,
     VoidFor,
 )
+from dragstrip.metrics import PairVerdict
 from dragstrip.record import Ending, Entrant, EventKind, Race
 from dragstrip.store.json_values import decode
 from dragstrip.validity import Check, CheckName, Status, by_passing, held_by_generator, inspect, may_pass, noise
@@ -182,14 +183,14 @@ def _figured(claim: Claim, ground: Ground, about: tuple[str, ...], seen: analysi
     return Finding(claim=claim, reason=ground, about=about, ratio=seen.estimate, low=seen.low, high=seen.high)
 
 
-def _against(claim: Claim, verdict: str, seen: analysis.Interval) -> Ground:
+def _against(claim: Claim, verdict: PairVerdict, seen: analysis.Interval) -> Ground:
     """A ratio's interval against the published ratio; ``verdict``: on the first, as ``analysis.Pair`` has it."""
     published, tolerance = claim.fields.ratio, claim.fields.tolerance
-    if verdict == "same":
+    if verdict is PairVerdict.SAME:
         return Ground.SAME
-    if verdict == "undecided":
+    if verdict is PairVerdict.UNDECIDED:
         return Ground.UNCLEAR
-    if (verdict == "faster") != (published is None or published > 1):
+    if (verdict is PairVerdict.FASTER) != (published is None or published > 1):
         return Ground.OTHER_WAY
     if published is None:
         return Ground.NO_SIZE
@@ -246,13 +247,12 @@ def _pair(judged: analysis.ColumnVerdict, a: str, b: str) -> analysis.Interval |
     return None
 
 
-def _verdict_of(judged: analysis.ColumnVerdict, a: str, b: str) -> str:
+def _verdict_of(judged: analysis.ColumnVerdict, a: str, b: str) -> PairVerdict:
     """The verdict on a over b, whichever way round the race lists them."""
-    turned = {"faster": "slower", "slower": "faster"}
     for pair in judged.pairs:
         if {pair.a, pair.b} == {a, b}:
-            return pair.verdict if pair.a == a else turned.get(pair.verdict, pair.verdict)
-    return "undecided"
+            return pair.verdict if pair.a == a else pair.verdict.turned
+    return PairVerdict.UNDECIDED
 
 
 def _unequal(raced: Sequence[Entrant]) -> list[Unequal]:

@@ -155,11 +155,11 @@ def of_race(race: Race) -> Noise | None:
 def null_race(race: Race, judged: analysis.Verdict, *, void: bool) -> NullRace:
     """What a race of a server against itself came to, for those who cite it."""
     pair, noise = judged.pairs[0], of_race(race)
-    wrong = pair.verdict in ("faster", "slower")
+    wrong = pair.verdict.separated
     return NullRace(
         race=race.id,
         at=race.started,
-        verdict="void" if void else "a difference where there is none" if wrong else pair.verdict,
+        verdict="void" if void else "a difference where there is none" if wrong else str(pair.verdict),
         low=pair.low if math.isfinite(pair.low) else None,
         high=pair.high if math.isfinite(pair.high) else None,
         spent_s=pair.spent_s,

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dragstrip.analysis import FLOOR, Change, Comparison, Differs, NoInterval, Unlike
-from dragstrip.metrics import KNOWN
+from dragstrip.metrics import KNOWN, PairVerdict
 from dragstrip.record import Race
 from dragstrip.report import figures, glyphs
 from dragstrip.store.json_values import JSON_SCHEMA, JsonObject
@@ -60,12 +60,12 @@ def sentence(change: Change, metric: str) -> str:
     """One contender's change in words, without a full stop."""
     name, launches = change.name, f"{change.rounds_old} launches then, {change.rounds_new} now"
     beside = f", relative to {change.against}" if change.against else ""
-    if not change.has_interval:
+    if not change.interval.bounded:
         return f"{name}: no verdict, {_lack(change) or 'a race has no number of it'}{beside}"
     span = f"{figures.ratio(change.low)}–{figures.ratio(change.high)}{beside}, {launches}"
-    if change.verdict == "same":
+    if change.verdict is PairVerdict.SAME:
         return f"{name}: the same within the margin ({span})"
-    if change.verdict == "undecided":
+    if change.verdict is PairVerdict.UNDECIDED:
         return f"{name}: too close to call ({span})"
     return f"{name} is {change.verdict}: {figures.ratio(change.ratio)} times {KNOWN[metric].was} it had ({span})"
 
@@ -119,7 +119,7 @@ def judge(comparison: Comparison, rules: Sequence[Rule]) -> list[Ruling]:
         ruling(
             rule,
             change.name,
-            (change.low, change.high) if change.has_interval else None,
+            (change.low, change.high) if change.interval.bounded else None,
             lack=_lack(change) or "no number in one of the races",
         )
         for rule in rules
@@ -171,7 +171,7 @@ def drift(comparison: Comparison) -> str:
     moved = comparison.drift
     if moved is None:
         return ""
-    span = f" ({figures.ratio_span(moved.low, moved.high)})" if moved.has_interval else ""
+    span = f" ({figures.ratio_span(moved.low, moved.high)})" if moved.interval.bounded else ""
     return f"The machine: {moved.name} by itself ran at {figures.ratio(moved.ratio)} times its former speed{span}."
 
 
@@ -237,7 +237,7 @@ def _change(change: Change) -> JsonObject:
         "ratio": figures.finite(change.ratio),
         "low": figures.finite(change.low),
         "high": figures.finite(change.high),
-        "verdict": change.verdict,
+        "verdict": str(change.verdict),
         "rounds_old": change.rounds_old,
         "rounds_new": change.rounds_new,
         "against": change.against or None,

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
+from statistics import median
 
-from dragstrip.analysis.cpu_shares import engine_share, engine_wait, server_busy, taken_by_others, usual_taken
+from dragstrip.analysis.cpu_shares import engine_share, engine_wait, server_busy, taken_by_others, usual_waits
 from dragstrip.analysis.fitness import ENGINE_FULL, SERVER_IDLE
 from dragstrip.record import Block, Round, Void, VoidKind
 
@@ -175,7 +176,7 @@ def with_reasons(
         single_threaded: by contender; one that is missing counts as having several threads.
         shared_lanes: engine and servers share cores. by_cpu, waits, observed: as ``block_reasons``.
     """
-    typical = usual_taken(blocks, server_cores)
+    typical = usual_waits(blocks, server_cores, median)
     readable = {block.contender for block in blocks if block.server_cpu_ns is not None}
     return tuple(
         replace(

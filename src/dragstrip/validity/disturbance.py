@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from dragstrip.analysis.cpu_shares import own_waits
+from dragstrip.analysis.cpu_shares import usual_waits
 from dragstrip.analysis.fitness import by_contender, choose, lost_shares, shares_lane, taken
 from dragstrip.record import Block, Race
 
@@ -66,11 +66,11 @@ def _factor(race: Race) -> float | None:
     """
     metric = choose(race).metric
     rounds = [this for this in race.rounds if not this.void]
-    own = own_waits((block for this in rounds for block in this.blocks), len(race.server_cores))
+    waits = usual_waits((block for round_ in rounds for block in round_.blocks), len(race.server_cores))
     every, calm, shares = [], [], []
-    for this in rounds:
-        share = taken(race, this, own)
-        found = by_contender(race, [this])
+    for round_ in rounds:
+        share = taken(race, round_, waits)
+        found = by_contender(race, [round_])
         quiet = {
             name: [block for block in blocks if share(block) < CALM and not block.steal_ns]
             for name, blocks in found.items()

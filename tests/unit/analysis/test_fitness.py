@@ -228,15 +228,18 @@ def test_a_machine_that_takes_from_one_alone_widens_its_pairs_and_is_told() -> N
     assert lost_shares(hit, hit.rounds)["hit"] == pytest.approx(0.1, abs=5e-3)
 
 
+AB = ("a", "b")
+
+
 def test_a_machine_that_takes_from_both_alike_is_not_uneven() -> None:
     """In 300 races of 12 rounds the rule, at three standard errors, speaks in few; a difference is found."""
     rng = np.random.default_rng(4)
     spoke = sum(
-        unevenness(*(rng.gamma(4, 0.05, 12) for _ in range(2)), "cpu", 0.01) is not None  # type: ignore[arg-type]
+        unevenness(AB, *(rng.gamma(4, 0.05, 12) for _ in range(2)), "cpu", 0.01) is not None  # type: ignore[arg-type]
         for _ in range(300)
     )
     assert spoke <= 15
-    assert unevenness(rng.gamma(4, 0.05, 12) + 0.4, rng.gamma(4, 0.05, 12), "cpu", 0.01) is not None
+    assert unevenness(AB, rng.gamma(4, 0.05, 12) + 0.4, rng.gamma(4, 0.05, 12), "cpu", 0.01) is not None
 
 
 @pytest.mark.parametrize("rounds", [4, 5, 6])
@@ -246,7 +249,7 @@ def test_few_rounds_name_a_disturbance_of_one_side_and_seldom_one_of_both(rounds
 
     def named(more: float) -> int:
         drawn = ((rng.gamma(16, 0.02, rounds) + more, rng.gamma(16, 0.02, rounds)) for _ in range(400))
-        return sum(unevenness(a, b, "throughput", 0.01) is not None for a, b in drawn)
+        return sum(unevenness(AB, a, b, "throughput", 0.01) is not None for a, b in drawn)
 
     assert named(0.0) <= 40
     assert named(0.3) >= 300
@@ -255,8 +258,8 @@ def test_few_rounds_name_a_disturbance_of_one_side_and_seldom_one_of_both(rounds
 def test_too_little_to_matter_is_left_out() -> None:
     """A thousandth of the time, for certain, does not move CPU per request by a quarter of the margin."""
     steady = np.full(12, 0.001) + np.linspace(0, 1e-5, 12)
-    assert unevenness(steady, np.zeros(12), "cpu", 0.01) is None
-    assert unevenness(steady * 20, np.zeros(12), "memory", 0.01) is None
+    assert unevenness(AB, steady, np.zeros(12), "cpu", 0.01) is None
+    assert unevenness(AB, steady * 20, np.zeros(12), "memory", 0.01) is None
 
 
 # --- how noisy it was ---------------------------------------------------------------------------------------------

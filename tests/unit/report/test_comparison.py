@@ -73,7 +73,7 @@ def test_too_few_launches_give_no_interval_and_say_so() -> None:
     old, few = fixed(BASE, seed=1), fixed(BASE, seed=2, rounds=6)
     (change,) = compare(old, few).changes
     assert change.verdict == "undecided"
-    assert not change.has_interval
+    assert not change.interval.bounded
     assert "10 rounds" in comparison.sentence(change, "throughput")
     cut = samples.changed(old, plan=replace(old.plan, planned_rounds=40))
     assert "cut off" in comparison.sentence(compare(old, replace(cut, id="f" * 12)).changes[0], "throughput")

@@ -7,7 +7,7 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dragstrip.metrics import KNOWN
+from dragstrip.metrics import KNOWN, PairVerdict
 from dragstrip.record import EventKind, Race
 from dragstrip.report import figures
 from dragstrip.report.race import summary
@@ -105,11 +105,11 @@ def _of_two(pair: Pair) -> Badge:
         from dragstrip.report.race.wording import unfit_text
 
         return Badge("undecided", "NO VERDICT", f"{pair.a} against {pair.b}: {unfit_text(pair.unfit)}")
-    if pair.verdict == "same":
+    if pair.verdict is PairVerdict.SAME:
         return Badge("same", "SAME", f"{pair.a} and {pair.b} within {figures.percent(pair.margin)}, {spread(pair)}")
-    if pair.verdict == "undecided":
+    if pair.verdict is PairVerdict.UNDECIDED:
         return Badge("undecided", "TOO CLOSE TO CALL", f"{pair.a} against {pair.b}, {spread(pair)}")
-    return _won(summary.oriented(pair, pair.a if pair.verdict == "faster" else pair.b), comparative=True)
+    return _won(summary.oriented(pair, pair.a if pair.verdict is PairVerdict.FASTER else pair.b), comparative=True)
 
 
 def _won(pair: Pair, *, comparative: bool) -> Badge:
@@ -125,7 +125,7 @@ def _won(pair: Pair, *, comparative: bool) -> Badge:
 
 def _tied(verdict: ColumnVerdict, top: Sequence[str], first: Pair) -> Badge:
     among = [summary.pair_of(verdict, a, b) for at, a in enumerate(top) for b in top[at + 1 :]]
-    same = all(pair is not None and pair.verdict == "same" for pair in among)
+    same = all(pair is not None and pair.verdict is PairVerdict.SAME for pair in among)
     word, kind = ("SAME AT THE TOP", "same") if same else ("TOO CLOSE AT THE TOP", "undecided")
     between = summary.pair_of(verdict, top[0], top[1]) or first
     return Badge(kind, word, f"{_named(top)}, {spread(between)}")

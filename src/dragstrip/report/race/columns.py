@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from dragstrip.metrics import KNOWN
+from dragstrip.metrics import KNOWN, PairVerdict
 from dragstrip.record import Race
 from dragstrip.report import figures
 from dragstrip.report.race import summary
@@ -142,8 +142,8 @@ def changes(found: Sequence[Part]) -> list[Change]:
 
 def _winners(part: Part) -> dict[frozenset[str], str]:
     """Which contender of each separated pair is ahead."""
-    pairs = [pair for pair in part.valid_pairs if pair.verdict in ("faster", "slower") and not pair.unfit]
-    return {frozenset((pair.a, pair.b)): pair.a if pair.verdict == "faster" else pair.b for pair in pairs}
+    pairs = [pair for pair in part.valid_pairs if pair.verdict.separated and not pair.unfit]
+    return {frozenset((pair.a, pair.b)): pair.a if pair.verdict is PairVerdict.FASTER else pair.b for pair in pairs}
 
 
 def legend(race: Race, verdict: Verdict, shown: Table) -> list[str]:

@@ -207,7 +207,7 @@ def _pair(pair: Pair) -> JsonObject:
         "ratio": figures.finite(pair.ratio),
         "low": figures.finite(pair.low),
         "high": figures.finite(pair.high),
-        "verdict": pair.verdict,
+        "verdict": str(pair.verdict),
         "within_margin": pair.within_margin,
         "median_ratio": figures.finite(pair.median_ratio),
         "rounds": pair.rounds,

@@ -67,7 +67,7 @@ def together(disturbed: Sequence[Pair]) -> str:
 def word(pair: Pair) -> Text:
     """The verdict word, in its colour, with what qualifies it."""
     verdict = Text(figures.called(pair), style=glyphs.word(pair.verdict).style)
-    if pair.within_margin and pair.verdict in ("faster", "slower"):
+    if pair.within_margin and pair.verdict.separated:
         verdict.append(f", by under {figures.percent(pair.margin)}")
     if pair.unfit:
         verdict.append(f", {unfit_text(pair.unfit)}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from dragstrip.metrics import KNOWN
+from dragstrip.metrics import KNOWN, PairVerdict
 from dragstrip.record import Ending, Race
 from dragstrip.report import figures
 from dragstrip.report.race.checks import check_text
@@ -40,7 +40,7 @@ def headline(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
         told.append(f"Void at {part.name}: {ended(cause)}")
     told += _order(found)
     told += _reasons(found)
-    open_ = sum(pair.verdict == "undecided" for pair in verdict.pairs)
+    open_ = sum(pair.verdict is PairVerdict.UNDECIDED for pair in verdict.pairs)
     if open_ and told:
         told.append(f"{open_} of {len(verdict.pairs)} pairs {'is' if open_ == 1 else 'are'} still too close to call.")
     return " ".join(told)
@@ -85,7 +85,7 @@ def _lead(part: Part, rows: Sequence[Row]) -> str:
         return text
     among = {row.name for row in rows}
     pairs = [pair for pair in verdict.pairs if {pair.a, pair.b} <= among]
-    undecided = sum(pair.verdict == "undecided" for pair in pairs)
+    undecided = sum(pair.verdict is PairVerdict.UNDECIDED for pair in pairs)
     quantile = KNOWN[verdict.metric].quantile
     best = "needs the least CPU per request" if verdict.metric == "cpu" else "is the fastest"
     best = f"has the lowest {quantile} latency" if quantile else best
@@ -152,7 +152,7 @@ def _order(found: Sequence[Part]) -> list[str]:
         return [f"The order changes: {named}{more}."]
     if sum(bool(leaders(part)) for part in found) < 2:
         return []
-    whole = all(pair.verdict in ("faster", "slower") for part in found for pair in part.verdict.pairs)
+    whole = all(pair.verdict.separated for part in found for pair in part.verdict.pairs)
     everywhere = "both" if len(found) == 2 else "all of them"
     return [f"The order is the same at {everywhere}." if whole else "No pair of contenders is shown to change order."]
 

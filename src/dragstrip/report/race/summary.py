@@ -20,9 +20,6 @@ from dragstrip.validity import Check, Status
 if TYPE_CHECKING:
     from dragstrip.analysis import ColumnVerdict, Estimate, Interval, Pair, UnfitReason, Verdict
 
-#: The verdict of a pair when it is seen from its other side.
-_TURNED = {"faster": "slower", "slower": "faster"}
-
 #: This many pairs that the machine disturbed unequally have a sentence each; more have one together.
 DISTURBED_EACH = 2
 
@@ -231,7 +228,7 @@ def oriented(pair: Pair, first: str) -> Pair:
         b=pair.a,
         interval=pair.interval.inverted(),
         median_ratio=1 / pair.median_ratio if pair.median_ratio else float("inf"),
-        verdict=_TURNED.get(pair.verdict, pair.verdict),
+        verdict=pair.verdict.turned,
     )
 
 

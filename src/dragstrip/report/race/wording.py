@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dragstrip.analysis.fitness import GeneratorLimit, MetricReason, SameRate, TimeTaken, UnfitReason
 from dragstrip.analysis.significance import FLOOR
-from dragstrip.metrics import KNOWN
+from dragstrip.metrics import KNOWN, PairVerdict
 from dragstrip.report.figures import as_percent
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def sentence(pair: Pair) -> str:
     if pair.unfit:
         so_far = f"so far {_times(pair.ratio)} times the speed, {_spent(pair)}"
         return f"{names}: no verdict, {unfit_text(pair.unfit)} ({so_far})"
-    if pair.verdict == "same":
+    if pair.verdict is PairVerdict.SAME:
         return f"{pair.a} and {pair.b}: same within {as_percent(pair.margin)} ({_span(pair)}, {_spent(pair)})"
     if pair.decided:
         return _told_apart(pair)
@@ -51,9 +51,9 @@ def ended(text: str) -> str:
 
 
 def _told_apart(pair: Pair) -> str:
-    best, other = (pair.a, pair.b) if pair.verdict == "faster" else (pair.b, pair.a)
+    best, other = (pair.a, pair.b) if pair.verdict is PairVerdict.FASTER else (pair.b, pair.a)
     low, ratio, high = pair.low, pair.ratio, pair.high
-    if pair.verdict == "slower":
+    if pair.verdict is PairVerdict.SLOWER:
         low, ratio, high = 1 / high, 1 / ratio, 1 / low
     places = _places(low, high)
     span = f"{_times(low, places)}–{_times(high, places)}, {_spent(pair)}"
