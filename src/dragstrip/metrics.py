@@ -10,9 +10,6 @@ from enum import StrEnum
 
 from dragstrip.errors import BadUsage
 
-#: Before a metric's name: judged by the median over passes, what a server does between pauses (``--typical``).
-TYPICAL = "typical-"
-
 #: Left to the machine's own evidence: throughput, or CPU per request where the machine spoils that (``fitness``).
 AUTO = "auto"
 
@@ -134,28 +131,38 @@ TICKS_NS = {"precise": 0, "balanced": 210_000, "thrifty": 1_000_000}
 #: Their names, in the order in which they are shown.
 METRICS = tuple(KNOWN)
 
+_TYPICAL = "typical-"
 
-def known(name: str) -> str:
-    """The metric's own name, without ``typical-`` before it.
 
-    Raises:
-        BadUsage: the metric is unknown.
+@dataclass(frozen=True, slots=True)
+class MetricChoice:
+    """What a race is judged by; its text is the name, with ``typical-`` before it if it is typical.
+
+    Args:
+        name: of a metric, or ``AUTO``.
+        typical: by the median over passes, what a server does between pauses (``--typical``), instead of by totals.
     """
-    own = name.removeprefix(TYPICAL)
-    if own not in KNOWN or (not KNOWN[own].may_decide and own != name):
-        raise BadUsage(f"a race can't be judged by metric {name!r}; use {' or '.join((AUTO, *METRICS))}")
-    return own
 
+    name: str
+    typical: bool = False
 
-def known_or_auto(name: str) -> str:
-    """The same, or ``AUTO`` where the choice is left to the machine's evidence.
+    @classmethod
+    def of(cls, text: str) -> MetricChoice:
+        """Reads the text.
 
-    Raises:
-        BadUsage: the metric is unknown.
-    """
-    return AUTO if name.removeprefix(TYPICAL) == AUTO else known(name)
+        Raises:
+            BadUsage: unknown metric, or one that may not decide in this way.
+        """
+        name = text.removeprefix(_TYPICAL)
+        typical = name != text
+        if name != AUTO and (name not in KNOWN or (typical and not KNOWN[name].may_decide)):
+            raise BadUsage(f"a race can't be judged by metric {text!r}; use {' or '.join((AUTO, *METRICS))}")
+        return cls(name, typical)
 
+    def __str__(self) -> str:
+        return f"{_TYPICAL if self.typical else ''}{self.name}"
 
-def is_typical(name: str) -> bool:
-    """Whether the median over passes decides, not the totals."""
-    return name.startswith(TYPICAL)
+    @property
+    def quantile(self) -> str:
+        """Of an open loop's latencies; "" if it is another metric."""
+        return KNOWN[self.name].quantile if self.name in KNOWN else ""

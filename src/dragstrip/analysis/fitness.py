@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dragstrip.analysis.cpu_shares import engine_share, lost_to_machine, server_busy, usual_waits
 from dragstrip.analysis.significance import FLOOR
-from dragstrip.metrics import AUTO, KNOWN, SUSTAINED, TYPICAL, is_typical, known
+from dragstrip.metrics import AUTO, KNOWN, SUSTAINED, MetricChoice
 from dragstrip.record import Block, Race, Round
 
 #: The generator is the limit where it is busier than the first and the server less busy than the second.
@@ -75,7 +75,7 @@ MetricReason = SameRate | GeneratorLimit | TimeTaken
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The metric that decides, its ``typical-`` prefix taken off, and why it was chosen.
+    """The metric that decides, whether by the median over passes, and why it was chosen.
 
     Args:
         reason: None if the user named the metric, or if nothing speaks against throughput.
@@ -229,11 +229,9 @@ def choose(race: Race, wanted: str | None = None) -> Choice:
     Raises:
         BadUsage: the metric is unknown.
     """
-    asked = wanted or race.plan.metric
-    if asked.removeprefix(TYPICAL) != AUTO:
-        return Choice(known(asked), is_typical(asked), None)
-    metric, reason = _chosen(race)
-    return Choice(metric, is_typical(asked), reason)
+    asked = MetricChoice.of(wanted or race.plan.metric)
+    metric, reason = _chosen(race) if asked.name == AUTO else (asked.name, None)
+    return Choice(metric, asked.typical, reason)
 
 
 def _chosen(race: Race) -> tuple[str, MetricReason | None]:

@@ -26,7 +26,7 @@ from dragstrip.cli.signals import as_interruptions, number_of
 from dragstrip.contender import AllowedHost
 from dragstrip.contender.entries import HTTP, TLS, split_label
 from dragstrip.errors import BadUsage
-from dragstrip.metrics import AUTO, TYPICAL
+from dragstrip.metrics import AUTO, MetricChoice
 from dragstrip.racing import options as bounds
 from dragstrip.racing import run as racing
 from dragstrip.racing.request import Request
@@ -311,7 +311,7 @@ def _request(options: RaceOptions) -> Request:
         keepalive=_first(options.keepalive, line_up.keepalive if line_up else True),
         http=http,
         budget_s=options.budget,
-        metric=f"{TYPICAL if options.typical else ''}{metric}",
+        metric=str(MetricChoice(metric, options.typical)),
         explicit=line_up is None,
     )
 

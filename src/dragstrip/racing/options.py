@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from dragstrip.errors import BadUsage
-from dragstrip.metrics import AUTO, KNOWN, METRICS, TICKS_NS, TYPICAL
+from dragstrip.metrics import AUTO, KNOWN, METRICS, TICKS_NS, MetricChoice
 from dragstrip.record import MAX_RATE_PER_S, MAX_TIMEOUT_S
 
 #: A race's metric as it may be asked for; memory is shown beside others and decides nothing.
@@ -129,7 +129,7 @@ BOUNDS: Mapping[str, IntRange | FloatRange | Choice | Text] = {
     "timeout_s": FloatRange(max=MAX_TIMEOUT_S, min=0.001),
     "budget_s": FloatRange(max=MAX_BUDGET_S),
     "margin": FloatRange(max=1.0, open_end=True),
-    "metric": Choice((*ASKED_METRICS, *(f"{TYPICAL}{name}" for name in ASKED_METRICS))),
+    "metric": Choice(tuple(str(MetricChoice(name, typical)) for typical in (False, True) for name in ASKED_METRICS)),
     "alpha": FloatRange(max=0.5),
     "seed": SEED,
     "rounds": ROUNDS,

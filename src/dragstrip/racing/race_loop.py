@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from dragstrip import analysis, validity
-from dragstrip.metrics import known_or_auto
+from dragstrip.metrics import MetricChoice
 from dragstrip.racing import schedule
 from dragstrip.racing.blocks import PlannedBlock
 from dragstrip.racing.loop import RoundLoop
@@ -193,12 +193,14 @@ class ColumnLoop(RoundLoop):
     def _judge(self, blocks: Sequence[Block], single_threaded: Mapping[str, bool]) -> tuple[Block, ...]:
         return validity.with_reasons(
             blocks,
-            connections=self.setup.load.at_once,
-            server_cores=len(self.setup.lanes.server),
-            single_threaded=single_threaded,
-            shared_lanes=self.setup.lanes.servers_share,
-            observed=self.setup.observed,
-            by_cpu=known_or_auto(self.race.plan.metric) != "throughput",
+            validity.BlockRules(
+                connections=self.setup.load.at_once,
+                server_cores=len(self.setup.lanes.server),
+                shared_lanes=self.setup.lanes.servers_share,
+                by_cpu=MetricChoice.of(self.race.plan.metric).name != "throughput",
+                observed=self.setup.observed,
+            ),
+            single_threaded,
         )
 
     def plan(self) -> Plan:

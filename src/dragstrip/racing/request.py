@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from dragstrip import machine
 from dragstrip.contender import AllowedHost, Entry, allowance, refuse_beyond, serving
 from dragstrip.errors import BadUsage
-from dragstrip.metrics import AUTO, TYPICAL
+from dragstrip.metrics import AUTO, MetricChoice
 from dragstrip.racing import options, schedule
 from dragstrip.racing.options import OfferedRate
 from dragstrip.racing.site import LOCAL, Site
@@ -86,8 +86,9 @@ class Request:
         """
         for name in options.BOUNDS:
             object.__setattr__(self, name, options.validated(name, getattr(self, name)))
-        if self.efficiency and self.metric.endswith(AUTO):
-            object.__setattr__(self, "metric", f"{self.metric.removesuffix(AUTO)}cpu")
+        asked = MetricChoice.of(self.metric)
+        if self.efficiency and asked.name == AUTO:
+            object.__setattr__(self, "metric", str(replace(asked, name="cpu")))
         if self.budget_s is None and self.allowed:
             object.__setattr__(self, "budget_s", schedule.USUAL_S)  # more was not allowed
         refuse_elsewhere(self.entries, self.allowed, usual_connections(self), self.budget_s or schedule.USUAL_S)
@@ -191,7 +192,7 @@ def refuse_efficiency(request: Request) -> None:
     """
     if not request.efficiency:
         return
-    if request.metric.removeprefix(TYPICAL) != "cpu":
+    if MetricChoice.of(request.metric).name != "cpu":
         raise BadUsage(f"--efficiency compares CPU per request, and --metric {request.metric} something else; use one")
     if request.rate_per_s is not None and not request.offered:
         raise BadUsage("--efficiency chooses its two rates itself; leave out --rate")

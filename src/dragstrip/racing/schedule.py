@@ -15,7 +15,7 @@ from math import ceil, floor
 import numpy as np
 
 from dragstrip.errors import BadUsage
-from dragstrip.metrics import ANSWERS, AUTO, KNOWN, known_or_auto
+from dragstrip.metrics import ANSWERS, MetricChoice
 from dragstrip.racing.options import OfferedRate
 from dragstrip.record import Plan
 
@@ -291,8 +291,7 @@ def refuse_metric(metric: str, rate_per_s: OfferedRate) -> None:
     Raises:
         BadUsage: one is asked for, and no rate.
     """
-    own = known_or_auto(metric)
-    if own != AUTO and KNOWN[own].quantile and rate_per_s is None:
+    if MetricChoice.of(metric).quantile and rate_per_s is None:
         raise BadUsage(
             f"--metric {metric}: in a closed loop, latency shows how long its own requests queue, not how fast the "
             "server is; add --rate (--rate auto is half of the slowest contender's capacity)"
@@ -327,6 +326,5 @@ def long_enough(counted_ns: int, metric: str, rate_per_s: float) -> int:
     """The counted part of an open loop's blocks: long enough for the answers that the metric's quantile needs."""
     if not rate_per_s:
         return counted_ns
-    own = known_or_auto(metric)
-    answers = ANSWERS[KNOWN[own].quantile or "p50"] if own != AUTO else ANSWERS["p50"]
+    answers = ANSWERS[MetricChoice.of(metric).quantile or "p50"]
     return max(counted_ns, ceil(answers / rate_per_s * 1e9))

@@ -257,12 +257,14 @@ class SweepLoop(RoundLoop):
         """Only what the machine did voids a block; what the generator could not send is kept beside."""
         judged = validity.with_reasons(
             blocks,
-            connections=self.setup.load.at_once,
-            server_cores=len(self.setup.lanes.server),
-            single_threaded=single_threaded,
-            shared_lanes=self.setup.lanes.shared,
-            waits=True,
-            observed=self.setup.observed,
+            validity.BlockRules(
+                connections=self.setup.load.at_once,
+                server_cores=len(self.setup.lanes.server),
+                shared_lanes=self.setup.lanes.shared,
+                waits=True,
+                observed=self.setup.observed,
+            ),
+            single_threaded,
         )
         self._generator_limits = {b.position: why for b in judged for why in b.void if why.kind is VoidKind.GENERATOR}
         return tuple(replace(b, void=tuple(why for why in b.void if why.kind in MACHINES)) for b in judged)

@@ -4,7 +4,7 @@ Method: ``docs/METHOD.md``, "What voids or warns". A rule may look at the machin
 were right; never at which contender would win.
 """
 
-from dragstrip.validity.block import block_reasons, round_reasons, with_reasons, wrong_under_load
+from dragstrip.validity.block import BlockRules, block_reasons, round_reasons, with_reasons, wrong_under_load
 from dragstrip.validity.check import Check, CheckName, Finding, Status
 from dragstrip.validity.disturbance import Noise, noise
 from dragstrip.validity.launch import KINDS_ROUNDS, of_two_kinds

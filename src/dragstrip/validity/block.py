@@ -14,10 +14,10 @@ from dragstrip.analysis.fitness import ENGINE_FULL, SERVER_IDLE
 from dragstrip.record import Block, Round, Void, VoidKind
 
 #: Run-queue wait above this share of a block: others were on that core.
-MOST_WAIT = 0.15
+MAX_WAIT = 0.15
 
 #: Failed requests above this share; a wrong answer voids at once.
-MOST_FAILED = 0.001
+MAX_FAILED = 0.001
 WRONG_KINDS = ("wrong_status", "wrong_head", "wrong_length", "wrong_body", "too_early")
 
 #: A contender's round stands with this share of its blocks valid; a round in which fewer than two stand is run again.
@@ -54,17 +54,29 @@ def failures(block: Block) -> int:
     return max(block.failed, sum(block.errors.values()))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockRules:
+    """What the blocks of a race or sweep are judged by.
+
+    Args:
+        connections: of the load, multiplied by the pipelining depth: the most requests that can be in flight.
+        server_cores: how many cores the servers may use.
+        shared_lanes: engine and servers share cores and wait for each other: waits say nothing.
+        by_cpu: CPU time per request may decide, which a generator at its limit does not change.
+        waits: void a block in which others had the cores (of a sweep, whose quantiles carry no interval for that).
+        observed: the server's CPU time is read on another machine: a block without it lost a mark.
+    """
+
+    connections: int
+    server_cores: int
+    shared_lanes: bool = False
+    by_cpu: bool = False
+    waits: bool = False
+    observed: bool = False
+
+
 def block_reasons(
-    block: Block,
-    *,
-    connections: int,
-    server_cores: int,
-    single_threaded: bool,
-    typical_wait: float | None,
-    shared_lanes: bool = False,
-    by_cpu: bool = False,
-    waits: bool = False,
-    observed: bool = False,
+    block: Block, rules: BlockRules, *, single_threaded: bool, typical_wait: float | None
 ) -> tuple[Void, ...]:
     """Why this block must never be used; empty if it counts.
 
@@ -72,22 +84,17 @@ def block_reasons(
     the interval.
 
     Args:
-        connections: of the load, multiplied by the pipelining depth: the most requests that can be in flight.
-        server_cores: how many cores the server may use.
         single_threaded: the server's tree has one thread, so that it can only ever wait for others.
         typical_wait: a server of several threads waits for itself; only what exceeds this, its own median of
             ``taken_by_others`` in this round, is evidence of others. None: unknown, its wait says nothing.
-        shared_lanes: engine and server share cores and wait for each other: waits say nothing.
-        by_cpu: CPU time per request may decide, which a generator at its limit does not change.
-        waits: void a block in which others had the cores (of a sweep, whose quantiles carry no interval for that).
-        observed: the server's CPU time is read on another machine: a block without it lost a mark.
     """
-    cores = 1 if single_threaded else server_cores
+    cores = 1 if single_threaded else rules.server_cores
     usual = 0.0 if single_threaded else typical_wait
-    waited = _waits(block, cores, usual) if waits and not shared_lanes else ()
-    limit = () if by_cpu else _generator(block, cores)
-    mark = (_void(VoidKind.MARK_LOST),) if observed and block.server_cpu_ns is None else ()
-    return (*_accounting(block, connections), *_answers(block, waits), *_clock(block), *waited, *limit, *mark)
+    waited = _waits(block, cores, usual) if rules.waits and not rules.shared_lanes else ()
+    limit = () if rules.by_cpu else _generator(block, cores)
+    mark = (_void(VoidKind.MARK_LOST),) if rules.observed and block.server_cpu_ns is None else ()
+    answers = _answers(block, rules.waits)
+    return (*_accounting(block, rules.connections), *answers, *_clock(block), *waited, *limit, *mark)
 
 
 def accounting_faults(block: Block, connections: int) -> tuple[Void, ...]:
@@ -135,7 +142,7 @@ def _answers(block: Block, empty: bool) -> Iterator[Void]:
     wrong = {kind: block.errors[kind] for kind in WRONG_KINDS if block.errors.get(kind)}
     if wrong:
         yield Void(kind=VoidKind.WRONG_ANSWERS, errors=wrong)
-    elif failures(block) > MOST_FAILED * block.sent:
+    elif failures(block) > MAX_FAILED * block.sent:
         counts = {"failed": failures(block), "sent": block.sent}
         yield Void(kind=VoidKind.ERRORS, numbers=counts, errors=dict(block.errors))
     if block.gave_up:
@@ -145,10 +152,10 @@ def _answers(block: Block, empty: bool) -> Iterator[Void]:
 
 
 def _waits(block: Block, cores: int, usual: float | None) -> Iterator[Void]:
-    if engine_wait(block) > MOST_WAIT:
+    if engine_wait(block) > MAX_WAIT:
         yield _void(VoidKind.ENGINE_WAITED, share=engine_wait(block))
     taken = taken_by_others(block, cores)
-    if taken is not None and usual is not None and taken - usual > MOST_WAIT:
+    if taken is not None and usual is not None and taken - usual > MAX_WAIT:
         yield _void(VoidKind.SERVER_WAITED, share=taken, usual=usual)
 
 
@@ -158,39 +165,23 @@ def _generator(block: Block, cores: int) -> Iterator[Void]:
         yield _void(VoidKind.GENERATOR, engine_share=engine_share(block), server_share=busy)
 
 
-def with_reasons(
-    blocks: Sequence[Block],
-    *,
-    connections: int,
-    server_cores: int,
-    single_threaded: Mapping[str, bool],
-    shared_lanes: bool = False,
-    by_cpu: bool = False,
-    waits: bool = False,
-    observed: bool = False,
-) -> tuple[Block, ...]:
+def with_reasons(blocks: Sequence[Block], rules: BlockRules, single_threaded: Mapping[str, bool]) -> tuple[Block, ...]:
     """A round's blocks with the reasons that void them filled in, in the same order.
 
     Args:
-        blocks: of one round.
         single_threaded: by contender; one that is missing counts as having several threads.
-        shared_lanes: engine and servers share cores. by_cpu, waits, observed: as ``block_reasons``.
     """
-    typical = usual_waits(blocks, server_cores, median)
+    typical = usual_waits(blocks, rules.server_cores, median)
     readable = {block.contender for block in blocks if block.server_cpu_ns is not None}
+    unread = replace(rules, observed=False)
     return tuple(
         replace(
             block,
             void=block_reasons(
                 block,
-                connections=connections,
-                server_cores=server_cores,
+                rules if block.contender in readable else unread,
                 single_threaded=single_threaded.get(block.contender, False),
                 typical_wait=typical.get(block.contender),
-                shared_lanes=shared_lanes,
-                by_cpu=by_cpu,
-                waits=waits,
-                observed=observed and block.contender in readable,
             ),
         )
         for block in blocks
@@ -215,7 +206,7 @@ def wrong_under_load(blocks: Sequence[Block]) -> LoadFault | None:
     if wrong:
         return fault(kind=LoadFaultKind.WRONG_ANSWERS, errors=wrong)
     often = sum(failures(block) > 0 for block in blocks) > len(blocks) / 2
-    if often and failed > MOST_FAILED * sent:
+    if often and failed > MAX_FAILED * sent:
         return fault(kind=LoadFaultKind.FAILED, errors=errors)
     if blocks and not any(block.answered for block in blocks):
         return fault(kind=LoadFaultKind.NO_ANSWER)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,15 +19,18 @@ from dragstrip.report.race.checks import check_text
 from dragstrip.report.race.messages import void_text
 
 MS, S = samples.MS, samples.S
-ONE_CORE = {"connections": 32, "server_cores": 1, "single_threaded": True, "typical_wait": None}
+ONE_CORE = validity.BlockRules(connections=32, server_cores=1)
 
 
-def voids(block: Block, **changes: object) -> tuple[Void, ...]:
+def voids(
+    block: Block, *, single_threaded: bool = True, typical_wait: float | None = None, **changes: Any
+) -> tuple[Void, ...]:
     """Why this block is void on one server core, 32 connections, a server of one thread."""
-    return validity.block_reasons(block, **(ONE_CORE | changes))  # type: ignore[arg-type]
+    rules = replace(ONE_CORE, **changes)
+    return validity.block_reasons(block, rules, single_threaded=single_threaded, typical_wait=typical_wait)
 
 
-def reasons(block: Block, **changes: object) -> tuple[str, ...]:
+def reasons(block: Block, **changes: Any) -> tuple[str, ...]:
     """The same as sentences."""
     return tuple(map(void_text, voids(block, **changes)))
 
@@ -152,9 +156,7 @@ def test_a_rounds_blocks_get_their_reasons_with_each_contenders_own_usual_wait()
         return samples.block(name, pass_index=at, server_wait_ns=lost_ms * MS, server_cpu_ns=(35 - lost_ms) * MS)
 
     blocks = [made("a", i, 20 if i == 3 else 10) for i in range(5)] + [made("b", i, 8 * (i == 1)) for i in range(5)]
-    judged = validity.with_reasons(
-        blocks, connections=32, server_cores=1, single_threaded={"a": False, "b": True}, waits=True
-    )
+    judged = validity.with_reasons(blocks, replace(ONE_CORE, waits=True), {"a": False, "b": True})
     assert [(block.contender, block.pass_index) for block in judged if block.void] == [("a", 3), ("b", 1)]
     assert [replace(block, void=()) for block in judged] == blocks
 

@@ -18,7 +18,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
 from dragstrip import paths
-from dragstrip.metrics import KNOWN, is_typical, known_or_auto
+from dragstrip.metrics import KNOWN, MetricChoice
 from dragstrip.record import Entrant, Race
 from dragstrip.report import figures, glyphs
 from dragstrip.report.race import charts, columns, database, external, forest, notes, tables, wording
@@ -327,8 +327,9 @@ def command(race: Race) -> str:
     parts += ["--rate", rate] if rate else []
     parts += ["--pace", load.pace] if rate or of_rates(race) else []
     parts += ["--timeout", f"{load.timeout_ns / 1e9:g}s", "--budget", f"{plan.budget_s:g}s"]
-    parts += ["--margin", f"{100 * plan.margin:g}%", "--metric", known_or_auto(plan.metric), "--seed", str(race.seed)]
-    parts += ["--typical"] if is_typical(plan.metric) else []
+    chosen = MetricChoice.of(plan.metric)
+    parts += ["--margin", f"{100 * plan.margin:g}%", "--metric", chosen.name, "--seed", str(race.seed)]
+    parts += ["--typical"] if chosen.typical else []
     parts += ["--rounds", str(plan.planned_rounds)] if plan.rounds_fixed else []
     if race.machine.fleet:
         parts += ["--fleet", "fleet.toml"]  # which has the cores of each machine; its own name is not in the record
