@@ -100,7 +100,8 @@ def main() -> None:
             line, holds = row(name, connections, alone, seen)
             lines.append(line)
             held &= holds
-    lines += ["", f"Each factor is within {WITHIN:.0%} of its prediction." if held else "A factor is outside its limit."]
+    within = f"Each factor is within {WITHIN:.0%} of its prediction."
+    lines += ["", within if held else "A factor is outside its limit."]
     print("\n".join(lines))
     if asked.record:
         splice(PAGE, "delay-factor", "\n".join(lines))
