@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -46,6 +46,10 @@ from dragstrip.version import __version__
 #: (connections, keep-alive) at which the ceiling is measured; races are held against the nearest.
 POINTS = ((1, True), (10, True), (32, True), (100, True), (1000, True), (32, False))
 
+#: How often a point is measured, each time for twice as long, before it counts as not measured: other programs may have
+#: kept the engine or its server from running for the whole of a short load.
+MAX_TRIES = 3
+
 #: Connections that a race may sensibly ask for, and descriptors and ports that it then needs.
 CONNECTIONS_WANTED = 10_000
 SOMAXCONN_WANTED = 1024
@@ -53,13 +57,13 @@ SOMAXCONN_WANTED = 1024
 #: Shares of the lanes' time above which other programs, or the hypervisor, are in the way.
 BUSY, STOLEN = 0.12, 0.01
 
-#: A machine on which a race of two sees no smaller difference than this within a minute is too noisy to be of use.
+#: If a race of two can't find a difference of this share within a minute, the machine is too noisy.
 SEES_ENOUGH = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situation:
-    """What the examinations look at; ``seconds`` is how long each measured point may take."""
+    """What the examinations look at; ``seconds``: duration of the load at each measured point."""
 
     lanes: Lanes
     facts: Facts
@@ -74,22 +78,21 @@ def examine(lanes: Lanes, *, io: str, seconds: float, tell: Callable[[str], None
     Args:
         io: the engine's back end, as races name it.
         seconds: of load at each point of the ceiling.
-        tell: gets a word on what is being looked at.
+        tell: gets the name of what is being examined.
     """
     situation = Situation(lanes=lanes, facts=machine.facts(), io=io, seconds=seconds, tell=tell)
-    findings = [finding for look in EXAMINATIONS for finding in look(situation)]
     return Report(
         at=datetime.now(UTC).isoformat(timespec="seconds"),
         software=__version__,
         machine=situation.facts,
         server_cores=lanes.server,
         engine_cores=lanes.engine,
-        findings=tuple(findings),
+        findings=tuple(finding for examination in EXAMINATIONS for finding in examination(situation)),
     )
 
 
 def with_null_race(report: Report, store_path: Path, lanes: Lanes, race: NullRace | None) -> Report:
-    """The report with a null race: this one, or else the last one of this machine that was kept."""
+    """The report with a null race: the given one, otherwise this machine's last one that was kept."""
     race = race or machine_profile.with_profile(report.machine, store_path, lanes).null_race
     if race is None:
         return report
@@ -107,10 +110,10 @@ def _status(passed: bool) -> Status:
 
 
 def refuse_place(store_path: Path) -> Path:
-    """Where a report is kept: beside the store.
+    """Where a report is kept: next to the store.
 
     Raises:
-        BadUsage: it can't be written there, or another program's file has its name.
+        BadUsage: it can't be written there, or another program's file has this name.
     """
     path = paths.own_folder(store_path.parent, ELSEWHERE) / "doctor.json"
     if (problem := paths.refusal(path)) is not None:
@@ -126,7 +129,7 @@ def refuse_place(store_path: Path) -> Path:
 
 
 def keep(content: JsonObject, store_path: Path) -> Path:
-    """Writes a report beside the store, in place of the previous one; where to.
+    """Writes a report next to the store, in place of the previous one; returns its path.
 
     Args:
         content: as ``report.doctor.as_json`` gives it.
@@ -195,9 +198,16 @@ def _ceiling(situation: Situation) -> Iterable[Finding]:
 
     points, refused = [], ""
     for connections, keepalive in POINTS:
-        situation.tell(f"the generator's ceiling, {connections} connections{'' if keepalive else ', each used once'}")
+        name = f"{connections} connections{'' if keepalive else ', each used once'}"
+        situation.tell(f"the generator's ceiling, {name}")
         try:
-            points.append(_point(situation, connections, keepalive))
+            for attempt in range(MAX_TRIES):
+                point = _point(situation, connections, keepalive, situation.seconds * 2**attempt)
+                if point.reached_per_s and not point.errors:
+                    points.append(point)
+                    break
+            else:
+                refused = f"{name}: {point.reached_per_s:,.0f} responses per second and {point.errors:,} errors"
         except EngineError as error:
             refused = str(error)
     if not points:
@@ -207,7 +217,7 @@ def _ceiling(situation: Situation) -> Iterable[Finding]:
     yield Finding(Subject.CEILING, _status(not refused), Ceiling(ceiling, refused))
 
 
-def _point(situation: Situation, connections: int, keepalive: bool) -> CeilingPoint:
+def _point(situation: Situation, connections: int, keepalive: bool, seconds: float) -> CeilingPoint:
     from dragstrip._engine import BlockPlan, ReferenceServer
 
     cores = situation.lanes.engine
@@ -215,8 +225,7 @@ def _point(situation: Situation, connections: int, keepalive: bool) -> CeilingPo
     try:
         with engine_on(cores, situation.io) as engine:
             session = connect(engine, server.port, max(connections, len(cores)), keepalive=keepalive)
-            lead_ns, counted_ns = 100_000_000, int(situation.seconds * 1e9)
-            (tally,) = engine.run([BlockPlan(session, lead_ns=lead_ns, counted_ns=counted_ns)])
+            (tally,) = engine.run([BlockPlan(session, lead_ns=100_000_000, counted_ns=int(seconds * 1e9))])
             engine.close(session)
     finally:
         server.stop()
@@ -233,7 +242,7 @@ def _point(situation: Situation, connections: int, keepalive: bool) -> CeilingPo
 
 
 def _noise(situation: Situation) -> Iterable[Finding]:
-    """A server against itself: what the machine alone makes of equal servers, with cores kept awake and without."""
+    """A server against itself: how the machine alone makes equal servers differ, with cores kept awake and without."""
     from dragstrip._engine import EngineError
 
     situation.tell("the noise floor: equal servers in short blocks, with cores kept awake and without, in turn")
@@ -248,19 +257,14 @@ def _noise(situation: Situation) -> Iterable[Finding]:
         yield Finding(Subject.NOISE, Status.FAIL, NotMeasured(str(error)))
         return
     yield Finding(Subject.NOISE, _status(noise.smallest(60) <= SEES_ENOUGH), noise.forecast())
-    yield _awake(awake, noise, without)
-
-
-def _awake(awake: keep_awake.Awake, noise: noise_floor.Noise, without: Sequence[noise_floor.Noise]) -> Finding:
-    """What keeping cores awake does here: the hypervisor's share and the scatter, with and without."""
+    for off in without:
+        effect = AwakeEffect(awake.text, awake.way, noise.steal, noise.sd, off.steal, off.sd)
+        yield Finding(Subject.AWAKE, Status.PASS, effect)
     if not without:
-        return Finding(Subject.AWAKE, Status.WARN, Note(awake.text))
-    (off,) = without
-    effect = AwakeEffect(awake.text, awake.way, noise.steal, noise.sd, off.steal, off.sd)
-    return Finding(Subject.AWAKE, Status.PASS, effect)
+        yield Finding(Subject.AWAKE, Status.WARN, Note(awake.text))
 
 
-#: What is looked at, in the order of the report. Each gives findings, whose sentences ``report.doctor`` has.
+#: All examinations in the order of the report. ``report.doctor`` has the sentences of their findings.
 EXAMINATIONS: tuple[Callable[[Situation], Iterable[Finding]], ...] = (
     _cores,
     _clocks,

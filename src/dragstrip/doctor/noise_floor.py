@@ -58,24 +58,23 @@ class Noise:
     def smallest(self, budget_s: float) -> float:
         """The smallest difference (a share) that a race of two finds in nine of ten, within a budget."""
         n = schedule.planned_rounds(budget_s, self.round_s)
-        return math.expm1(self._found(n, n))
+        return math.expm1(self._visible(n, n))
 
     def seconds_to(self, share: float) -> float | None:
         """After what time nine of ten races of two have found such a difference; None: not within a minute."""
         planned = schedule.planned_rounds(BUDGETS_S[0], self.round_s)
         rounds = range(analysis.FLOOR, planned + 1)
-        return next((n * self.round_s for n in rounds if self._found(n, planned) <= math.log1p(share)), None)
+        return next((n * self.round_s for n in rounds if self._visible(n, planned) <= math.log1p(share)), None)
 
-    def _found(self, n: int, planned: int) -> float:
+    def _visible(self, n: int, planned: int) -> float:
         """The log ratio that nine of ten races have found after ``n`` rounds."""
         return (analysis.factor_within(n, ALPHA, planned) + POWER_ERRORS) * self.sd / math.sqrt(n)
 
     def forecast(self) -> Forecast:
         """What a race can see with this noise."""
         smallest = {budget_s: self.smallest(budget_s) for budget_s in BUDGETS_S}
-        return Forecast(
-            self.sd, self.round_s, self.rounds, smallest, {share: self.seconds_to(share) for share in SHARES}
-        )
+        seconds_to = {share: self.seconds_to(share) for share in SHARES}
+        return Forecast(self.sd, self.round_s, self.rounds, smallest, seconds_to)
 
 
 def pilot(
@@ -91,11 +90,15 @@ def pilot(
     rounds: list[list[tuple[float, float]]] = [[] for _ in ways]
     for index in range(PILOT_ROUNDS):
         names = [name for drawn in schedule.round_order(0, index, ["a", "b"], passes).passes for name in drawn]
-        for way, own_rounds in zip(ways, rounds, strict=True):
+        for way, way_rounds in zip(ways, rounds, strict=True):
             with _two_servers(lanes) as ports, way():
-                own_rounds.append(_round(engine, ports, names, lead_ns, counted_ns, lanes.all))
+                way_rounds.append(_round(engine, ports, names, lead_ns, counted_ns, lanes.all))
     round_s = LAUNCHING_S + 2 * passes * (lead_ns + counted_ns) / 1e9
-    return tuple(_pilot_noise(own_rounds, round_s) for own_rounds in rounds)
+    noises = []
+    for way_rounds in rounds:
+        ratios, steals = zip(*way_rounds, strict=True)
+        noises.append(Noise(float(np.std(ratios, ddof=1)), round_s, len(ratios), float(np.mean(steals))))
+    return tuple(noises)
 
 
 @contextmanager
@@ -109,11 +112,6 @@ def _two_servers(lanes: Lanes) -> Iterator[Mapping[str, int]]:
     finally:
         for server in servers.values():
             server.stop()
-
-
-def _pilot_noise(rounds: Sequence[tuple[float, float]], round_s: float) -> Noise:
-    ratios, steals = zip(*rounds, strict=True)
-    return Noise(float(np.std(ratios, ddof=1)), round_s, len(rounds), float(np.mean(steals)))
 
 
 def _round(

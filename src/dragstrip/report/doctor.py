@@ -45,6 +45,7 @@ _REMEDIES: Mapping[Subject, str] = {
     Subject.OTHER_PROGRAMS: "end other programs",
     Subject.NOISE: "end other programs; a machine of one's own sees more",
     Subject.AWAKE: "root, or a container that allows SCHED_IDLE and does not limit CPU time",
+    Subject.CEILING: "end other programs and repeat it",
     Subject.NULL_RACE: "end other programs and repeat it; one in twenty calls a difference by chance",
 }
 

@@ -114,7 +114,7 @@ CASES: list[tuple[Finding, str, str]] = [
     (
         Finding(Subject.CEILING, WARN, Ceiling(CEILING, "no port")),
         "the generator can send 123,456/s at 32, 9,876/s at 32 (used once) connections; no port",
-        "",
+        "end other programs and repeat it",
     ),
     (
         Finding(Subject.NULL_RACE, PASS, NULL_RACE),
