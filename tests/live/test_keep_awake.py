@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import select
 import signal
@@ -12,7 +11,6 @@ import textwrap
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from commands import dragstrip
@@ -192,14 +190,6 @@ def test_a_way_that_is_barred_is_said_with_its_reason() -> None:
         assert kept.text == "off: nobody wants it"
 
 
-def test_cores_that_are_not_our_own_are_not_kept_busy() -> None:
-    """Two hardware threads of one physical core would slow each other; then the engine sleeps, too."""
-    assert "one physical core" in keep_awake.against_spinning([0, 1], [(0, 1), (0, 1)])
-    assert keep_awake.against_spinning([0], [(0, 1)]) is None or keep_awake.cpu_quota() is not None
-    assert keep_awake.usual_wait(None, shared=False) == "poll"
-    assert keep_awake.usual_wait(None, shared=True) == keep_awake.usual_wait("a reason", shared=False) == "sleep"
-
-
 @pytest.mark.live
 @pytest.mark.parametrize("word", keep_awake.CHOICES)
 def test_a_race_records_what_kept_its_cores_awake_and_how_its_engine_waited(tmp_path: Path, word: str) -> None:
@@ -218,50 +208,3 @@ def test_a_race_records_what_kept_its_cores_awake_and_how_its_engine_waited(tmp_
     told = dragstrip("show", "--parity", "--store", str(store))
     assert told.returncode == 0, told.stderr
     assert f"cores kept awake: {(race.machine.awake or '').split(' (')[0]}" in " ".join(told.stdout.split())
-
-
-def test_the_benchmarks_page_tells_a_tilt_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sleeping engine charges the slowest server 1.11 µs a request more, of 111, and nobody else."""
-    folder = Path(__file__).parents[2] / "benchmarks"
-    monkeypatch.syspath_prepend(str(folder))
-    spec = importlib.util.spec_from_file_location("awake_benchmark", folder / "awake.py")
-    assert spec is not None
-    assert spec.loader is not None
-    bench = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(bench)
-
-    def did(name: str, cell: tuple[str, bool], at: int) -> Any:
-        own_ns = 11_000 + 1_000 * bench.BURNS[name]
-        cpu_ns = own_ns * (1.01 if name == "most" and cell[0] == "sleep" else 1.0) * (1 + 0.001 * (at % 2))
-        time_ns = 1_000_000_000
-        answered = int(time_ns / own_ns) + at
-        return bench.Sum(answered, time_ns, answered, int(cpu_ns * answered), answered, 0, time_ns, 10, 1)
-
-    rounds = [{(name, cell): did(name, cell, at) for name in bench.BURNS for cell in bench.CELLS} for at in range(6)]
-    told = bench.tilt(rounds)
-    assert "sleeps, as they are: +1.0 % (+1.0 to +1.0); sleeps, kept awake: +1.0 %" in told
-    assert "polls, as they are: +0.0 % (+0.0 to +0.0)" in told
-    lines = list(bench.rows(rounds))
-    assert lines[2].startswith("| sleeps | as they are | 0.00 % |")
-    assert lines[2].endswith("| 10% | 11.01, 41.02, 112.17 |")
-
-
-@pytest.mark.parametrize(
-    ("files", "cores"),
-    [
-        ({"proc": "0::/a/b", "a/cpu.max": "150000 100000", "a/b/cpu.max": "max 100000"}, 1.5),
-        (
-            {"proc": "3:cpu,cpuacct:/x\n0::/", "cpu/x/cpu.cfs_quota_us": "50000", "cpu/x/cpu.cfs_period_us": "100000"},
-            0.5,
-        ),
-        ({"proc": "3:cpu:/x", "cpu/x/cpu.cfs_quota_us": "-1", "cpu/x/cpu.cfs_period_us": "100000"}, None),
-    ],
-)
-def test_a_limit_of_cpu_time_is_read_wherever_it_stands(files, cores, monkeypatch) -> None:
-    """Of control groups of both versions, in the group itself or above it."""
-    monkeypatch.setattr(
-        keep_awake,
-        "_text",
-        lambda path: files.get("proc" if path == "/proc/self/cgroup" else path.removeprefix("/sys/fs/cgroup/"), ""),
-    )
-    assert keep_awake.cpu_quota() == cores

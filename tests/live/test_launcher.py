@@ -6,7 +6,6 @@ import os
 import pwd
 import signal
 import socket
-import stat
 import subprocess
 import sys
 import time
@@ -19,7 +18,7 @@ import pytest
 from dragstrip import contender
 from dragstrip.errors import PortTaken, StageError
 from dragstrip.process import launcher as launcher_module
-from dragstrip.process.launcher import Launcher, ServerProcess, scratch_root, sweep_stale, without_repeats
+from dragstrip.process.launcher import Launcher, ServerProcess, scratch_root
 from dragstrip.process.ports import free_port
 from dragstrip.process.supervisor import descendants
 
@@ -274,18 +273,6 @@ def test_a_server_that_never_answers_right_is_refused_with_the_reason(launcher: 
     """It listens and answers; that isn't enough."""
     with pytest.raises(StageError, match=r"the last try: the body is off by one"):
         as_server(launcher, root, "none", wake_s=0.2, right=lambda host, port: "the body is off by one")
-
-
-def test_lines_that_differ_in_digits_only_are_told_once() -> None:
-    """An access log of the tries says nothing, and would push what matters off the screen."""
-    access = [f'127.0.0.1 - - [02/Jan/2026 10:00:0{second}] "GET / HTTP/1.1" 200 -' for second in range(4)]
-    text = "\n".join(["listening on 8080", *access, "warning: slow", access[0]])
-    assert without_repeats(text).splitlines() == [
-        "listening on 8080",
-        f"{access[3]} (4 lines like it)",
-        "warning: slow",
-        access[0],
-    ]
 
 
 def test_a_command_that_does_not_exist_is_named(launcher: Launcher, root: Path) -> None:
@@ -564,39 +551,3 @@ def test_a_server_has_our_locale_and_time_zone_unless_its_start_says_otherwise(
         told.append((scratch / "told").read_text().split())
         running.stop()
     assert told == [["none", "C.UTF-8", "UTC"], ["none", "el_GR.UTF-8", "Europe/Athens"]]
-
-
-def test_free_ports_are_free_and_never_given_twice() -> None:
-    """The kernel chooses; a port handed out is not handed out again."""
-    ports = [free_port() for _ in range(50)]
-    assert len(set(ports)) == 50
-    with socket.create_server(("127.0.0.1", ports[0])):
-        pass
-
-
-def test_the_scratch_root_lets_others_pass_and_not_look() -> None:
-    """0711, ours, named after us, and removed with what is in it."""
-    with scratch_root() as root:
-        about = root.stat()
-        assert stat.S_IMODE(about.st_mode) == 0o711
-        assert about.st_uid == os.geteuid()
-        assert f"-{os.getpid()}-" in root.name
-        (root / "a" / "b").mkdir(parents=True)
-    assert not root.exists()
-
-
-def test_sweeping_removes_only_what_a_dead_race_left() -> None:
-    """A living race's root stays; so does a dead one's in which a process stands, until that one is gone."""
-    dead = subprocess.Popen(["/bin/true"])
-    dead.wait()
-    stale, stood_in = (Path(f"/tmp/dragstrip-{dead.pid}-{word}") for word in ("stale", "stoodin"))
-    for path in (stale, stood_in):
-        path.mkdir()
-    with subprocess.Popen(["/bin/sleep", "600"], cwd=stood_in) as standing, scratch_root() as ours:
-        swept = sweep_stale()
-        standing.kill()
-        assert stale in swept
-        assert stood_in not in swept
-        assert ours.exists()
-    assert not stale.exists()
-    assert stood_in in sweep_stale()

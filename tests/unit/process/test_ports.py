@@ -39,3 +39,11 @@ def test_connections_of_the_last_minute_take_no_memory(tmp_path: Path, monkeypat
             tracemalloc.stop()
         assert f"127.0.0.1:{sock.getsockname()[1]}" in found
     assert peak < 1_000_000
+
+
+def test_free_ports_are_free_and_never_given_twice() -> None:
+    """The kernel chooses; a port handed out is not handed out again."""
+    given = [ports.free_port() for _ in range(50)]
+    assert len(set(given)) == 50
+    with socket.create_server(("127.0.0.1", given[0])):
+        pass

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import stat
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
+
+from dragstrip.process.scratch import scratch_root, sweep_stale
 
 PROGRAM = """
 import sys
@@ -39,3 +43,31 @@ def test_no_folder_outlives_its_process_though_no_supervisor_is_up(how: str) -> 
         while root.exists() and time.monotonic() < until:
             time.sleep(0.01)
         assert not root.exists()
+
+
+def test_the_scratch_root_lets_others_pass_and_not_look() -> None:
+    """0711, ours, named after us, and removed with what is in it."""
+    with scratch_root() as root:
+        about = root.stat()
+        assert stat.S_IMODE(about.st_mode) == 0o711
+        assert about.st_uid == os.geteuid()
+        assert f"-{os.getpid()}-" in root.name
+        (root / "a" / "b").mkdir(parents=True)
+    assert not root.exists()
+
+
+def test_sweeping_removes_only_what_a_dead_race_left() -> None:
+    """A living race's root stays; so does a dead one's in which a process stands, until that one is gone."""
+    dead = subprocess.Popen(["/bin/true"])
+    dead.wait()
+    stale, stood_in = (Path(f"/tmp/dragstrip-{dead.pid}-{word}") for word in ("stale", "stoodin"))
+    for path in (stale, stood_in):
+        path.mkdir()
+    with subprocess.Popen(["/bin/sleep", "600"], cwd=stood_in) as standing, scratch_root() as ours:
+        swept = sweep_stale()
+        standing.kill()
+        assert stale in swept
+        assert stood_in not in swept
+        assert ours.exists()
+    assert not stale.exists()
+    assert stood_in in sweep_stale()
