@@ -1,4 +1,4 @@
-"""A definition file: TOML whose every refusal says file, line, field, what was given and what would do.
+"""A definition file: TOML. Each refusal names file, line, field, what was given and what would be valid.
 
 Contenders, workloads and line-ups are read through here. The fields are pydantic models, strict (a
 number is not a text) and closed (an unknown key is refused, with the key that was probably meant).
@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar, get_args
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
@@ -35,8 +35,8 @@ _KEYS = rf"{_ONE_KEY}(?:\s*\.\s*{_ONE_KEY})*"
 _HEADER = re.compile(rf"\s*(\[\[?)\s*({_KEYS})\s*\]\]?")
 _ASSIGNMENT = re.compile(rf"\s*({_KEYS})\s*=")
 
-#: pydantic's error types in words that say what would do.
-_WOULD_DO = {
+#: Remedies by pydantic's error types.
+_REMEDIES = {
     "string_type": 'give a text in quotes, like "this"',
     "int_type": "give a whole number",
     "float_type": "give a number",
@@ -58,7 +58,7 @@ class Source:
     """A definition's file and text; makes refusals that point at a line of it.
 
     Args:
-        row: of a file with an object on each line: the line that was read; else None.
+        row: the line that was read, of a file with an object on each line; otherwise None.
     """
 
     file: Path
@@ -70,7 +70,7 @@ class Source:
         return _lines_of(self.text)
 
     def line(self, at: Sequence[Key]) -> int | None:
-        """1-based line of a key, or of the nearest table above it; None where the file has neither."""
+        """1-based line of a key, or of the nearest table above it; None if the file has neither."""
         if self.row is not None:
             return self.row
         known = tuple(at)
@@ -134,19 +134,22 @@ def validated(given: Any, source: Source, model: type[_Model]) -> _Model:
     try:
         return model.model_validate(given)
     except ValidationError as error:
-        raise _first_refusal(error, model, given, source) from error
+        # A list also counts as too short if one of its entries is refused, which is a fault by itself.
+        faults: list[Any] = [
+            fault
+            for fault in error.errors()
+            if fault["type"] != "too_short" or len(fault["input"]) <= fault["ctx"]["actual_length"]
+        ]
+        refusals = [_refusal(fault, model, given, source) for fault in faults]
+        raise min(refusals, key=lambda refusal: (refusal.line is None, refusal.line or 0)) from error
 
 
 def _is_deep(given: Any) -> bool:
-    """Whether something lies deeper than any definition has it: messages and line numbers would take for ever."""
+    """Whether it is nested deeper than any definition: messages and line numbers would take for ever."""
     level = [given]
     for _ in range(MAX_DEPTH):
-        level = [
-            part
-            for one in level
-            if isinstance(one, (dict, list))
-            for part in (one.values() if isinstance(one, dict) else one)
-        ]
+        lists = (list(part.values()) if isinstance(part, dict) else part for part in level)
+        level = [part for parts in lists if isinstance(parts, list) for part in parts]
     return bool(level)
 
 
@@ -170,23 +173,12 @@ def _text_of(file: Path) -> str:
         raise refused(getattr(error, "strerror", None) or str(error)) from error
 
 
-def _first_refusal(error: ValidationError, model: type[BaseModel], given: Any, source: Source) -> BadDefinition:
-    refusals = [_refusal(fault, model, given, source) for fault in error.errors() if not _follows(fault)]
-    return min(refusals, key=lambda refusal: (refusal.line is None, refusal.line or 0))
-
-
-def _follows(fault: Any) -> bool:
-    """Whether a list counts as too short only because one of its entries is refused, which is a fault by itself."""
-    return bool(fault["type"] == "too_short" and len(fault["input"]) > fault["ctx"]["actual_length"])
-
-
 def _refusal(fault: Any, model: type[BaseModel], given: Any, source: Source) -> BadDefinition:
     kind, at = fault["type"], tuple(fault["loc"])
     if kind == "missing" and isinstance(at[-1], int):
         return source.bad(at[:-1], f"given {shown(fault['input'])}", f"at least {at[-1] + 1} values are wanted")
     if kind == "missing":
-        table = _model_at(model, at[:-1])
-        described = _fields_of(table)[str(at[-1])].description if table else None
+        described = _described(model, at)
         return source.bad(at, "is missing", f"add `{at[-1]} = …`" + (f", {described}" if described else ""))
     at = _existing(at, given)
     if kind == "extra_forbidden":
@@ -200,8 +192,8 @@ def _refusal(fault: Any, model: type[BaseModel], given: Any, source: Source) -> 
     if kind == "string_pattern_mismatch" and (described := _described(model, at)):
         pattern = fault["ctx"]["pattern"]
         return source.bad(at, f"given {shown(fault['input'])}", f"it should match pattern {pattern!r} ({described})")
-    if kind in _WOULD_DO:
-        return source.bad(at, f"given {shown(fault['input'])}", _WOULD_DO[kind])
+    if kind in _REMEDIES:
+        return source.bad(at, f"given {shown(fault['input'])}", _REMEDIES[kind])
     problem = fault["msg"].removeprefix("Value error, ").removeprefix("Input ")
     return source.bad(
         at, f"given {shown(fault['input'])}", f"it {problem}" if problem.startswith("should") else problem
@@ -217,15 +209,15 @@ def _described(model: type[BaseModel], at: Sequence[Key]) -> str | None:
 
 def _existing(at: Sequence[Key], given: Any) -> tuple[Key, ...]:
     """The part of a pydantic location that is in the file: unions append the name of a branch."""
-    there: list[Key] = []
+    existing: list[Key] = []
     for part in at:
         in_table = isinstance(given, Mapping) and part in given
         in_list = isinstance(given, list) and isinstance(part, int) and part < len(given)
         if not (in_table or in_list):
             break
         given = given[part]
-        there.append(part)
-    return tuple(there)
+        existing.append(part)
+    return tuple(existing)
 
 
 def _model_at(model: type[BaseModel], at: Sequence[Key]) -> type[BaseModel] | None:
@@ -249,11 +241,11 @@ def _fields_of(model: type[BaseModel]) -> dict[str, FieldInfo]:
 def _inner_model(annotation: Any) -> type[BaseModel] | None:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
-    return next((found for part in get_args(annotation) if (found := _inner_model(part))), None)
+    return next(filter(None, map(_inner_model, get_args(annotation))), None)
 
 
 def _lines_of(text: str) -> dict[tuple[Key, ...], int]:
-    """Line of each table and key. ``tomllib`` tells none; texts over several lines are stepped over."""
+    """Line of each table and key, which ``tomllib`` does not give; texts over several lines are skipped."""
     lines: dict[tuple[Key, ...], int] = {}
     table: tuple[Key, ...] = ()
     repeated: dict[tuple[Key, ...], int] = {}
@@ -323,23 +315,20 @@ def placeholders(text: str) -> list[str]:
 
 
 def fill(text: str, values: Mapping[str, object]) -> str:
-    """Puts values in the places of ``{names}``; every name must be among the values."""
+    """Replaces ``{names}`` by values; every name must be among the values."""
     return text.format_map(values)
 
 
 def check_placeholders(source: Source, at: Sequence[Key], text: str, valid: Iterable[str]) -> None:
-    """Refuses a text whose braces name something that isn't there.
+    """Refuses a text with an unknown name in braces.
 
     Raises:
-        BadDefinition: with the line of ``at`` and the names there are.
+        BadDefinition: with the line of ``at`` and the valid names.
     """
     try:
         unknown = [name for name in placeholders(text) if name not in set(valid)]
     except ValueError as error:
         raise source.bad(at, f"given {shown(text)}: {error}", "write {{ and }} for braces themselves") from error
     if unknown:
-        _unknown_placeholder(source, at, text, unknown[0], valid)
-
-
-def _unknown_placeholder(source: Source, at: Sequence[Key], text: str, name: str, valid: Iterable[str]) -> NoReturn:
-    raise source.bad(at, f"given {shown(text)}: unknown placeholder {{{name}}}", nearest(name, valid, "valid:"))
+        problem = f"given {shown(text)}: unknown placeholder {{{unknown[0]}}}"
+        raise source.bad(at, problem, nearest(unknown[0], valid, "valid:"))

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -60,9 +60,7 @@ class InstallPlan:
         for step in self.steps:
             lines += [f"# {step.purpose}", str(step)]
         if any(step.command[0] == "apt-get" for step in self.steps) and not _foreign_policy():
-            lines += [
-                f"# while that runs, {POLICY} keeps packages from starting their daemons; it is removed afterwards"
-            ]
+            lines.append(f"# meanwhile {POLICY} keeps packages from starting their daemons; it is removed afterwards")
         return "\n".join([*lines, *(f"# can't be installed here: {line}" for line in dict.fromkeys(self.impossible))])
 
 
@@ -126,19 +124,14 @@ def _apt_steps(packages: dict[str, list[str]]) -> Iterator[Step]:
     if not packages:
         return
     env = (("DEBIAN_FRONTEND", "noninteractive"),)
-    if not _lists_are_fresh():
+    lists = Path("/var/lib/apt/lists")
+    files = [path for path in lists.glob("*_Packages*") if path.is_file()]
+    if not files or time.time() - max(path.stat().st_mtime for path in (*files, lists)) >= FRESH_S:
         yield Step(("apt-get", "update"), "the package lists are absent or old", env)
     who = ", ".join(sorted({name for names in packages.values() for name in names}))
     # Some packages push others out (LuaJIT's own pushes OpenResty's, and nginx's Lua module with it): better none.
     install = ("apt-get", "install", "-y", "--no-install-recommends", "--no-remove")
     yield Step((*install, *packages), f"for {who}", env)
-
-
-def _lists_are_fresh() -> bool:
-    lists = Path("/var/lib/apt/lists")
-    files = [path for path in lists.glob("*_Packages*") if path.is_file()] if lists.is_dir() else []
-    stamp = max((path.stat().st_mtime for path in (*files, lists)), default=0) if files else 0
-    return time.time() - stamp < FRESH_S
 
 
 def _private_steps(pip: Sequence[str], npm: Sequence[str], who: str, root: bool) -> Iterator[Step]:
@@ -163,7 +156,7 @@ def carry_out(planned: InstallPlan, say: Callable[[str], object]) -> None:
     """
     for step in planned.steps:
         say(f"$ {step}")
-        with _no_daemons() if step.command[0] == "apt-get" else _nothing():
+        with _no_daemons() if step.command[0] == "apt-get" else nullcontext():
             try:
                 # An unprivileged user must be able to execute what a private environment holds, hence the umask.
                 done = subprocess.run(
@@ -175,11 +168,6 @@ def carry_out(planned: InstallPlan, say: Callable[[str], object]) -> None:
         if done.returncode:
             last = "\n".join(done.stdout.splitlines()[-15:])
             raise NotReady(f"{shlex.join(step.command)} failed with exit status {done.returncode}:\n{last}")
-
-
-@contextmanager
-def _nothing() -> Iterator[None]:
-    yield
 
 
 def _foreign_policy() -> bool:

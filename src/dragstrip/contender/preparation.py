@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -99,41 +99,41 @@ class Start:
     own_count: OwnCount | None = None
 
 
-def check(one: Entry | Contender) -> Ready | Missing:
+def check(entry: Entry | Contender) -> Ready | Missing:
     """Whether an entrant can run here. Runs its version command at most; builds and installs nothing."""
-    if isinstance(one, Contender):
-        return discovery.look(one)
-    if one.contender is not None:
-        return discovery.look(one.contender)
-    if one.url is not None:
+    if isinstance(entry, Contender):
+        return discovery.look(entry)
+    if entry.contender is not None:
+        return discovery.look(entry.contender)
+    if entry.url is not None:
         return Ready("running", {})
-    folder = one.folder or Path.cwd()
-    program = one.command[0]
+    folder = entry.folder or Path.cwd()
+    program = entry.command[0]
     place = str(folder / program) if "/" in program else shutil.which(program)
     if place is None or not os.access(place, os.X_OK) or Path(place).is_dir():
         return Missing(f"`{program}` can't be executed from {folder}", "give the program's path, or make it executable")
     return Ready("unknown", {program: Path(place)})
 
 
-def commands(one: Entry) -> list[str]:
+def commands(entry: Entry) -> list[str]:
     """What a race runs for an entrant, as a line each: its build and its server, and what else its words decide."""
-    if one.url is not None:
-        return [f"{one.name}: load on the server at {one.url.host}:{one.url.port}"]
-    if one.contender is None:
-        return [f"{one.name}: {shlex.join(one.command)} (in {one.folder})"]
-    fields, source = one.contender.fields, one.contender.source.file
-    origin = "a shipped definition" if one.contender.shipped else f"definition {source}"
-    lines = [f"{one.name}: {shlex.join(fields.start.command)} ({origin})"]
-    lines += [f"{one.name}: {shlex.join(fields.build.command)} (its build)"] if fields.build else []
-    lines += [f"{one.name}: {program} is {place}" for program, place in one.contender.places.items()]
-    own = {key: one.parameters[key] for key, usual in fields.parameters.items() if one.parameters[key] != usual}
-    return lines + [f"{one.name}: {key} is {value!r}" for key, value in own.items()]
+    if entry.url is not None:
+        return [f"{entry.name}: load on the server at {entry.url.host}:{entry.url.port}"]
+    if entry.contender is None:
+        return [f"{entry.name}: {shlex.join(entry.command)} (in {entry.folder})"]
+    contender, fields, parameters = entry.contender, entry.contender.fields, entry.parameters
+    origin = "a shipped definition" if contender.shipped else f"definition {contender.source.file}"
+    lines = [f"{shlex.join(fields.start.command)} ({origin})"]
+    lines += [f"{shlex.join(fields.build.command)} (its build)"] if fields.build else []
+    lines += [f"{program} is {place}" for program, place in contender.places.items()]
+    lines += [f"{key} is {parameters[key]!r}" for key, usual in fields.parameters.items() if parameters[key] != usual]
+    return [f"{entry.name}: {line}" for line in lines]
 
 
-def status(one: Entry) -> dict[str, str]:
+def status(entry: Entry) -> dict[str, str]:
     """One row of ``dragstrip contenders``: name, title, status, version, reason, remedy; all texts."""
-    state = check(one)
-    row = {"name": one.name, "title": one.title}
+    state = check(entry)
+    row = {"name": entry.name, "title": entry.title}
     if isinstance(state, Missing):
         return row | {"status": "missing", "version": "", "reason": state.reason, "remedy": state.remedy}
     return row | {"status": "ready", "version": state.version, "reason": "", "remedy": ""}
@@ -146,19 +146,19 @@ def _ready(contender: Contender) -> Ready:
     return state
 
 
-def pending_build(one: Entry | Contender) -> tuple[str, ...] | None:
+def pending_build(entry: Entry) -> tuple[str, ...] | None:
     """The command that ``build`` would run now, for up to ``BUILD_S``; None if there is nothing left to build.
 
     Raises:
         NotReady: a program it needs is missing.
     """
-    contender = one.contender if isinstance(one, Entry) else one
+    contender = entry.contender
     if contender is None or contender.fields.build is None or _build_dir(contender, _ready(contender)).is_dir():
         return None
     return tuple(contender.fields.build.command)
 
 
-def build(one: Entry | Contender) -> Path | None:
+def build(entry: Entry) -> Path | None:
     """Runs a definition's build unless the same one has been run; returns the folder that it filled.
 
     Same means: the same definition and files, command, environment and compiler version. Two at once do no harm:
@@ -168,7 +168,7 @@ def build(one: Entry | Contender) -> Path | None:
         NotReady: a program it needs is missing.
         StageError: the build fails; with the compiler's last lines.
     """
-    contender = one.contender if isinstance(one, Entry) else one
+    contender = entry.contender
     if contender is None or contender.fields.build is None:
         return None
     ready = _ready(contender)
@@ -180,7 +180,8 @@ def build(one: Entry | Contender) -> Path | None:
     making = Path(tempfile.mkdtemp(prefix=f".{contender.name}-", dir=target.parent))
     try:
         (making / "out").mkdir()
-        _run_build(contender, ready, source=_copy_sources(contender, making / "source"), out=making / "out")
+        _copy(contender, contender.fields.build.files, making / "source")
+        _run_build(contender, ready, source=making / "source", out=making / "out")
         _open_to_all(making / "out")
         try:
             (making / "out").rename(target)
@@ -199,13 +200,17 @@ def _build_dir(contender: Contender, ready: Ready) -> Path:
     return cache_dir() / "builds" / f"{contender.name}-{key}"
 
 
-def _copy_sources(contender: Contender, folder: Path) -> Path:
-    assert contender.fields.build is not None
-    for name in contender.fields.build.files:
-        target = folder / _inside(name)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(contender.folder / name, target)
-    return folder
+def _copy(contender: Contender, names: Iterable[str], folder: Path) -> None:
+    for name in names:
+        shutil.copyfile(contender.folder / name, _place(folder, name))
+
+
+def _place(folder: Path, name: str) -> Path:
+    """Where a listed file goes, with its folder made: a sibling definition's file loses the sibling's name."""
+    parts = Path(name).parts
+    target = folder / (parts[-1] if parts[0] == ".." else name)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    return target
 
 
 def _run_build(contender: Contender, ready: Ready, *, source: Path, out: Path) -> None:
@@ -272,113 +277,77 @@ def prepare(
 
     Args:
         scratch: an empty folder of this launch's own.
-        cores: the servers' lane; parameters that say ``{cores}`` become its size.
+        cores: the servers' cores; a parameter with the value ``{cores}`` becomes their number.
         data: files for ``{data}``, by their paths within it.
-        database: where the race's is reached, by the names that definitions have for it; none: there is none.
+        database: the address of the race's database, by the names that definitions have for it; empty without one.
         identity: of an entrant that is reached over TLS.
-        address: where it is to listen.
+        address: the address to listen on.
 
     Raises:
         BadUsage: the entrant doesn't have the workload, or is a running server.
         BadDefinition: a template is refused. NotReady, StageError: as ``check`` and ``build``.
     """
     entry.refuse_unless_it_serves(workload)
-    _write_data(scratch / DATA, data)
-    where = {**dict.fromkeys(DATABASE, ""), **database, **_identified(scratch, identity)}
-    if entry.contender is not None:
-        at, files = (address, port), tuple(sorted(data))
-        return _prepare_definition(entry, entry.contender, scratch, at, len(cores), workload, files, where)
-    values: dict[str, Json] = {"address": address, "port": port, "cores": len(cores), "scratch": str(scratch), **where}
-    values |= {"socket": str(scratch / SOCKET), "data": str(scratch / DATA)}
-    command = tuple(fill(word, values) for word in entry.command)
-    return Start(
-        name=entry.name,
-        command=command,
-        env=_database_environment(database),
-        socket=_asked_for(scratch, command),
-        cwd=entry.folder or scratch,
-        port=port,
-        address=address,
-        wake_s=entry.wake_s,
-        unprivileged=False,  # the user's own command, in the user's own folder, as the user
-        kind=entry.kind,
-    )
-
-
-def _write_data(folder: Path, data: Mapping[str, bytes]) -> None:
-    """The folder that a server gets as ``{data}``; readable by whatever user it runs as."""
-    folder.mkdir(parents=True, exist_ok=True)
     for name, content in data.items():
-        file = folder / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(content)
-    _open_to_all(folder)
+        _place(scratch / DATA, name).write_bytes(content)
+    (scratch / DATA).mkdir(parents=True, exist_ok=True)
+    _open_to_all(scratch / DATA)
+    values: dict[str, Json] = {"address": address, "port": port, "cores": len(cores), "scratch": str(scratch)}
+    values |= {"socket": str(scratch / SOCKET), "data": str(scratch / DATA), "data_files": tuple(sorted(data))}
+    values |= dict.fromkeys((*DATABASE, *TLS_FILES), "") | dict(database)
+    if identity is not None:  # both files are good for this race alone
+        (scratch / CERTIFICATE).write_bytes(identity.certificate)
+        (scratch / CERTIFICATE_KEY).write_bytes(identity.key)
+        values |= {"certificate": str(scratch / CERTIFICATE), "certificate_key": str(scratch / CERTIFICATE_KEY)}
+    if entry.contender is not None:
+        start = _prepare_definition(entry, entry.contender, scratch, port, values | {"workload": workload})
+    else:
+        command = tuple(fill(word, values) for word in entry.command)
+        start = Start(
+            name=entry.name,
+            command=command,
+            socket=_requested_socket(scratch, command),
+            cwd=entry.folder or scratch,
+            port=port,
+            wake_s=entry.wake_s,
+            unprivileged=False,  # the user's own command, in the user's own folder, as the user
+            kind=entry.kind,
+        )
+    return replace(start, address=address, env=_database_environment(database) | start.env)
 
 
-def _identified(scratch: Path, identity: Identity | None) -> dict[str, str]:
-    """Writes certificate and key, readable by whatever user the server runs as; both are good for this race alone."""
-    if identity is None:
-        return dict.fromkeys(TLS_FILES, "")
-    files = {CERTIFICATE: identity.certificate, CERTIFICATE_KEY: identity.key}
-    for name, content in files.items():
-        (scratch / name).write_bytes(content)
-    return {"certificate": str(scratch / CERTIFICATE), "certificate_key": str(scratch / CERTIFICATE_KEY)}
-
-
-def _prepare_definition(
-    entry: Entry,
-    contender: Contender,
-    scratch: Path,
-    at: tuple[str, int],
-    cores: int,
-    workload: str,
-    data_files: tuple[str, ...],
-    where: Mapping[str, str | int],
-) -> Start:
-    address, port = at
-    ready, fields = _ready(contender), contender.fields.start
-    values: dict[str, Json] = {key: cores if value == PER_CORE else value for key, value in entry.parameters.items()}
+def _prepare_definition(entry: Entry, contender: Contender, scratch: Path, port: int, values: dict[str, Json]) -> Start:
+    ready, fields, cores = _ready(contender), contender.fields.start, values["cores"]
+    values |= {key: cores if value == PER_CORE else value for key, value in entry.parameters.items()}
     values |= discovery.settings(contender, ready.programs)
-    values |= {"address": address, "port": port, "cores": cores, "mark": entry.mark, "workload": workload, **where}
-    values |= {"scratch": str(scratch), "socket": str(scratch / SOCKET)}
-    values |= {"data": str(scratch / DATA), "data_files": data_files}
-    values |= {"cache": str(cache_dir()), "build": str(build(contender) or "")}
+    values |= {"mark": entry.mark, "cache": str(cache_dir()), "build": str(build(entry) or "")}
     values |= {"served": discovery.counts(contender, ready.programs, values)}
-    for name in fields.copy_:
-        target = scratch / _inside(name)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(contender.folder / name, target)
-    for name in fields.render:
-        target = scratch / _inside(name)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(_rendered(contender, name, values), encoding="utf-8")
+    _copy(contender, fields.copy_, scratch)
+    rendered = {name: _rendered(contender, name, values) for name in fields.render}
+    for name, text in rendered.items():
+        _place(scratch, name).write_text(text, encoding="utf-8")
     _open_to_all(scratch)
     command = discovery.resolve(fields.command, ready.programs, values)
-    own = {key: fill(text, values) for key, text in fields.env.items()}
-    written = [(scratch / _inside(name)).read_text(encoding="utf-8") for name in fields.render]
+    env = {key: fill(text, values) for key, text in fields.env.items()}
+    served = contender.fields.served if values["served"] else None
+    socket = fill(served.socket, values) if served else ""
     return Start(
         name=entry.name,
         command=command,
-        env={"HOME": str(scratch), "TMPDIR": str(scratch), "LANG": "C.UTF-8", **_path_to(ready, scratch)}
-        | _database_environment(where)
-        | own,
-        socket=_asked_for(scratch, (*command, *own.values(), *written)),
+        env={"HOME": str(scratch), "TMPDIR": str(scratch), "LANG": "C.UTF-8", **_path_to(ready, scratch), **env},
+        socket=_requested_socket(scratch, (*command, *env.values(), *rendered.values())),
         cwd=scratch,
         port=port,
-        address=address,
         wake_s=fields.wake_s,
         stop_signal=fields.stop_signal,
         unprivileged=fields.unprivileged,
         kind=entry.kind,
-        own_count=_own_count(contender, values),
+        own_count=OwnCount(f"unix:{socket}" if socket else "", served.path, served.pattern) if served else None,
     )
 
 
 def _database_environment(database: Mapping[str, str | int]) -> dict[str, str]:
-    """Where the race's database is, by the names that PostgreSQL's own client library reads (libpq, 34.15).
-
-    Empty where there is none.
-    """
+    """Where the race's database is, by the names that libpq reads (PostgreSQL's manual, 34.15); empty without one."""
     if not database.get("database_host"):
         return {}
     return {
@@ -391,22 +360,14 @@ def _database_environment(database: Mapping[str, str | int]) -> dict[str, str]:
     }
 
 
-def _own_count(contender: Contender, values: Mapping[str, Json]) -> OwnCount | None:
-    wanted = contender.fields.served
-    if wanted is None or not values["served"]:
-        return None
-    address = fill(wanted.socket, values)
-    return OwnCount(f"unix:{address}" if address else "", wanted.path, wanted.pattern)
-
-
-def _asked_for(scratch: Path, texts: Iterable[str]) -> Path | None:
+def _requested_socket(scratch: Path, texts: Iterable[str]) -> Path | None:
     """The launch's socket, if its path occurs in the server's command, environment or files."""
     path = scratch / SOCKET
     return path if any(str(path) in text for text in texts) else None
 
 
 def _path_to(ready: Ready, scratch: Path) -> dict[str, str]:
-    """PATH for launchers that call programs by name: those to which PATH doesn't lead are linked in the scratch."""
+    """PATH for launchers that call programs by name: programs that PATH doesn't find are linked in the scratch."""
     elsewhere = {name: place for name, place in ready.programs.items() if shutil.which(name) != str(place)}
     if not elsewhere:
         return {}
@@ -415,12 +376,6 @@ def _path_to(ready: Ready, scratch: Path) -> dict[str, str]:
     for name, place in elsewhere.items():
         (links / name).symlink_to(place)
     return {"PATH": os.pathsep.join((str(links), os.environ.get("PATH", os.defpath)))}
-
-
-def _inside(name: str) -> Path:
-    """Where a listed file goes: its own relative place; a sibling definition's file loses the sibling's name."""
-    parts = Path(name).parts
-    return Path(parts[-1]) if parts[0] == ".." else Path(name)
 
 
 def _rendered(contender: Contender, name: str, values: Mapping[str, Json]) -> str:

@@ -630,15 +630,15 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_build_runs_once_and_again_when_a_file_of_it_changes(folder: Path, cache: Path) -> None:
     """It works on a copy of its files, leaves the definition's folder alone, and what it made is kept."""
     (folder / "make.sh").write_text(f"date >> {folder}/times; echo made > $1/server; chmod 700 $1/server; touch here")
-    first = contender.build(define(folder, BUILT))
-    assert contender.build(define(folder, BUILT)) == first
+    first = contender.build(contender.variant(define(folder, BUILT)))
+    assert contender.build(contender.variant(define(folder, BUILT))) == first
     assert first is not None
     assert len((folder / "times").read_text().splitlines()) == 1
     assert first.is_relative_to(cache)
     assert not (folder / "here").exists()
     assert (first / "server").stat().st_mode & 0o755 == 0o755
     (folder / "make.sh").write_text(f"date >> {folder}/times; echo other > $1/server")
-    assert contender.build(define(folder, BUILT)) != first
+    assert contender.build(contender.variant(define(folder, BUILT))) != first
     assert len((folder / "times").read_text().splitlines()) == 2
     assert not list(cache.glob("builds/.*"))
 
@@ -649,7 +649,7 @@ def test_a_failing_build_shows_the_compilers_last_lines_and_leaves_nothing(folde
     with pytest.raises(
         StageError, match=r"mine: its build failed with status 7[^$]*line 99\nundefined: Foo"
     ) as refusal:
-        contender.build(define(folder, BUILT))
+        contender.build(contender.variant(define(folder, BUILT)))
     assert "line 50\n" not in str(refusal.value)
     assert list(cache.glob("builds/*")) == []
 
