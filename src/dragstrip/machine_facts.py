@@ -29,6 +29,11 @@ class CeilingPoint:
     engine_share: float = 0.0
     errors: int = 0
 
+    @property
+    def sound(self) -> bool:
+        """Whether it had responses, and no errors."""
+        return self.reached_per_s > 0 and self.errors == 0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GeneratorCeiling:

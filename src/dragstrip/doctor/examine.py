@@ -196,25 +196,25 @@ def _ceiling(situation: Situation) -> Iterable[Finding]:
     """What the generator could send if the server took no time: its cores over its CPU time per request."""
     from dragstrip._engine import EngineError
 
-    points, refused = [], ""
+    points: list[CeilingPoint] = []
+    unsound: list[CeilingPoint] = []
+    refused = ""
     for connections, keepalive in POINTS:
-        name = f"{connections} connections{'' if keepalive else ', each used once'}"
-        situation.tell(f"the generator's ceiling, {name}")
+        situation.tell(f"the generator's ceiling, {connections} connections{'' if keepalive else ', each used once'}")
         try:
             for attempt in range(MAX_TRIES):
                 point = _point(situation, connections, keepalive, situation.seconds * 2**attempt)
-                if point.reached_per_s and not point.errors:
-                    points.append(point)
+                if point.sound:
                     break
-            else:
-                refused = f"{name}: {point.reached_per_s:,.0f} responses per second and {point.errors:,} errors"
+            (points if point.sound else unsound).append(point)
         except EngineError as error:
             refused = str(error)
-    if not points:
+    if not points and refused:
         yield Finding(Subject.CEILING, Status.FAIL, NotMeasured(refused))
         return
     ceiling = GeneratorCeiling(threads=len(situation.lanes.engine), points=tuple(points))
-    yield Finding(Subject.CEILING, _status(not refused), Ceiling(ceiling, refused))
+    status = _status(not refused and not unsound) if points else Status.FAIL
+    yield Finding(Subject.CEILING, status, Ceiling(ceiling, refused, tuple(unsound)))
 
 
 def _point(situation: Situation, connections: int, keepalive: bool, seconds: float) -> CeilingPoint:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from dragstrip.machine_facts import Facts, GeneratorCeiling, NullRace
+from dragstrip.machine_facts import CeilingPoint, Facts, GeneratorCeiling, NullRace
 from dragstrip.store import machine_profile
 
 
@@ -117,10 +117,16 @@ class AwakeEffect:
 
 @dataclass(frozen=True, slots=True)
 class Ceiling:
-    """What the generator can send; ``refused``: the engine's message about a point that it could not measure."""
+    """What the generator can send.
+
+    Args:
+        refused: the engine's message about a point that it could not measure.
+        unsound: measured points without any response, or with errors; not in ``ceiling``.
+    """
 
     ceiling: GeneratorCeiling
     refused: str = ""
+    unsound: tuple[CeilingPoint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

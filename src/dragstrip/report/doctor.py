@@ -25,6 +25,7 @@ from dragstrip.doctor.finding import (
     TimeShare,
 )
 from dragstrip.machine import show_cores
+from dragstrip.machine_facts import CeilingPoint
 from dragstrip.report.figures import as_percent
 from dragstrip.store.json_values import JSON_SCHEMA, JsonObject, encode
 
@@ -163,11 +164,18 @@ def _limit(subject: Subject, count: int | None) -> str:
 
 
 def _ceiling(seen: Ceiling) -> str:
-    rates = ", ".join(
-        f"{point.ceiling_per_s:,.0f}/s at {point.connections}{'' if point.keepalive else ' (used once)'}"
-        for point in seen.ceiling.points
-    )
-    return f"the generator can send {rates} connections" + (f"; {seen.refused}" if seen.refused else "")
+    rates = ", ".join(f"{point.ceiling_per_s:,.0f}/s at {_connections(point)}" for point in seen.ceiling.points)
+    texts = [f"the generator can send {rates} connections" if rates else "", seen.refused]
+    texts += [
+        f"at {_connections(point)} connections it had {point.reached_per_s:,.0f} responses per second and "
+        f"{point.errors:,} errors"
+        for point in seen.unsound
+    ]
+    return "; ".join(filter(None, texts))
+
+
+def _connections(point: CeilingPoint) -> str:
+    return f"{point.connections}{'' if point.keepalive else ' (used once)'}"
 
 
 def _forecast(seen: Forecast) -> str:

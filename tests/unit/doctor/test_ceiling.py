@@ -55,7 +55,7 @@ def test_a_point_without_sound_responses_is_measured_again_longer_and_then_left_
     points = [(point.connections, point.keepalive) for point in finding.seen.ceiling.points]
     assert points == [point for point in examine.POINTS if point != (1000, True)]
     assert all(point.ceiling_per_s > 0 and point.errors == 0 for point in finding.seen.ceiling.points)
-    assert finding_text(finding).endswith("; 1000 connections: 100,000 responses per second and 3 errors")
+    assert finding_text(finding).endswith("; at 1000 connections it had 100,000 responses per second and 3 errors")
     assert durations[1000, True] == [0.25, 0.5, 1.0]
     assert durations[32, False] == [0.25, 0.5]
     assert durations[32, True] == [0.25]

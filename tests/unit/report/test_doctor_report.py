@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -114,6 +115,15 @@ CASES: list[tuple[Finding, str, str]] = [
     (
         Finding(Subject.CEILING, WARN, Ceiling(CEILING, "no port")),
         "the generator can send 123,456/s at 32, 9,876/s at 32 (used once) connections; no port",
+        "end other programs and repeat it",
+    ),
+    (
+        Finding(
+            Subject.CEILING,
+            FAIL,
+            Ceiling(GeneratorCeiling(threads=1, points=()), "", (replace(CEILING.points[1], errors=5),)),
+        ),
+        "at 32 (used once) connections it had 0 responses per second and 5 errors",
         "end other programs and repeat it",
     ),
     (
