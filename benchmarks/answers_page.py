@@ -142,7 +142,7 @@ class Races:
             for builds in (False, True):
                 mine = [line for line in self.of(name, duty) if beside_builds(line) == builds]
                 if mine:
-                    yield name, f"{name}{', beside builds' if builds else ''}", duty, mine
+                    yield name, f"{name}{', during builds' if builds else ''}", duty, mine
 
     def reference(self, kind: str, beside: Line | None = None) -> Line | None:
         """The reference of a kind with the most rounds, of this version of the method where there is one.
@@ -179,8 +179,8 @@ def by_metric(lines: Iterable[Line]) -> str:
 def same(races: Races) -> Iterator[str]:
     """A server against itself."""
     yield (
-        "| a server against itself | duty | races | of ten rounds or more | called wrongly | called same | open "
-        "| refused | by | median |"
+        "| a server against itself | duty | races | with ten rounds or more | wrong verdict | *same* | undecided "
+        "| no result | metric | median time |"
     )
     yield "|-|-|-|-|-|-|-|-|-|-|"
     duties = sorted({duty for _, duty in races.names("same: ")})
@@ -199,8 +199,8 @@ def same(races: Races) -> Iterator[str]:
 def different(races: Races) -> Iterator[str]:
     """Differences that are known, planted or from a reference."""
     yield (
-        "| a difference that is there | duty | races | told | wrong way | holds what was planted "
-        "| meets the reference | refused | by | median |"
+        "| known difference | duty | races | found | wrong direction | interval contains it "
+        "| overlaps the reference | no result | metric | median time |"
     )
     yield "|-|-|-|-|-|-|-|-|-|-|"
     for name, duty in [*races.names("planted"), *races.names("nginx-return against")]:
@@ -222,8 +222,8 @@ def different(races: Races) -> Iterator[str]:
 def one_sided(races: Races) -> Iterator[str]:
     """Only one of two alike is disturbed."""
     yield (
-        "| only the second of two alike is hit | duty | races | wrong word, no warning | wrong word "
-        "| cause named | refused | ratio, median |"
+        "| only the second of two equal servers disturbed | duty | races | wrong verdict without warning "
+        "| wrong verdict | cause reported | no result | median ratio |"
     )
     yield "|-|-|-|-|-|-|-|-|"
     for _, title, duty, mine in races.rows("one-sided"):
@@ -241,8 +241,8 @@ def one_sided(races: Races) -> Iterator[str]:
 def line_up(races: Races) -> Iterator[str]:
     """What ``make race`` ends in."""
     yield (
-        "| the default line-up, as `make race` runs it | duty | races | exit code 0 | pairs told apart of 28 "
-        "| wrong way round | median |"
+        "| the default line-up, as `make race` runs it | duty | races | exit code 0 | separated pairs of 28 "
+        "| wrong direction | median time |"
     )
     yield "|-|-|-|-|-|-|-|"
     for name, title, duty, mine in races.rows("line-up"):
@@ -260,8 +260,8 @@ def line_up(races: Races) -> Iterator[str]:
 def speed(races: Races) -> Iterator[str]:
     """The former code beside this one, turn by turn."""
     yield (
-        "| eight servers, side by side in turn | budget | turns | pairs decided, median | told apart, median "
-        "| wrong way round | refused | took, median |"
+        "| eight servers, both versions in turn | budget | turns | decided pairs, median | separated, median "
+        "| wrong direction | no result | median time |"
     )
     yield "|-|-|-|-|-|-|-|-|"
     turns: dict[str, dict[str, Line]] = {}
@@ -273,7 +273,7 @@ def speed(races: Races) -> Iterator[str]:
     def value(line: Line, words: frozenset[str]) -> int:
         return 0 if refused(line) else count(line, words)
 
-    for code, title in (("former", "commit 593c340"), ("now", "this one")):
+    for code, title in (("former", "commit 593c340"), ("now", "this version")):
         mine = [turn[code] for turn in both]
         if mine:
             ran = [line for line in mine if not line.get("failed")]
@@ -286,7 +286,7 @@ def speed(races: Races) -> Iterator[str]:
             )
     if both:
         as_many = sum(value(turn["now"], DECIDED) >= value(turn["former"], DECIDED) for turn in both)
-        yield f"\nAs many pairs decided or more in {share(as_many, len(both))} of the turns."
+        yield f"\nThis version decided at least as many pairs in {share(as_many, len(both))} of the turns."
 
 
 def references(races: Races) -> Iterator[str]:
@@ -301,7 +301,7 @@ def references(races: Races) -> Iterator[str]:
             pair = the_pair(line)
             if len(line["pairs"]) > 1:
                 apart = count(line, APART)
-                yield f"{name}{where}: {line['rounds']} rounds, {apart} of {len(line['pairs'])} pairs told apart"
+                yield f"{name}{where}: {line['rounds']} rounds, {apart} of {len(line['pairs'])} pairs separated"
             elif pair.get("low"):
                 ends = f"{pair['low']:.4g}–{pair['high']:.4g}"
                 yield f"{name}{where}: {pair['ratio']:.4g} ({ends}), {line['rounds']} rounds, by {line['metric']}"
@@ -318,11 +318,12 @@ def conclusion(races: Races) -> str:
     planted = [line for line in races.of("planted") if not refused(line)]
     found = sum(the_pair(line).get("verdict") == "faster" for line in planted)
     return (
-        f"Of {len(mine)} races {sum(map(refused, mine))} were refused. A server against itself was called wrongly in "
-        f"{called} of duty (5 % is nominal).\n"
-        f"Planted 10 % was found in {found} of {len(races.of('planted'))} races beside a duty of 20 %; "
+        f"{sum(map(refused, mine))} of {len(mine)} races had no valid result. The verdict on a server against itself "
+        f"was wrong in {called} duty (5 % are allowed).\n"
+        f"An injected difference of 10 % was found in {found} of {len(races.of('planted'))} races at 20 % duty. "
+        "With only one contender disturbed, "
         f"{sum(1 for line in races.of('one-sided') if line.get('wrong') and not warned(line))} of "
-        f"{len(races.of('one-sided'))} races with one side disturbed had a wrong word without its warning."
+        f"{len(races.of('one-sided'))} races had a wrong verdict without a warning."
     )
 
 
@@ -333,9 +334,9 @@ def report(lines: Sequence[Line], method: int) -> str:
     when = f"{min(ran)[:16]} to {max(ran)[:16]}" if ran else "no race yet"
     head = (
         "## On disturbed machines\n\n" + conclusion(races) + "\n\n"
-        f"Method {method}; {when}. Written by `benchmarks/answers.py`; `benchmarks/disturb.py` made the disturbance: "
-        "bursts of 1 to 50 ms at random on every core with the duty told, beside whatever else the machine did. Shares "
-        "have 95 % intervals by Clopper and Pearson; seconds are those of the whole command."
+        f"Method {method}; {when}. Written by `benchmarks/answers.py`; `benchmarks/disturb.py` caused the disturbance: "
+        "random bursts of 1 to 50 ms on every core, with the duty in the table, in addition to other programs. Shares "
+        "have 95 % intervals by Clopper and Pearson; times are those of the whole command."
     )
     tables = []
     for table in (same, different, one_sided, line_up, speed):
@@ -344,6 +345,6 @@ def report(lines: Sequence[Line], method: int) -> str:
             tables.append("\n".join(rows))
     long = "; ".join(references(races))
     failed = sum(bool(line.get("failed")) for line in races.of(""))
-    tail = [f"References, without an ordered disturbance: {long}."] if long else []
-    tail += [f"{failed} races failed to run at all; they count as refused."] if failed else []
+    tail = [f"References, without an injected disturbance: {long}."] if long else []
+    tail += [f"{failed} races failed to run; they count as having no result."] if failed else []
     return "\n\n".join([head, *tables, *tail])

@@ -212,7 +212,7 @@ def rows(rounds: Sequence[Round]) -> Iterator[str]:
 def page(rounds: Sequence[Round], kept: keep_awake.Awake, load: tuple[float, ...], *, first: bool) -> str:
     """The part of the page."""
     lines = [
-        f"{circumstances()}; load average {load[0]:.1f} at the begin, {os.getloadavg()[0]:.1f} at the end"
+        f"{circumstances()}; load average {load[0]:.1f} at the start, {os.getloadavg()[0]:.1f} at the end"
         f"{'; engine and servers before other programs (`--first`)' if first else ''}. Awake: {kept.text}. "
         f"{len(rounds)} rounds of fresh servers. Written by `benchmarks/awake.py`.",
         "",
@@ -234,7 +234,7 @@ def tilt(rounds: Sequence[Round]) -> str:
         ]
         told.append(f"{cell[0]}s, {'kept awake' if cell[1] else 'as they are'}: {span(change)}")
     return (
-        "Tilt by CPU per request, the server with 100 µs more against the one with none, held against polling with "
+        "Bias of CPU per request, the server with 100 µs more against the one without, relative to polling with "
         f"cores kept awake: {'; '.join(told)}."
     )
 

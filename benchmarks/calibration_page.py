@@ -87,24 +87,26 @@ HEAD = """# Calibration
 <!-- disturbed-conclusion:begin -->
 <!-- disturbed-conclusion:end -->
 
-Is the error rate what it says, and how soon is a difference found? Short races of known truth on real servers, each
-kind in turn, every look counted (a race stops as soon as it has decided). `make calibrate` runs them, for as long as
-you set, and adds to [what there is](calibration/races.jsonl);
-[the simulation](method/simulation.md) has the same for simulated races.
+How often is a verdict wrong, and how soon does a race find a difference? Short races of known truth
+answer that, on real servers, with each kind in turn. Every look counts, because a race stops as
+soon as it has decided. `make calibrate` runs such races for as long as you set, and adds them to
+[the stored ones](calibration/races.jsonl). [The simulation](method/simulation.md) has the same for
+simulated races.
 
 ## Races of known truth
 
 <!-- calibration:begin -->
 <!-- calibration:end -->
 
-*Wrong*: a difference called where none is, or the wrong way round. *Open*: neither told apart nor called the same in
-the budget. *Void*: the race's own checks refused it; it counts neither way. Times are of measuring (all rounds up to
-the verdict), without scrutineering and calibration; a race that is still open counts as longer than any. Shares have
-95 % intervals by Clopper and Pearson, quantiles of time by order statistics. *Foretold*: what `dragstrip doctor` said
-in between, from ten rounds of two built-in servers, of differences in throughput between servers that launch at once
-(the median of its forecasts). *Planted* is a share of the server's own cost of a request, as it measures that itself.
-Its own cost differs a little from its twin's, because burning changes the rhythm of its answers. By so much the
-ratio is off.
+*Wrong*: a difference where there is none, or in the wrong direction. *Undecided*: neither separated
+nor *same* within the budget. *Void*: the race's own checks rejected it; it counts neither way. Times
+cover all rounds up to the verdict, without scrutineering and calibration; an undecided race counts
+as longer than any other. Shares have 95 % intervals by Clopper and Pearson, quantiles of time by
+order statistics. *Predicted*: the median forecast of `dragstrip doctor` between the races. It uses
+ten rounds of two built-in servers, and holds for differences in throughput between servers that
+launch at once. An *injected difference* is a share of the server's own cost of a request, which the
+server measures. Its own cost differs a little from its twin's, because the additional work changes
+the rhythm of its responses. The measured ratio includes that difference.
 """
 
 
@@ -133,8 +135,8 @@ def conclusion(lines: Sequence[Line], kinds: Sequence[str]) -> str:
     wrong = sum(_called(line, "throughput") for line in same if "throughput" in line["pairs"])
     of = sum("throughput" in line["pairs"] for line in same)
     return (
-        f"**A server raced against itself was called apart in {share(wrong, of)}, where 5 % is allowed. "
-        f"A planted difference was found in {share(sum(bool(line['right']) for line in planted), len(planted))}.** "
+        f"**A server raced against itself was separated in {share(wrong, of)}, where 5 % is allowed. "
+        f"An injected difference was found in {share(sum(bool(line['right']) for line in planted), len(planted))}.** "
         f"(Races by method {methods}; shares in brackets are 95 % intervals.)"
     )
 
@@ -155,10 +157,10 @@ def quantile_with_ends(values: Sequence[float], q: float) -> tuple[float, float,
 
 
 def quantile(times: Sequence[float], q: float) -> str:
-    """A quantile with its 95 % interval from order statistics; "open" where it lies among those still open."""
+    """A quantile with its 95 % interval from order statistics; "undecided" if it lies among those still undecided."""
     if not times:
         return "–"
-    told = [f"{time:.1f} s" if math.isfinite(time) else "open" for time in quantile_with_ends(times, q)]
+    told = [f"{time:.1f} s" if math.isfinite(time) else "undecided" for time in quantile_with_ends(times, q)]
     return told[0] if len(set(told)) == 1 else f"{told[0]} ({told[1]} to {told[2]})"
 
 
@@ -199,7 +201,7 @@ def report(lines: Sequence[Line], kinds: Sequence[str]) -> str:
         *_same(good, kinds),
         *_planted(good, kinds, foretold),
         *_checks(good),
-        f"Beside its measuring a race took {quantile(_beside(good), 0.5)} (median): start, scrutineering, calibration.",
+        f"Start, scrutineering and calibration took {quantile(_beside(good), 0.5)} per race (median).",
     ]
     failed = sum("failed" in line for line in lines)
     return "\n\n".join([*parts, *([f"{failed} races failed to run at all."] if failed else [])])
@@ -216,7 +218,7 @@ def _of(good: Sequence[Line], name: str) -> list[Line]:
 
 def _same(good: Sequence[Line], kinds: Sequence[str]) -> list[str]:
     rows = [
-        "| a server against itself | races | void | wrong, throughput | wrong, CPU | called same: median | 9 of 10 |",
+        "| a server against itself | races | void | wrong, throughput | wrong, CPU | *same*: median time | 9 of 10 |",
         "|-|-|-|-|-|-|-|",
     ]
     every: list[Line] = []
@@ -245,8 +247,8 @@ def _called(line: Line, metric: str) -> bool:
 
 def _planted(good: Sequence[Line], kinds: Sequence[str], foretold: Sequence[Line]) -> list[str]:
     rows = [
-        "| planted | races | void | found | wrong way | in the interval | ratio, median | found: median | 9 of 10 "
-        "| 9 of 10, foretold |",
+        "| injected difference | races | void | found | wrong direction | interval contains it "
+        "| median ratio | found: median time | 9 of 10 | 9 of 10, predicted |",
         "|-|-|-|-|-|-|-|-|-|-|",
     ]
     for name in [name for name in kinds if name.startswith("planted")]:
@@ -258,7 +260,7 @@ def _planted(good: Sequence[Line], kinds: Sequence[str], foretold: Sequence[Line
         cover = [covered for line in valid if (covered := _covers(line, line["metric"])) is not None]
         ratios = [line["pairs"][line["metric"]]["ratio"] for line in valid]
         found = share(sum(line["right"] for line in valid), len(valid))
-        middle = f"{np.median(ratios):.4f}, planted {mine[0]['truth']:.4f}" if ratios else "–"
+        middle = f"{np.median(ratios):.4f}; true: {mine[0]['truth']:.4f}" if ratios else "–"
         rows.append(
             f"| {name.removeprefix('planted ')} | {len(mine)} | {len(mine) - len(valid)} | {found} "
             f"| {sum(line['wrong'] for line in valid)} | {sum(cover)} of {len(cover)} | {middle} "
@@ -266,7 +268,7 @@ def _planted(good: Sequence[Line], kinds: Sequence[str], foretold: Sequence[Line
         )
     pauses = [line for line in good if "pauses" in line["kind"] and line["truth"] != 1 and not line["void"]]
     told = share(sum(bool(line["pauses"]) for line in pauses), len(pauses))
-    return ["\n".join(rows), f"Planted pauses named as pauses: {told}."] if len(rows) > 2 else []
+    return ["\n".join(rows), f"Injected pauses reported as pauses: {told}."] if len(rows) > 2 else []
 
 
 def _foretold(kind: str, foretold: Sequence[Line]) -> str:
@@ -280,8 +282,8 @@ def _checks(good: Sequence[Line]) -> list[str]:
     """What each check said in races in which nothing was planted, and the test that plants its fault."""
     unplanted = [line for line in good if line["truth"] == 1 and "machine pauses" not in line["kind"]]
     rows = [
-        f"| check, in {len(unplanted)} races with no fault planted "
-        "| passed | warned | voided | its fault is planted by |",
+        f"| check, in {len(unplanted)} races without an injected fault "
+        "| passed | warned | void | test that injects its fault |",
         "|-|-|-|-|-|",
     ]
     for check in PLANTS:
@@ -297,11 +299,11 @@ def _checks(good: Sequence[Line]) -> list[str]:
     clean = [line for line in today if line["host"] <= HOST_MOST]
     disturbed = [line for line in today if line["host"] > HOST_MOST]
     told = [
-        f"Since the latest change of a check ({at}) the machine's counter of stolen time was read around each race. "
-        f"In *clean* races, of which the host took at most {100 * HOST_MOST:.1f} % of the cores, "
-        f"all checks were silent in {_silent(clean)}.",
-        f"In the others, of which it took more (median {100 * np.median([line['host'] for line in disturbed]):.1f} %), "
-        f"they were in {_silent(disturbed)}."
+        f"Since the last change of a check ({at}), stolen time was read before and after each race. "
+        f"In *clean* races, in which the host took at most {100 * HOST_MOST:.1f} % of the cores, "
+        f"all checks passed in {_silent(clean)}.",
+        f"In the others (median {100 * np.median([line['host'] for line in disturbed]):.1f} %), "
+        f"all checks passed in {_silent(disturbed)}."
         if disturbed
         else "There were no others.",
     ]
@@ -312,7 +314,9 @@ def _silent(lines: Sequence[Line]) -> str:
     """In how many races no check spoke, and which did in the others."""
     spoke = Counter(name.partition(",")[0] for line in lines for name in line["checks"])
     said = ", ".join(f"{name} ({count})" for name, count in spoke.most_common())
-    return share(sum(not line["checks"] for line in lines), len(lines)) + (f"; there spoke: {said}" if said else "")
+    return share(sum(not line["checks"] for line in lines), len(lines)) + (
+        f"; checks that did not pass: {said}" if said else ""
+    )
 
 
 def _since(lines: Sequence[Line], at: str) -> list[Line]:
@@ -375,6 +379,6 @@ def _strip(name: str, mine: Sequence[Line], y: float, x: Any, ink: str) -> list[
             )
     parts += [f'<circle cx="{x(t):.1f}" cy="{y}" r="2" fill="#f59e0b" fill-opacity=".7"/>' for t in reached]
     if len(reached) < len(every):
-        still = f"{len(every) - len(reached)} open"
+        still = f"{len(every) - len(reached)} undecided"
         parts.append(f'<text x="{WIDTH - RIGHT}" y="{y + 4}" text-anchor="end" fill="{ink}">{still}</text>')
     return parts

@@ -182,8 +182,8 @@ def drawn(rounds: Sequence[Round], chance: np.random.Generator, *, swap: bool) -
 def alike(found: dict[str, list[Round]], races: int) -> Iterator[str]:
     """A server against itself, swapped at random."""
     yield (
-        "| the same twice, on recorded rounds | others had: engine's core | server's | scatter, throughput | CPU "
-        "| called: what decides | throughput | CPU |"
+        "| a server against itself, on recorded rounds | taken from the engine's core | from the server's "
+        "| scatter of throughput | of CPU time | wrong verdicts: deciding metric | throughput | CPU time |"
     )
     yield "|-|-|-|-|-|-|-|-|"
     totals, every = dict.fromkeys(("what decides", "throughput", "cpu"), 0), 0
@@ -201,7 +201,7 @@ def alike(found: dict[str, list[Round]], races: int) -> Iterator[str]:
 
 def slower(found: dict[str, list[Round]], races: int, truth: float = 1.10) -> Iterator[str]:
     """The same rounds with a difference planted."""
-    yield f"| {truth - 1:.0%} planted into the same | found by round {LOOKS} | missed by an interval at any look |"
+    yield f"| {truth - 1:.0%} injected | found by round {LOOKS} | outside the interval at any look |"
     yield "|-|-|-|"
     for name, rounds in found.items():
         chance = np.random.default_rng([20269, *map(ord, name)])
@@ -213,7 +213,7 @@ def slower(found: dict[str, list[Round]], races: int, truth: float = 1.10) -> It
 
 def one_sided(found: dict[str, list[Round]], races: int) -> Iterator[str]:
     """Only b was hit; not swapped."""
-    yield "| the same twice, only the second hit | a wrong word without its warning | a wrong word |"
+    yield "| a server against itself, only the second disturbed | wrong verdict without warning | wrong verdict |"
     yield "|-|-|-|"
     for name, rounds in found.items():
         chance = np.random.default_rng([20270, *map(ord, name)])
@@ -235,7 +235,7 @@ def report(races: int, path: Path = NOISE) -> str:
     every = {name: rounds for name, rounds in twice.items() if not NAMES[name].one_sided}
     only = {name: rounds for name, rounds in twice.items() if NAMES[name].one_sided}
     head = (
-        "### Simulated, on rounds recorded beside such a disturbance\n\n"
+        "### Simulated, on rounds recorded with such a disturbance\n\n"
         f"Written by `benchmarks/simulate_disturbed.py --races {races}`; method {METHOD_VERSION}, {LOOKS} rounds, "
         "every look from the tenth round on counted, whole rounds drawn with replacement from the recorded ones."
     )

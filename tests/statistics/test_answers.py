@@ -57,7 +57,10 @@ def test_a_difference_called_where_none_is_counts_as_wrong(answers, tmp_path: Pa
     assert (wrong["wrong"], right["wrong"]) == (True, False)
     text = page(answers, tmp_path, wrong, right, right, right | {"exit": 3, "void": True})
     assert "| node | 20 % | 4 | 4 | 1 of 4, 25.0 % (0.6–80.6) |" in text
-    assert "Of 4 races 1 were refused. A server against itself was called wrongly in 1 of 4 at 20 % of duty" in text
+    assert (
+        "1 of 4 races had no valid result. The verdict on a server against itself was wrong in 1 of 4 at 20 % duty"
+        in text
+    )
 
 
 def test_a_planted_difference_counts_as_held_where_the_interval_has_it(answers, tmp_path: Path) -> None:

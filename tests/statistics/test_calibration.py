@@ -61,7 +61,7 @@ def test_the_page_counts_wrong_calls_found_differences_voids_and_warnings(calibr
     calibration.write_page([*same, *planted, {"kind": "same: luajit", "failed": "no"}, *foretold], kinds, page)
     text = page.read_text()
     assert "| luajit | 10 | 1 | 1 of 9, 11.1 % (0.3–48.2) | 1 of 9, 11.1 % (0.3–48.2) | 9.0 s |" in text
-    found = "| 3 % | 2 | 0 | 2 of 2, 100.0 % (15.8–100.0) | 0 | 2 of 2 | 1.0300, planted 1.0300 |"
+    found = "| 3 % | 2 | 0 | 2 of 2, 100.0 % (15.8–100.0) | 0 | 2 of 2 | 1.0300; true: 1.0300 |"
     assert f"{found} 9.0 s | 9.0 s | 8.0 s (7.5 s to 12.0 s) |" in text
     steal = "| steal | 0 of 10, 0.0 % (0.0–30.8) | 10 of 10, 100.0 % (69.2–100.0) | 0 of 10, 0.0 % (0.0–30.8) |"
     assert f"{steal} `test_each_planted_fault_is_found_and_said_what_to_do` |" in text
@@ -87,10 +87,13 @@ def test_a_check_that_speaks_in_a_clean_race_is_told_apart_from_one_in_a_disturb
 
     text = report(races, kinds)
     assert (
-        "at most 0.5 % of the cores, all checks were silent in 2 of 3, 66.7 % (9.4–99.2); there spoke: steal (1)."
+        "at most 0.5 % of the cores, all checks passed in 2 of 3, 66.7 % (9.4–99.2); "
+        "checks that did not pass: steal (1)." in text
+    )
+    assert (
+        "(median 3.0 %), all checks passed in 1 of 2, 50.0 % (1.3–98.7); checks that did not pass: void passes (1)."
         in text
     )
-    assert "(median 3.0 %), they were in 1 of 2, 50.0 % (1.3–98.7); there spoke: void passes (1)." in text
     assert "There were no others." in report(races[:3], kinds)
 
 
