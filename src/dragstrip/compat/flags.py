@@ -37,17 +37,19 @@ class Flag:
 
 
 _SAME = "the same"
-_HTTP2 = "HTTP/2's own windows, frames and tables are chosen by the engine; leave it out"
+_HTTP2 = "the engine chooses HTTP/2's windows, frames and tables; leave it out"
 _ONE_RESOLVER = "the URL names the address; leave it out"
 
 WRK = (
-    Flag("-c --connections", "connections in all", f"{_SAME}; 10k and 1M, too"),
+    Flag("-c --connections", "connections in all", f"{_SAME}; also 10k and 1M"),
     Flag("-d --duration", "length of the run", _SAME),
     Flag("-t --threads", "threads", f"{_SAME}; at most one per core"),
     Flag("-s --script", "a script in Lua", f"{_SAME}; its arguments follow `--`"),
     Flag("-H --header", "a header", _SAME),
     Flag("--latency", "prints percentiles", "always shown; in `--style wrk` the same"),
-    Flag("--timeout", "time for an answer", f"{_SAME}; what takes longer is an error, and the connection ends"),
+    Flag(
+        "--timeout", "time limit for one response", f"{_SAME}; a slower one is an error and ends its connection"
+    ),
     Flag("-v --version", "version", "`dragstrip --version`"),
 )
 
@@ -64,32 +66,32 @@ H2LOAD = (
     Flag("-H --header", "a header", _SAME),
     Flag("--ciphers", "ciphers of TLS 1.2", "rustls's ciphers; the report names the one that was used"),
     Flag("--tls13-ciphers", "ciphers of TLS 1.3", "rustls's ciphers; the report names the one that was used"),
-    Flag("-p --no-tls-proto", "protocol in the clear", "HTTP/1.1 unless `--http` says otherwise"),
+    Flag("-p --no-tls-proto", "protocol without TLS", "HTTP/1.1, or what `--http` sets"),
     Flag("-d --data", "a file with the body", "`-b @FILE` with `-m POST`", "`-d` is the duration"),
-    Flag("-r --rate", "new connections per second", "`--no-keepalive -R RATE`: a connection for each request"),
+    Flag("-r --rate", "new connections per second", "`--no-keepalive -R RATE`: one connection per request"),
     Flag("--rate-period", "period of `-r`", "`-R RATE` is per second"),
     Flag("-D --duration", "length of the run", "`-d TIME`", "`-D` is a file with the body"),
     Flag("--warm-up-time", "load that is not counted", "run `load` once before; a race warms up by itself"),
     Flag("-T --connection-active-timeout", "how long a connection is used", "`--close-after N` counts its requests",
          "`-T` is the content type"),
-    Flag("-N --connection-inactivity-timeout", "how long an answer may take", "`--timeout TIME`"),
-    Flag("--timing-script-file", "URLs with times", "`--steps` or `--ramp` say rates, `--pool` requests"),
+    Flag("-N --connection-inactivity-timeout", "time limit for one response", "`--timeout TIME`"),
+    Flag("--timing-script-file", "URLs with times", "`--steps` or `--ramp` set rates, `--pool` sets requests"),
     Flag("-B --base-uri", "the server of the input file, or a socket", "the URL itself; `--unix PATH` for a socket"),
     Flag("--npn-list", "protocols by preference", "`--http`", until="1.58"),
     Flag("--alpn-list", "protocols by preference", "`--http`", since="1.59"),
     Flag("--h1", "HTTP/1.1", "the default; leave it out"),
-    Flag("--h3", "HTTP/3", "HTTP/3 is not spoken", since="1.69"),
+    Flag("--h3", "HTTP/3", "HTTP/3 is not supported", since="1.69"),
     Flag("--header-table-size", "HTTP/2 header table", _HTTP2),
     Flag("--encoder-header-table-size", "HTTP/2 header table", _HTTP2),
-    Flag("--log-file", "a line for each request", "`--hlog FILE` has a histogram for each second"),
-    Flag("--qlog-file-base", "QUIC's log", "HTTP/3 is not spoken"),
+    Flag("--log-file", "one line per request", "`--hlog FILE` has one histogram per second"),
+    Flag("--qlog-file-base", "QUIC's log", "HTTP/3 is not supported"),
     Flag("--connect-to", "another address than the URL's", _ONE_RESOLVER),
     Flag("--rps", "requests per second on each connection", "`-R RATE` counts all connections together"),
     Flag("--groups", "TLS key exchange", "rustls's key exchange groups"),
-    Flag("--no-udp-gso", "QUIC's packets", "HTTP/3 is not spoken"),
-    Flag("--max-udp-payload-size", "QUIC's packets", "HTTP/3 is not spoken"),
-    Flag("--ktls", "TLS by the kernel", "TLS is rustls' own"),
-    Flag("--sni", "the name asked for by TLS", "the URL's name; `--unix` or the hosts file leads it elsewhere",
+    Flag("--no-udp-gso", "QUIC's packets", "HTTP/3 is not supported"),
+    Flag("--max-udp-payload-size", "QUIC's packets", "HTTP/3 is not supported"),
+    Flag("--ktls", "TLS by the kernel", "not supported; rustls does TLS"),
+    Flag("--sni", "the host name sent by TLS", "the URL's name; `--unix` or the hosts file sets another address",
          since="1.60"),
     Flag("--histogram", "a histogram of latencies", "`--style oha` has one; `--hgrm FILE`", since="1.69"),
     Flag("--tls-session-file", "resumes a TLS session", "`--tls resumed`", since="1.69"),
@@ -104,26 +106,28 @@ OHA = (
     Flag("-c", "connections", _SAME),
     Flag("-p", "parallel requests on an HTTP/2 connection", "`--streams N`; `--pipeline N` in HTTP/1.1"),
     Flag("-z", "length of the run", f"{_SAME}, or `-d TIME`"),
-    Flag("-w --wait-ongoing-requests-after-deadline", "waits for requests in flight at the end", "always done"),
+    Flag(
+        "-w --wait-ongoing-requests-after-deadline", "waits for requests in flight at the end", "always done"
+    ),
     Flag("-q", "requests per second in all", "`-R RATE`", "`-q` is `--quiet`"),
     Flag("--burst-delay", "pause between bursts", "a script's `delay()`, or `--steps` with a rate of 0"),
     Flag("--burst-rate", "requests of a burst", "`--steps RATE:TIME,0:TIME`"),
-    Flag("--rand-regex-url", "URLs at random", "`--url-template '/item/{int:1..1000}'`"),
+    Flag("--rand-regex-url", "random URLs", "`--url-template '/item/{int:1..1000}'`"),
     Flag("--urls-from-file", "URLs of a file", "`--pool FILE` (TOML or JSON lines)"),
-    Flag("--max-repeat", "bound of the random URLs", "`{text:8}` has its own length"),
+    Flag("--max-repeat", "limit of repeats in random URLs", "`{text:8}` has its own length"),
     Flag("--dump-urls", "prints the random URLs", "the server's log has them"),
-    Flag("--latency-correction", "latency from when a request was due", "always so with `-R`; leave it out"),
+    Flag("--latency-correction", "latency from the scheduled send time", "always so with `-R`; leave it out"),
     Flag("--no-tui", "no live view", "leave it out: one line, on a terminal, removed at the end"),
     Flag("--fps", "frames per second of the live view", "the live line changes every second; leave it out"),
     Flag("-m --method", "method", _SAME),
     Flag("-H", "a header", _SAME),
     Flag("--proxy-header", "a header for the proxy", "no proxy is used"),
-    Flag("-t", "time for an answer", "`--timeout TIME`", "`-t` is the number of threads"),
-    Flag("--connect-timeout", "time for a connection", "`--timeout TIME` bounds that, too", since="1.11"),
+    Flag("-t", "time limit for one response", "`--timeout TIME`", "`-t` is the number of threads"),
+    Flag("--connect-timeout", "time for a connection", "`--timeout TIME` includes it", since="1.11"),
     Flag("-A", "the Accept header", "`-H 'Accept: …'`"),
     Flag("-d", "the body", "`-b TEXT`", "`-d` is the duration"),
     Flag("-D", "a file with the body", _SAME),
-    Flag("-Z", "a file, a body for each line", "`--pool FILE`, a request for each", since="1.11"),
+    Flag("-Z", "a file with one body per line", "`--pool FILE`, one request per body", since="1.11"),
     Flag("-F --form", "a form", "`-b TEXT -T TYPE`", since="1.10"),
     Flag("-T", "content type", _SAME),
     Flag("-a", "name and password", f"{_SAME}, or `--basic-auth USER:PASS`"),
@@ -133,30 +137,30 @@ OHA = (
     Flag("--proxy-http-version", "the proxy's HTTP", "no proxy is used; leave it out"),
     Flag("--proxy-http2", "the proxy's HTTP", "no proxy is used; leave it out"),
     Flag("--http-version", "version of HTTP", "`--http`"),
-    Flag("--http2", "HTTP/2", "`--http 2`, or `--h2c` in the clear"),
+    Flag("--http2", "HTTP/2", "`--http 2`, or `--h2c` without TLS"),
     Flag("--host", "the Host header", "`-H 'Host: …'`"),
-    Flag("--disable-compression", "asks for no compression", "the default; leave it out"),
-    Flag("-r --redirect", "redirects to follow", "none is followed: the answer is what is measured"),
+    Flag("--disable-compression", "requests no compression", "the default; leave it out"),
+    Flag("-r --redirect", "redirects to follow", "redirects are never followed"),
     Flag("--disable-keepalive", "a connection per request", f"{_SAME}, or `--no-keepalive`"),
-    Flag("--no-pre-lookup", "looks names up later", _ONE_RESOLVER),
+    Flag("--no-pre-lookup", "resolves host names later", _ONE_RESOLVER),
     Flag("--ipv6", "IPv6 only", "the URL: `http://[::1]:8080/`"),
     Flag("--ipv4", "IPv4 only", "the URL: `http://127.0.0.1:8080/`"),
     Flag("--cacert", "trusted CA certificates", _SAME),
-    Flag("--cert", "the client's certificate", "none is shown to servers"),
-    Flag("--key", "the client's key", "none is shown to servers"),
-    Flag("--insecure", "takes any certificate", _SAME),
+    Flag("--cert", "the client's certificate", "client certificates are not supported"),
+    Flag("--key", "the client's key", "client certificates are not supported"),
+    Flag("--insecure", "accepts any certificate", _SAME),
     Flag("--connect-to", "another address than the URL's", _ONE_RESOLVER),
     Flag("--no-color", "no colours", "`NO_COLOR=1` in the environment", since="1.12"),
     Flag("--disable-color", "no colours", "`NO_COLOR=1` in the environment", until="1.11"),
     Flag("--unix-socket", "a unix socket", f"{_SAME}, or `--unix PATH`"),
     Flag("--vsock-addr", "a VM socket", "TCP and unix sockets only", built=True),
-    Flag("--stats-success-breakdown", "statistics by success", "latencies are those of right answers alone"),
-    Flag("--db-url", "a database with each request", "`--hlog FILE` or `--json FILE`"),
-    Flag("--debug", "one request, shown", "`curl -v` does that"),
+    Flag("--stats-success-breakdown", "statistics by success", "latencies cover only correct responses"),
+    Flag("--db-url", "a database with all requests", "`--hlog FILE` or `--json FILE`"),
+    Flag("--debug", "one request, shown", "use `curl -v`"),
     Flag("-o --output", "a file for the report", "`--json FILE`, or `> FILE`"),
     Flag("--output-format", "text, JSON, CSV or nothing", "`--json FILE`, `--style oha`, `-q`", since="1.9"),
-    Flag("-j --json", "JSON", "`--json FILE`, `-` for the standard output", until="1.8"),
-    Flag("-u --time-unit", "unit of times", "each time has its own unit; JSON has microseconds", since="1.9"),
+    Flag("-j --json", "JSON", "`--json FILE`, `-` for stdout", until="1.8"),
+    Flag("-u --time-unit", "unit of times", "chosen per value; JSON has microseconds", since="1.9"),
     Flag("--worker-threads", "threads", "`-t N` (`--threads`)", since="1.16"),
     Flag("-V --version", "version", "`dragstrip --version`"),
     Flag("-h --help", "help", _SAME),
@@ -170,7 +174,7 @@ _NOWHERE = {
     "--http2": "--http 2; --streams N for more than one request at a time on each connection",
     "--http3": "Dragstrip supports HTTP/2, 1.1 and 1.0; leave it out",
     "--proxy": "Dragstrip uses no proxy; leave it out",
-    "--no-color": "NO_COLOR=1 in the environment does that",
+    "--no-color": "set NO_COLOR=1 in the environment",
     "--debug": "`dragstrip show last --parity` and `dragstrip doctor` show more",
 }
 
@@ -210,7 +214,7 @@ _LOAD = {
     "-w": "ab's HTML tables: not supported; --json FILE has everything",
     "-y": "ab's HTML tables: not supported; --json FILE has everything",
     "-r": "ab's -r is the default here: errors are counted and the run goes on",
-    "-l": "ab's variable lengths: --check length checks no more than the length; --pool gives each request its answer",
+    "-l": "ab's variable lengths: --check length checks no more than the length; --pool sets each one's response",
     "-A": "ab's name and password: --basic-auth USER:PASS; hey's Accept: -H 'Accept: …'",
     "-B": "ab's source address: --sources N",
     "-E": "ab's client certificate: not supported; leave it out",
@@ -218,7 +222,7 @@ _LOAD = {
     "-I": "ab's TLS without a name: the URL's name is sent; leave it out",
     "-L": "wrk2's percentiles: always shown, leave it out",
     "-P": "ab's password for a proxy: no proxy is used; leave it out",
-    "-S": "ab's -S: has no counterpart; leave it out",
+    "-S": "ab's -S: not supported; leave it out",
     "-U": "wrk2's latency from the actual send: shown with -R; hey's User-Agent: -H 'User-Agent: …'",
     "-V": "ab's version: dragstrip --version",
     "-v": "ab's more output: --json FILE has everything",
@@ -249,7 +253,7 @@ _LOAD = {
 #: hey takes whole words after one dash, which is a row of short flags here.
 _ONE_DASH = {
     "-cpus": "hey's CPUs are engine threads here: -t N",
-    "-disable-compression": "leave it out: none is asked for",
+    "-disable-compression": "leave it out: Dragstrip requests no compression",
     "-disable-keepalive": "--disable-keepalive, or --no-keepalive",
     "-disable-redirects": "leave it out: redirects are never followed",
     "-h2": "--http 2; --streams N for more than one request at a time on each connection",
@@ -259,17 +263,17 @@ _ONE_DASH = {
 #: What a value that was refused may have been meant for, by the parameter's name.
 _MEANT = {
     "duration_s": "hey's and oha's body is -b TEXT, h2load's file with one -b @FILE -m POST, ab's -d is left out",
-    "threads": "-t is the number of threads: oha's and hey's time for an answer is --timeout TIME, ab's -t is -d TIME",
+    "threads": "-t is the number of threads: oha's and hey's time limit is --timeout TIME, ab's -t is -d TIME",
 }
 
 #: Of commands that race: hyperfine's, and load tools' words for a length.
 _RACE = {
-    "-w": "hyperfine's --warmup: nothing to set, each launch is warmed up until it no longer gets faster",
-    "--warm-up": "nothing to set: each launch is warmed up until it no longer gets faster",
+    "-w": "hyperfine's --warmup: nothing to set, each launch is warmed up until it stops getting faster",
+    "--warm-up": "nothing to set: each launch is warmed up until it stops getting faster",
     "-r": "--rounds N (--runs)",
-    "-m": "hyperfine's --min-runs: nothing to set, a verdict takes at least 10 rounds; --rounds N fixes their number",
+    "-m": "hyperfine's --min-runs: nothing to set, a verdict needs at least 10 rounds; --rounds N fixes their number",
     "-M": "hyperfine's --max-runs: --rounds N, or --budget TIME",
-    "--min-runs": "nothing to set: a verdict takes at least 10 rounds; --rounds N fixes their number",
+    "--min-runs": "nothing to set: a verdict needs at least 10 rounds; --rounds N fixes their number",
     "--max-runs": "--rounds N, or --budget TIME",
     "--command-name": "--name NAME",
     "--requests": "a race ends by time or by rounds: --budget TIME or --rounds N",
@@ -279,8 +283,8 @@ _RACE = {
     "--prepare": "a definition's [build] is run before the race (`dragstrip new` makes a definition)",
     "--setup": "a definition's [build] is run before the race (`dragstrip new` makes a definition)",
     "--cleanup": "nothing to set: every server is stopped and its files are removed",
-    "-i": "answers that are wrong put a contender out, whoever asks; leave it out",
-    "--ignore-failure": "answers that are wrong put a contender out, whoever asks; leave it out",
+    "-i": "a contender with incorrect responses is always out; leave it out",
+    "--ignore-failure": "a contender with incorrect responses is always out; leave it out",
     "-u": "k6's virtual users are connections here: -c N",
     "-L": "a variant of each value: name:key=1 name:key=2",
     "-P": "a variant of each value: name:key=1 name:key=2",
@@ -321,7 +325,7 @@ _BY_COMMAND = {
     "load": _NOWHERE | _LOADING | _LOAD,
     "race": _NOWHERE | _LOADING | _RACE,
     "sweep": _NOWHERE | _LOADING | _SWEEP,
-    "rerun": _NOWHERE | {"--budget": "the plan is the recorded race's; `dragstrip race` takes another"},
+    "rerun": _NOWHERE | {"--budget": "the plan is the recorded race's; for another one use `dragstrip race`"},
 }
 
 
@@ -361,7 +365,7 @@ def hinted(error: click.UsageError) -> click.UsageError:
     name = error.ctx.info_name if error.ctx else None
     if isinstance(error, click.NoSuchOption):
         remedy = hint(name, error.option_name)
-        return click.UsageError(f"no such option here: {error.option_name}; {remedy}", error.ctx) if remedy else error
+        return click.UsageError(f"unknown option {error.option_name}; {remedy}", error.ctx) if remedy else error
     if name != "load":
         return error
     message = error.message.rstrip(".")
@@ -385,7 +389,7 @@ def tables() -> list[str]:
     """The page's tables, in Markdown."""
     lines: list[str] = []
     for tool, flags in TOOLS.items():
-        lines += [f"### {tool}", "", f"| {tool} | does there | here |", "|-|-|-|"]
+        lines += [f"### {tool}", "", f"| {tool} | meaning | in Dragstrip |", "|-|-|-|"]
         for flag in flags:
             names = ", ".join(f"`{name}`" for name in flag.names.split())
             names += f" (from {flag.since})" if flag.since else ""

@@ -99,4 +99,4 @@ def test_every_flag_of_wrk_h2load_and_oha_is_here_or_answered(capsys: pytest.Cap
             if flag.other:
                 assert names & own, (tool, flag.names)
     assert cli_main.run(["load", "http://127.0.0.1:1/", "--rand-regex-url"]) == 2
-    assert "oha's URLs at random: --url-template" in capsys.readouterr().err
+    assert "oha's random URLs: --url-template" in capsys.readouterr().err
