@@ -65,7 +65,7 @@ def test_the_page_counts_wrong_calls_found_differences_voids_and_warnings(calibr
     assert f"{found} 9.0 s | 9.0 s | 8.0 s (7.5 s to 12.0 s) |" in text
     steal = "| steal | 0 of 10, 0.0 % (0.0–30.8) | 10 of 10, 100.0 % (69.2–100.0) | 0 of 10, 0.0 % (0.0–30.8) |"
     assert f"{steal} `test_each_planted_fault_is_found_and_said_what_to_do` |" in text
-    assert "Beside its measuring a race took 11.0 s (median)" in text
+    assert "Start, scrutineering and calibration took 11.0 s per race (median)" in text
     assert "1 races failed to run at all." in text
     assert (tmp_path / "pictures" / "calibration.svg").read_text().startswith("<svg")
     calibration.write_page(same, kinds, page)
