@@ -47,9 +47,7 @@ WRK = (
     Flag("-s --script", "a script in Lua", f"{_SAME}; its arguments follow `--`"),
     Flag("-H --header", "a header", _SAME),
     Flag("--latency", "prints percentiles", "always shown; in `--style wrk` the same"),
-    Flag(
-        "--timeout", "time limit for one response", f"{_SAME}; a slower one is an error and ends its connection"
-    ),
+    Flag("--timeout", "time limit for one response", f"{_SAME}; a slower one is an error and ends its connection"),
     Flag("-v --version", "version", "`dragstrip --version`"),
 )
 
@@ -106,9 +104,7 @@ OHA = (
     Flag("-c", "connections", _SAME),
     Flag("-p", "parallel requests on an HTTP/2 connection", "`--streams N`; `--pipeline N` in HTTP/1.1"),
     Flag("-z", "length of the run", f"{_SAME}, or `-d TIME`"),
-    Flag(
-        "-w --wait-ongoing-requests-after-deadline", "waits for requests in flight at the end", "always done"
-    ),
+    Flag("-w --wait-ongoing-requests-after-deadline", "waits for requests in flight at the end", "always done"),
     Flag("-q", "requests per second in all", "`-R RATE`", "`-q` is `--quiet`"),
     Flag("--burst-delay", "pause between bursts", "a script's `delay()`, or `--steps` with a rate of 0"),
     Flag("--burst-rate", "requests of a burst", "`--steps RATE:TIME,0:TIME`"),
