@@ -20,11 +20,12 @@ from scipy import stats
 from dragstrip.cli.sweep import RATES
 from dragstrip.metrics import ANSWERS
 from dragstrip.report.sweep import headline, reason_text
-from dragstrip.report.sweep_json import data, schema
+from dragstrip.report.sweep_json import data
 from dragstrip.sweep import file as sweep_file
 from dragstrip.sweep.capacity import ALPHA, NEAR, STEPS, Objective, Sample, capacity, next_rates, points
 from dragstrip.sweep.run import counted_ns, least_rate
 
+SCHEMA = Path(sweep_file.__file__).parents[1] / "data" / "schema" / "sweep.schema.json"
 HELLO = f"{sys.executable} {Path(__file__).parents[1]}/servers/misbehaving.py {{port}} none"
 (WAITED,) = voided("engine waited")
 (FULL,) = voided("generator the limit")
@@ -181,7 +182,7 @@ def test_a_sweep_of_a_real_server_keeps_every_block_and_says_only_what_they_say(
     done = process("sweep", *words)
     assert done.returncode in (0, 3), done.stderr  # 3: the machine was disturbed all the time
     told = json.loads(done.stdout)
-    jsonschema.validate(told, schema())
+    jsonschema.validate(told, json.loads(SCHEMA.read_text(encoding="utf-8")))
     (path,) = (tmp_path / "sweeps").glob("*.json")
     assert json.loads(path.read_text()) == told
     swept = sweep_file.read(path)

@@ -222,10 +222,10 @@ def sentences_in(source: str) -> list[str]:
 #: columns, the engine's fields, Vega-Lite, data frames.
 EDGES = frozenset(
     {
-        *("api.py", "site/app.py", "sweep/file.py", "compat/outputs.py", "racing/qualification_store.py"),
+        *("api.py", "site/app.py", "compat/outputs.py", "racing/qualification_store.py"),
         "contender/definition.py",
         *("process/launcher.py", "process/supervisor.py", "racing/blocks.py"),
-        *("store/columns.py", "store/database.py", "store/facts.py", "store/json_values.py"),
+        *("store/database.py", "store/json_values.py"),
         *("store/machine_profile.py", "store/rows.py"),
         *(f"fleet/{name}.py" for name in ("agent", "wire")),
         *("report/race/charts.py", "report/claims/chart.py"),

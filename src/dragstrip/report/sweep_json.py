@@ -2,47 +2,28 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import math
 from dataclasses import asdict
-from pathlib import Path
 
 from dragstrip.record import Entrant
 from dragstrip.report.race.messages import event_text
 from dragstrip.report.sweep import reason_text
-from dragstrip.store.facts import void_values
 from dragstrip.store.json_values import JSON_SCHEMA, JsonObject, encode
 from dragstrip.sweep.capacity import ALPHA, STEPS, Capacity, Point, Sample, Span, capacity
 from dragstrip.sweep.file import Sweep
 
 
-def schema() -> JsonObject:
-    """The JSON Schema (draft 2020-12) of ``data``."""
-    path = Path(__file__).parents[1] / "data" / "schema" / "sweep.schema.json"
-    found: JsonObject = json.loads(path.read_text(encoding="utf-8"))
-    return found
-
-
 def data(sweep: Sweep) -> JsonObject:
     """JSON-able: what was found, and every sample; numbers that there are none of are null."""
-    raw = asdict(sweep) | {"machine": encode(sweep.machine)}
-    raw["samples"] = [_sample(sample) for sample in sweep.samples]
     return {
         "schema": JSON_SCHEMA,
-        **raw,
+        **encode(sweep),
+        # What is unknown of an entrant or a sample is null.
+        "entrants": list(map(asdict, sweep.entrants)),
+        "samples": [dict.fromkeys(Sample.__slots__) | encode(sample) for sample in sweep.samples],
         "notes": list(dict.fromkeys(map(event_text, sweep.events))),
         "interval": {"alpha": ALPHA, "share_of_a_look": 1 / (1 + STEPS), "over": "launches"},
         "contenders": [_contender(sweep, entrant) for entrant in sweep.entrants],
-    }
-
-
-def _sample(sample: Sample) -> JsonObject:
-    """One block as the file has it: reasons as values, bytes as base64."""
-    return asdict(sample) | {
-        "latency_hdr": base64.b64encode(sample.latency_hdr).decode(),
-        "void": list(map(void_values, sample.void)),
-        "generator": void_values(sample.generator) if sample.generator else None,
     }
 
 

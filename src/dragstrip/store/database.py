@@ -25,11 +25,20 @@ from typing import Any, Self
 from dragstrip import paths
 from dragstrip.errors import StoreError, StoreFull, Unreadable
 from dragstrip.paths import is_file
-from dragstrip.record import Backend, Block, Column, Ending, Entrant, Event, EventKind, Launch, Load, Plan, Race, Round
+from dragstrip.record import Block, Column, Ending, Entrant, Event, EventKind, Launch, Load, Plan, Race, Round
 from dragstrip.store.export_file import MAX_BYTES, attached, checked_export, copy_race, differing, write_export
-from dragstrip.store.facts import event_columns, event_of, member_of
 from dragstrip.store.messages import ELSEWHERE, constraint_in_words, few, refused
-from dragstrip.store.rows import insert, json_of, pick, refuse_other_method, rows, values
+from dragstrip.store.rows import (
+    event_columns,
+    event_of,
+    field_value,
+    insert,
+    json_of,
+    pick,
+    refuse_other_method,
+    rows,
+    values,
+)
 from dragstrip.store.schema import APPLICATION_ID as APPLICATION_ID
 from dragstrip.store.schema import create, refuse_other_versions, roll_back
 
@@ -231,7 +240,7 @@ class Store:
         with self._transaction("DEFERRED"):
             refuse_other_method(self._db, race_id)
             (row,) = rows(self._db, "race", race_id, by="id")
-            own = pick(race_id, row, _RACE)
+            own = pick(race_id, Race, row, _RACE)
             columns = self._columns(race_id, row)
             rounds = self._rounds(race_id, columns)
             events = rows(self._db, "event", race_id, order="id")
@@ -240,14 +249,14 @@ class Store:
             if event["kind"] == EventKind.OUT:
                 columns = _with_out(columns, event_of(race_id, event).column, event)
             elif event["kind"] == EventKind.FINISHED:
-                finished = member_of(race_id, Ending, "event.detail", event["detail"])
+                finished = field_value(race_id, "event.detail", Ending, event["detail"])
             elif event["kind"] == EventKind.EXTENDED:
                 columns = _extended(columns, json_of(race_id, "extension", event["detail"]))
             elif event["kind"] != EventKind.IMPORTED:
                 finished = Ending.NONE if event["kind"] == EventKind.RESUMED else finished
                 kept.append(event_of(race_id, event))
         return Race(
-            **own | {"backend": member_of(race_id, Backend, "race.backend", own["backend"])},
+            **own,
             columns=columns,
             rounds=rounds,
             events=tuple(kept),
@@ -259,13 +268,13 @@ class Store:
         """A race's columns as they entered; ``row``: what they share."""
         entrants: dict[int, list[Entrant]] = {}
         for entrant in rows(self._db, "contender", race_id, order='"column", seq'):
-            entrants.setdefault(entrant["column"], []).append(Entrant(**pick(race_id, entrant, _ENTRANT)))
-        load, plan = pick(race_id, row, _LOAD), pick(race_id, row, _PLAN)
+            entrants.setdefault(entrant["column"], []).append(Entrant(**pick(race_id, Entrant, entrant, _ENTRANT)))
+        load, plan = pick(race_id, Load, row, _LOAD), pick(race_id, Plan, row, _PLAN)
         columns = tuple(
             Column(
-                **pick(race_id, own, _COLUMN),
-                load=Load(**load, **pick(race_id, own, _COLUMN_LOAD)),
-                plan=Plan(**plan, **pick(race_id, own, _COLUMN_PLAN)),
+                **pick(race_id, Column, own, _COLUMN),
+                load=Load(**load, **pick(race_id, Load, own, _COLUMN_LOAD)),
+                plan=Plan(**plan, **pick(race_id, Plan, own, _COLUMN_PLAN)),
                 entrants=tuple(entrants.get(own["index"], ())),
             )
             for own in rows(self._db, "column", race_id, order='"index"')
@@ -277,13 +286,13 @@ class Store:
     def _rounds(self, race_id: str, columns: Sequence[Column]) -> tuple[Round, ...]:
         launches: dict[int, list[Launch]] = {}
         for row in rows(self._db, "launch", race_id, order="round, seq"):
-            launches.setdefault(row["round"], []).append(Launch(**pick(race_id, row, _LAUNCH)))
+            launches.setdefault(row["round"], []).append(Launch(**pick(race_id, Launch, row, _LAUNCH)))
         blocks: dict[int, list[Block]] = {}
         for row in rows(self._db, "block", race_id, order="round, seq"):
-            blocks.setdefault(row["round"], []).append(Block(**pick(race_id, row, _BLOCK)))
+            blocks.setdefault(row["round"], []).append(Block(**pick(race_id, Block, row, _BLOCK)))
         rounds = tuple(
             Round(
-                **pick(race_id, row, _ROUND),
+                **pick(race_id, Round, row, _ROUND),
                 launches=tuple(launches.get(row["index"], ())),
                 blocks=tuple(blocks.get(row["index"], ())),
             )

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import math
 import types
 import typing
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from enum import StrEnum
+from functools import cache
 from typing import Any, TypeVar
 
 Json = None | bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"]
@@ -18,9 +21,20 @@ JSON_SCHEMA = 1
 
 _Made = TypeVar("_Made")
 
+#: What a type is called in a message.
+_CALLED = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+    bytes: "base64",
+    tuple: "a list",
+    Mapping: "an object",
+}
+
 
 def plain(value: object) -> Json:
-    """The same value as JSON can hold it: no NaN or infinity, a dataclass without what is unknown, else its text."""
+    """The same value as JSON can hold it: no NaN or infinity, a dataclass without what is unknown, bytes as base64."""
     if dataclasses.is_dataclass(value):
         return encode(value)
     if isinstance(value, Mapping):
@@ -29,12 +43,15 @@ def plain(value: object) -> Json:
         return [plain(item) for item in value]
     if isinstance(value, float):
         return value if math.isfinite(value) else None
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
     return value if value is None or isinstance(value, (str, int, bool)) else str(value)
 
 
 def encode(part: object) -> JsonObject:
     """A dataclass as a JSON object; fields that are None are left out."""
-    named = {name: getattr(part, name) for name in _types(type(part))}
+    kind: type = type(part)
+    named = {name: getattr(part, name) for name in field_types(kind)}
     return {name: plain(value) for name, value in named.items() if value is not None}
 
 
@@ -44,32 +61,49 @@ def decode(kind: type[_Made], raw: object) -> _Made:
     Raises:
         TypeError: it is not an object, a field has a value of another kind, or a field is missing.
     """
+    return kind(**_fields(kind, raw))
+
+
+def _fields(kind: type, raw: object) -> dict[str, Any]:
     if not isinstance(raw, Mapping):
         raise TypeError(f"{raw!r:.60} is not an object")
-    fields = _types(kind)
-    return kind(**{name: _decoded(name, fields[name], value) for name, value in raw.items() if name in fields})
+    types_ = field_types(kind)
+    return {name: decoded(name, types_[name], value) for name, value in raw.items() if name in types_}
 
 
-def _types(kind: type) -> Mapping[str, Any]:
-    """Type of each field, by name."""
+@cache
+def field_types(kind: type) -> Mapping[str, Any]:
+    """Type of each field of a dataclass, by name."""
     hints = typing.get_type_hints(kind)
     return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
 
 
-def _decoded(name: str, kind: Any, value: object) -> Any:
+def decoded(name: str, kind: Any, value: object) -> Any:
+    """A JSON value as a field's type has it.
+
+    Raises:
+        TypeError: it is of another kind; the message has the name.
+    """
     of, args = typing.get_origin(kind), typing.get_args(kind)
     if of is types.UnionType:
         (kind,) = (arg for arg in args if arg is not types.NoneType)
-        return None if value is None else _decoded(name, kind, value)
+        return None if value is None else decoded(name, kind, value)
     if dataclasses.is_dataclass(kind) and isinstance(kind, type):
         return decode(kind, value)
-    if of is tuple and isinstance(value, list):
-        return tuple(_decoded(name, args[0], item) for item in value)
+    if of is tuple and isinstance(value, list) and (args[-1] is Ellipsis or len(args) == len(value)):
+        kinds = args[:1] * len(value) if args[-1] is Ellipsis else args
+        return tuple(decoded(name, item_kind, item) for item_kind, item in zip(kinds, value, strict=True))
     if of is Mapping and isinstance(value, Mapping):
-        return {str(key): _decoded(name, args[1], item) for key, item in value.items()}
-    if isinstance(kind, type) and issubclass(kind, StrEnum) and isinstance(value, str) and value in tuple(kind):
-        return kind(value)
-    wanted = (int, float) if kind is float else kind
-    if of is None and isinstance(value, wanted) and (kind is bool or not isinstance(value, bool)):
-        return value
-    raise TypeError(f"{name} is {value!r:.60}, not {getattr(kind, '__name__', kind)}")
+        return {str(key): decoded(name, args[1], item) for key, item in value.items()}
+    if kind is bytes and isinstance(value, str):
+        with suppress(ValueError):
+            return base64.b64decode(value, validate=True)
+    elif isinstance(kind, type) and issubclass(kind, StrEnum):
+        if isinstance(value, str) and value in tuple(kind):
+            return kind(value)
+    elif of is None and isinstance(value, (int, float) if kind is float else kind):
+        allowed = kind in (bool, object) or not isinstance(value, bool)
+        if allowed:
+            return value
+    count = f" of {len(args)}" if of is tuple and args[-1] is not Ellipsis else ""
+    raise TypeError(f"{name} is {value!r:.60}, expected {_CALLED.get(of or kind) or kind.__name__}{count}")

@@ -9,24 +9,14 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from functools import cache
 from typing import Any
 
 from dragstrip.errors import Unreadable
-from dragstrip.machine_facts import Facts
-from dragstrip.record import METHOD_VERSION
-from dragstrip.store.facts import kind_of, kind_values, void_of, void_values
-from dragstrip.store.json_values import decode, encode
+from dragstrip.record import METHOD_VERSION, Event
+from dragstrip.store.json_values import decode, decoded, encode, field_types
 from dragstrip.store.messages import TYPES
-
-#: Columns that hold JSON text: maps and lists, which have no column type of their own.
-TUPLES = frozenset({"server_cores", "engine_cores", "cores", "absent", "void"})
-JSON_COLUMNS = TUPLES | {"machine", "parameters", "parity", "errors", "blocks", "kinds"}
-#: What the elements of such a list, or the values of such a map, are.
-_ELEMENTS: Mapping[str, type] = {
-    **dict.fromkeys(("server_cores", "engine_cores", "cores", "errors"), int),
-    **dict.fromkeys(("absent", "parity"), str),
-}
-FLAGS = frozenset({"keepalive", "rounds_fixed", "settled", "died", "gave_up", "waits"})
 
 #: What a column of a declared type holds, as Python has it.
 _HELD: Mapping[str, type] = {"INTEGER": int, "REAL": float, "TEXT": str, "BLOB": bytes}
@@ -40,23 +30,41 @@ def values(part: Any, names: Sequence[str]) -> dict[str, Any]:
 def insert(db: sqlite3.Connection, table: str, row: Mapping[str, Any]) -> None:
     """Adds one row."""
     columns, marks = ", ".join(f'"{name}"' for name in row), ", ".join("?" * len(row))
-    db.execute(f"INSERT INTO {table} ({columns}) VALUES ({marks})", [_column(*item) for item in row.items()])
+    db.execute(f"INSERT INTO {table} ({columns}) VALUES ({marks})", list(map(_column, row.values())))
 
 
-def _column(name: str, value: Any) -> Any:
-    """A field of the record as its column holds it."""
-    if name == "void":
-        value = [void_values(one) for one in value]
-    if name == "kinds":
-        value = {kind: kind_values(one) for kind, one in value.items()}
-    if name == "machine":
-        value = encode(value)
-    if name in JSON_COLUMNS:
-        return json.dumps(dict(value) if isinstance(value, Mapping) else value, allow_nan=False)
-    if name in FLAGS:
-        return int(bool(value))
-    # A log's undecodable bytes may come as lone surrogates, which UTF-8 has no place for.
-    return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
+def _column(value: Any) -> Any:
+    """A field of the record as its column holds it: maps, lists and dataclasses as JSON."""
+    if isinstance(value, bool):
+        return int(value)
+    if isinstance(value, str):
+        # A log's undecodable bytes may come as lone surrogates, which UTF-8 has no place for.
+        return value.encode("utf-8", "backslashreplace").decode()
+    if value is None or isinstance(value, int | float | bytes):
+        return value
+    return json.dumps(value, default=lambda part: dict(part) if isinstance(part, Mapping) else encode(part))
+
+
+def event_columns(event: Event) -> dict[str, Any]:
+    """An event's columns; its values are JSON."""
+    facts = encode(event)
+    own = {column: facts.pop(field) for column, field in (("at_ns", "at_ns"), ("kind", "kind"), ("detail", "text"))}
+    return own | {"facts": facts}
+
+
+def event_of(race_id: str, row: Mapping[str, Any]) -> Event:
+    """An event out of a row.
+
+    Raises:
+        Unreadable: its kind or its values are not valid.
+    """
+    facts = json_of(race_id, "facts", row["facts"])
+    try:
+        own = {name: facts[name] for name in ("subject", "names", "numbers")} | {"column": facts.get("column")}
+        return decode(Event, own | {"at_ns": row["at_ns"], "kind": row["kind"], "text": row["detail"]})
+    except (TypeError, KeyError, AttributeError) as error:
+        what = f"event of kind {row['kind']!r:.30}, facts {row['facts']!r:.60}"
+        raise Unreadable(race_id, f"{what}: {error}") from error
 
 
 def rows(
@@ -102,45 +110,36 @@ def _refuse_odd(race_id: str, table: str, name: str, value: Any, kind: str, need
         raise Unreadable(race_id, f"{table}.{name} is {value!r:.60}, expected {TYPES[kind]}")
 
 
-def pick(race_id: str, row: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """The named columns, as the record's types hold them.
+def pick(race_id: str, kind: type, row: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """The named columns, as the fields of a record's part hold them.
 
     Raises:
         Unreadable: a column of JSON holds none, or of another shape.
     """
-    return {name: _value(race_id, name, row[name]) for name in names}
+    other = _of_other_types(kind)
+    return {name: field_value(race_id, name, other[name], row[name]) if name in other else row[name] for name in names}
 
 
-def _value(race_id: str, name: str, value: Any) -> Any:
-    if name not in JSON_COLUMNS:
-        return bool(value) if name in FLAGS else value
-    made = json_of(race_id, name, value)
-    if not isinstance(made, list if name in TUPLES else dict):
-        shape = "array" if name in TUPLES else "object"
-        raise Unreadable(race_id, f"{name} is {value!r:.60}, expected a JSON {shape}")
-    element = _ELEMENTS.get(name)
-    for held in made if isinstance(made, list) else made.values():
-        if element is not None and type(held) is not element:
-            expected = "whole numbers" if element is int else "texts"
-            raise Unreadable(race_id, f"{name} has {held!r:.60}, expected {expected}")
-    if isinstance(made, list):
-        return tuple(void_of(race_id, reason) for reason in made) if name == "void" else tuple(made)
-    if name == "machine":
-        try:
-            return decode(Facts, made)
-        except TypeError as error:
-            raise Unreadable(race_id, f"{name}: {error}") from error
-    if name == "kinds":
-        return {kind: kind_of(race_id, stored) for kind, stored in made.items()}
-    if name == "blocks":
-        return {contender: _lengths(race_id, stored) for contender, stored in made.items()}
-    return made
+@cache
+def _of_other_types(kind: type) -> Mapping[str, Any]:
+    """Fields of a type that no column has, by name: flags, enumerations, and what is stored as JSON."""
+    plain = [of for held in _HELD.values() for of in (held, held | None)]
+    return {name: of for name, of in field_types(kind).items() if of not in plain}
 
 
-def _lengths(race_id: str, stored: Any) -> tuple[int, ...]:
-    if not isinstance(stored, list) or [type(length) for length in stored] != [int] * 3:
-        raise Unreadable(race_id, f"column.blocks has {stored!r:.60}, expected three whole numbers")
-    return tuple(stored)
+def field_value(race_id: str, name: str, kind: Any, value: Any) -> Any:
+    """A column's value as a field of this type.
+
+    Raises:
+        Unreadable: it is of another type, no JSON, or unknown to an enumeration.
+    """
+    if kind is bool:
+        return bool(value)
+    is_json = not (isinstance(kind, type) and issubclass(kind, StrEnum))
+    try:
+        return decoded("a value", kind, json_of(race_id, name, value) if is_json else value)
+    except TypeError as error:
+        raise Unreadable(race_id, f"{name}: {error}") from error
 
 
 def json_of(race_id: str, name: str, text: str) -> Any:

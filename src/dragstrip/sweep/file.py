@@ -6,18 +6,15 @@ blocks. A sweep's blocks differ in rate and length, and are judged each rate by 
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from dragstrip import paths
-from dragstrip.errors import BadUsage, Unreadable
+from dragstrip.errors import BadUsage
 from dragstrip.machine_facts import Facts
-from dragstrip.record import Entrant, Event, EventKind, Load
-from dragstrip.store.facts import void_of
+from dragstrip.record import Entrant, Event, Load
 from dragstrip.store.json_values import JSON_SCHEMA, decode
 from dragstrip.store.messages import ELSEWHERE
 from dragstrip.sweep.capacity import Objective, Point, Sample, points
@@ -77,33 +74,8 @@ def read(path: Path) -> Sweep:
         raw = json.loads(path.read_text(encoding="utf-8"))
         if raw["schema"] != JSON_SCHEMA:
             raise ValueError(f"schema {raw['schema']}")
-        own = {name: raw[name] for name in Sweep.__slots__ if name in raw}
-        parts: dict[str, Any] = {
-            "load": Load(**raw["load"]),
-            "machine": decode(Facts, raw["machine"]),
-            "objective": Objective(**raw["objective"]),
-            "server_cores": tuple(raw["server_cores"]),
-            "engine_cores": tuple(raw["engine_cores"]),
-            "entrants": tuple(Entrant(**one) for one in raw["entrants"]),
-            "samples": tuple(_read_sample(raw["id"], one) for one in raw["samples"]),
-            "events": tuple(_read_event(one) for one in raw["events"]),
-        }
-        return Sweep(**own | parts)
-    except (OSError, ValueError, KeyError, TypeError, Unreadable) as error:
-        why = error.problem if isinstance(error, Unreadable) else error
+        return decode(Sweep, raw)
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise BadUsage(
-            f"{path}: not a file written by `dragstrip sweep` ({why}); give one of its JSON files"
+            f"{path}: not a file written by `dragstrip sweep` ({error}); give one of its JSON files"
         ) from error
-
-
-def _read_sample(sweep_id: str, one: Mapping[str, Any]) -> Sample:
-    values = {
-        "latency_hdr": base64.b64decode(one["latency_hdr"]),
-        "void": tuple(void_of(sweep_id, reason) for reason in one["void"]),
-        "generator": void_of(sweep_id, one["generator"]) if one["generator"] else None,
-    }
-    return Sample(**{**one, **values})
-
-
-def _read_event(one: Mapping[str, Any]) -> Event:
-    return Event(**{**one, "kind": EventKind(one["kind"]), "names": tuple(one["names"])})
