@@ -34,7 +34,7 @@ from dragstrip.report.race import terminal as race_terminal
 from dragstrip.report.race.checks import CheckWithText, with_text
 from dragstrip.report.race.headline import headline
 from dragstrip.report.race.live import Progress
-from dragstrip.report.race.summary import Part, parts
+from dragstrip.report.race.summary import parts
 from dragstrip.store.database import Store, default_path
 from dragstrip.validity import Status, inspect
 from dragstrip.workload import several as workloads_of
@@ -47,7 +47,7 @@ __all__ = ["Result", "compare", "race", "stored"]
 
 @dataclass(frozen=True)
 class Result:
-    """A race, what its records support, and what speaks against them.
+    """A race, what its records support, and its validity checks.
 
     Args:
         record: every block, launch and round.
@@ -133,46 +133,36 @@ class Result:
         return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]  # it is the StringIO above
 
     def _repr_html_(self) -> str:
-        """The sentence and the ranking; escaped: names come from outside."""
+        """The sentence and the ranking, or contender by column."""
         found = parts(self.record, self.verdict, self.checks)
         if len(found) > 1:
-            return self._columns_html(found)
-        verdict = found[0].verdict
-        cpu = verdict.metric == "cpu"
-        heads = ("contender", "version", "CPU µs/request" if cpu else "requests/s", "interval", "rounds")
-        lines = [
-            (
-                r.name,
-                r.entrant.version,
-                figures.figure(r.main.estimate),
-                figures.span(r.main.low, r.main.high),
-                str(r.estimate.rounds),
+            table = columns_of.table(self.record, found)
+            heads = ["contender", *(f"{name}, {of}" for name, of in table.heads)]
+            lines = [[name, *(f"{cell.text} {cell.letters}".strip() for cell in cells)] for name, cells in table.rows]
+            notes = "".join(f"<p>{_escaped(line)}</p>" for line in columns_of.legend(self.record, self.verdict, table))
+        else:
+            cost = "CPU µs/request" if found[0].verdict.metric == "cpu" else "requests/s"
+            heads = ["contender", "version", cost, "interval", "rounds"]
+            lines = [
+                [
+                    row.name,
+                    row.entrant.version,
+                    figures.figure(row.main.estimate),
+                    figures.span(row.main.low, row.main.high),
+                    str(row.estimate.rounds),
+                ]
+                for row in found[0].rows
+            ]
+            worst = "".join(
+                f"<li>{_escaped(f'{check.status}: {check.label}: {check.detail}')}</li>"
+                for check in self.checks
+                if check.status is not Status.PASS
             )
-            for r in found[0].rows
-        ]
-        body = "".join(f"<tr>{''.join(f'<td>{_escaped(cell)}</td>' for cell in line)}</tr>" for line in lines)
-        head = "".join(f"<th>{_escaped(cell)}</th>" for cell in heads)
-        worst = "".join(
-            f"<li>{_escaped(f'{check.status}: {check.label}: {check.detail}')}</li>"
-            for check in self.checks
-            if check.status is not Status.PASS
-        )
+            notes = f"<ul>{worst}</ul>" if worst else ""
+        head, body = _cells("th", heads), "".join(f"<tr>{_cells('td', line)}</tr>" for line in lines)
         return (
             f"<p><b>{_escaped(self.headline)}</b></p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-            f"{f'<ul>{worst}</ul>' if worst else ''}<p>race {_escaped(self.record.id)}</p>"
-        )
-
-    def _columns_html(self, found: Sequence[Part]) -> str:
-        """The sentence, and contender by column."""
-        shown = columns_of.table(self.record, found)
-        heads = ("contender", *(f"{name}, {of}" for name, of in shown.heads))
-        lines = [(name, *(f"{cell.text} {cell.letters}".strip() for cell in cells)) for name, cells in shown.rows]
-        body = "".join(f"<tr>{''.join(f'<td>{_escaped(cell)}</td>' for cell in line)}</tr>" for line in lines)
-        head = "".join(f"<th>{_escaped(cell)}</th>" for cell in heads)
-        said = "".join(f"<p>{_escaped(line)}</p>" for line in columns_of.legend(self.record, self.verdict, shown))
-        return (
-            f"<p><b>{_escaped(self.headline)}</b></p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-            f"{said}<p>race {_escaped(self.record.id)}</p>"
+            f"{notes}<p>race {_escaped(self.record.id)}</p>"
         )
 
 
@@ -218,7 +208,7 @@ def race(
 
     Args:
         contenders: as on the command line: names, ``name:key=value``, files, addresses of running servers.
-        serve: commands of one's own by name, with ``{port}``.
+        serve: commands of your own by name, with ``{port}``.
         workload: its name, or a file; several with commas: each is a column of the race's table.
         store: where races are kept; the usual place if None.
         quiet: False shows the race as it runs.
@@ -226,8 +216,8 @@ def race(
         plan: ``connections``, ``rounds``, ``budget_s``, ``margin``, ``metric`` and others: see ``Plan``.
 
     Raises:
-        BadUsage: fewer than two contenders, an option that there is none of, or one out of its bounds; nothing has been
-            started or stored then.
+        BadUsage: fewer than two contenders, an unknown option, or one out of its bounds; nothing has been started or
+            stored then.
         DragstripError: as on the command line, with the same message.
     """
     # Here, because reading old results must do without the compiled engine.
@@ -235,8 +225,8 @@ def race(
     from dragstrip.racing.request import Request
 
     _refuse_odd(contenders, serve, workload, plan)
-    own = [contender.serve_entry(f"{name}={command}") for name, command in (serve or {}).items()]
-    entries = (*contender.entrants(contenders), *own)
+    served = [contender.serve_entry(f"{name}={command}") for name, command in (serve or {}).items()]
+    entries = (*contender.entrants(contenders), *served)
     first, *also = workloads_of(workload)
     request = Request(entries=entries, workload=first, also=tuple(also), rate_per_s=rate_per_s, **plan)
     with Store(Path(store) if store else default_path()) as kept, Progress(Console(), quiet=quiet) as progress:
@@ -282,5 +272,10 @@ def _frame(rows: Iterable[dict[str, Any]], columns: Sequence[str] | None = None)
     return pandas.DataFrame(list(rows), columns=columns)
 
 
+def _cells(tag: str, texts: Iterable[str]) -> str:
+    return "".join(f"<{tag}>{_escaped(text)}</{tag}>" for text in texts)
+
+
 def _escaped(text: str) -> str:
+    """Escaped: names come from outside."""
     return html.escape(figures.visible(text))

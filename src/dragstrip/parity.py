@@ -29,8 +29,6 @@ NOTE = "note"
 JSON_FORM = "JSON form"
 COMPARED = "compared under load"
 
-_UNTRIED = "could not be tried"
-
 
 class Framing(StrEnum):
     """How a body's end is known (RFC 9112, 6.3)."""
@@ -48,7 +46,7 @@ class Untried:
     problem: str
 
     def __str__(self) -> str:
-        return f"{_UNTRIED}: {self.problem}"
+        return f"could not be tried: {self.problem}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +169,7 @@ Fact = str | Span | KeepAlive | OldHttp | UnknownPath | Fairness | CoresUsed | R
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParitySheet:
-    """One contender's facts as values; None where the sheet has none, or one that no version of ours wrote."""
+    """One contender's facts as values; None if the sheet has none, an unreadable one, or one that couldn't be tried."""
 
     http_version: str | None
     tls: str | None
@@ -179,9 +177,9 @@ class ParitySheet:
     header_bytes: Span | None
     body_bytes: Span | None
     doubled_headers: str | None
-    keep_alive: KeepAlive | Untried | None
-    old_http: OldHttp | Untried | None
-    unknown_path: UnknownPath | Untried | None
+    keep_alive: KeepAlive | None
+    old_http: OldHttp | None
+    unknown_path: UnknownPath | None
     access_log: Switch | None
     compression: Switch | None
     runs_as: RunsAs | None
@@ -226,32 +224,27 @@ def _tls(texts: Mapping[str, str]) -> str | None:
     return f"{texts[TLS_VERSION]} with {texts.get(CIPHER_SUITE, 'unknown')}" if TLS_VERSION in texts else "none"
 
 
-def _untried(text: str) -> Untried | None:
-    # The first releases put the problem into brackets.
-    return Untried(text.removeprefix(_UNTRIED).strip(": ()")) if text.startswith(_UNTRIED) else None
-
-
 def _span(text: str) -> Span | None:
     found = re.fullmatch(r"(\d+)(?:–(\d+))?", text)
     return Span(int(found[1]), int(found[2] or found[1])) if found else None
 
 
-def _keep_alive(text: str) -> KeepAlive | Untried | None:
+def _keep_alive(text: str) -> KeepAlive | None:
     found = re.fullmatch(r"(none in )?([\d,]+) requests?(, closed without a word)?", text)
     if found is None:
-        return _untried(text)
+        return None
     closed = not found[1]
     return KeepAlive(int(found[2].replace(",", "")), closed, announced=closed and not found[3])
 
 
-def _old_http(text: str) -> OldHttp | Untried | None:
+def _old_http(text: str) -> OldHttp | None:
     kind, _, problem = text.partition(": ")
-    return OldHttp(OldHttpKind(kind), problem) if kind in set(OldHttpKind) else _untried(text)
+    return OldHttp(OldHttpKind(kind), problem) if kind in set(OldHttpKind) else None
 
 
-def _unknown_path(text: str) -> UnknownPath | Untried | None:
+def _unknown_path(text: str) -> UnknownPath | None:
     found = re.fullmatch(r"status (\d+)(, the same body as the right path)?", text)
-    return UnknownPath(int(found[1]), bool(found[2])) if found else _untried(text)
+    return UnknownPath(int(found[1]), bool(found[2])) if found else None
 
 
 def _cores_used(text: str) -> CoresUsed | None:

@@ -222,7 +222,7 @@ def sentences_in(source: str) -> list[str]:
 #: columns, the engine's fields, Vega-Lite, data frames.
 EDGES = frozenset(
     {
-        *("api.py", "site/app.py", "compat/outputs.py", "racing/qualification_store.py"),
+        *("api.py", "compat/outputs.py", "racing/qualification_store.py"),
         "contender/definition.py",
         *("process/launcher.py", "process/supervisor.py", "racing/blocks.py"),
         *("store/database.py", "store/json_values.py"),

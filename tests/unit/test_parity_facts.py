@@ -1,4 +1,4 @@
-"""Facts of the parity sheet: each value's text reads back as the value, and texts of old versions read, too."""
+"""Facts of the parity sheet: each value's text reads back as the value."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from dragstrip.parity import CoresUsed, KeepAlive, OldHttp, OldHttpKind, ParityS
         (parity.KEEP_ALIVE, "keep_alive", KeepAlive(1000, closed=True, announced=True), "1,000 requests"),
         (parity.KEEP_ALIVE, "keep_alive", KeepAlive(7, closed=True), "7 requests, closed without a word"),
         (parity.KEEP_ALIVE, "keep_alive", KeepAlive(2500, closed=False), "none in 2,500 requests"),
-        (parity.KEEP_ALIVE, "keep_alive", Untried("it is: late"), "could not be tried: it is: late"),
         (parity.OLD_HTTP, "old_http", OldHttp(OldHttpKind.KEEPS), "keeps the connection"),
         (parity.OLD_HTTP, "old_http", OldHttp(OldHttpKind.CLOSES), "closes after each answer"),
         (
@@ -55,10 +54,15 @@ def test_what_no_version_wrote_is_no_fact() -> None:
     assert strange.keep_alive is None
 
 
-def test_the_first_releases_words_for_what_could_not_be_tried_are_read() -> None:
-    """They named the error in brackets."""
-    sheet = ParitySheet.of({parity.OLD_HTTP: "could not be tried (TimeoutError: timed out)"})
-    assert sheet.old_http == Untried("TimeoutError: timed out")
+@pytest.mark.parametrize(
+    ("name", "attribute"),
+    [(parity.KEEP_ALIVE, "keep_alive"), (parity.OLD_HTTP, "old_http"), (parity.UNKNOWN_PATH, "unknown_path")],
+)
+def test_what_could_not_be_tried_is_said_with_the_problem_and_is_unknown(name: str, attribute: str) -> None:
+    """No contender differs from another by it."""
+    text = "could not be tried: it is: late"
+    assert parity.sheet_texts({name: Untried("it is: late")}) == {name: text}
+    assert getattr(ParitySheet.of({name: text}), attribute) is None
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import fields
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
@@ -70,10 +68,10 @@ async def _headed(request: Request, call: Callable[[Request], Awaitable[Response
     try:
         response = await call(request)
     except Exception as error:  # one record that fails a page must be one page, told in words
-        told = figures.visible(
+        message = figures.visible(
             f"this page can't be shown ({type(error).__name__}: {error}); others can, and please report it"
         )
-        response = _page("refused.html.j2", status=500, message=told, title="not to be had")
+        response = _page("refused.html.j2", status=500, message=message, title="not to be had")
     response.headers.setdefault("Content-Security-Policy", _POLICY)
     response.headers["X-Content-Type-Options"] = "nosniff"
     response.headers["Referrer-Policy"] = "no-referrer"
@@ -94,8 +92,8 @@ def _store(request: Request) -> Path:
 def _races(request: Request) -> Response:
     query = request.query_params.get("q", "")
     found = views.listed(_store(request), query)
-    told = views.verdicts(_store(request))
-    return _page("races.html.j2", title="races", races=found, told=told, query=query, store=_store(request))
+    verdicts = views.verdicts(_store(request))
+    return _page("races.html.j2", title="races", races=found, verdicts=verdicts, query=query, store=_store(request))
 
 
 def _race(request: Request) -> Response:
@@ -120,7 +118,7 @@ def _live(request: Request) -> Response:
 
 def _fragment(standings: views.Standings) -> str:
     template = _environment().get_template("standings.html.j2")
-    return template.render({field.name: getattr(standings, field.name) for field in fields(standings)})
+    return template.render(vars(standings))
 
 
 def _script(request: Request) -> Response:
@@ -141,9 +139,9 @@ async def _stream(request: Request, store: Path, race_id: str) -> AsyncIterator[
     while not await request.is_disconnected():
         now = await run_in_threadpool(views.state, store, race_id)
         if now != seen:
-            told = await run_in_threadpool(views.standings, store, race_id)
-            race = told.race
-            data = {"html": _fragment(told), "rounds": len(race.rounds), "finished": race.finished}
+            standings = await run_in_threadpool(views.standings, store, race_id)
+            race = standings.race
+            data = {"html": _fragment(standings), "rounds": len(race.rounds), "finished": race.finished}
             yield f"event: round\ndata: {json.dumps(data)}\n\n"
             seen = len(race.rounds), race.finished
             if seen[1]:
@@ -159,19 +157,8 @@ def _compare(request: Request) -> Response:
         return _page("refused.html.j2", status=400, message="choose two races: then and now", title="compare")
     with Store(_store(request), write=False) as store:
         races = store.load(old), store.load(new)
-    each = [
-        {"column": column, "found": found, "said": _said(found), "about": _about(found)}
-        for column, found in analysis.compare_columns(*races)
-    ]
-    return _page("compare.html.j2", title="compare", each=each, old=races[0].id, new=races[1].id)
-
-
-def _said(found: analysis.Comparison) -> list[str]:
-    return [comparison.sentence(change, found.metric) for change in found.changes] if found.comparable else []
-
-
-def _about(found: analysis.Comparison) -> list[str]:
-    return [line for line in (comparison.drift(found), comparison.design(found)) if line]
+    columns = analysis.compare_columns(*races)
+    return _page("compare.html.j2", title="compare", columns=columns, old=races[0].id, new=races[1].id)
 
 
 def _contender(request: Request) -> Response:
@@ -183,8 +170,8 @@ def _contender(request: Request) -> Response:
     return _page("contender.html.j2", title=name, name=name, points=list(reversed(points)), chart=drawn)
 
 
-def _page(template: str, *, status: int = 200, **told: Any) -> HTMLResponse:
-    return HTMLResponse(_environment().get_template(template).render(**told), status_code=status)
+def _page(template: str, *, status: int = 200, **values: object) -> HTMLResponse:
+    return HTMLResponse(_environment().get_template(template).render(**values), status_code=status)
 
 
 @lru_cache(maxsize=1)
@@ -206,5 +193,5 @@ def _environment() -> Environment:
     }
     made.filters |= filters
     made.globals |= {"style": Markup(race_page.style()), "ratio_span": figures.ratio_span, "marks": glyphs.VERDICT_MARK}
-    made.globals["difference_text"] = comparison.difference_text
+    made.globals["comparison"] = comparison
     return made

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from dragstrip.report.race.summary import of_rates, parts
 from dragstrip.store.database import RunLine, Store
 
 #: Maximum races in a contender's history: each one is judged again, once per process.
-MOST_POINTS = 60
+MAX_POINTS = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,17 +36,12 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
-    """What a point needs of a race; kept, the race is not."""
+class _Seen:
+    """One contender in one race of one workload; ``race``: without its rounds."""
 
-    race: str
-    started: str
-    workload: str
+    race: Race
+    entrant: Entrant
     interval: Interval | None
-    version: str
-    definition: str
-    machine: tuple[str, ...]
-    load: str
 
 
 def listed(path: Path, words: str) -> list[RunLine]:
@@ -88,20 +83,21 @@ def history(path: Path, name: str, workload: str) -> list[Point]:
     """
     lines = [line for line in listed(path, "") if name in line.contenders]
     lines = [line for line in lines if workload in ("", *line.workload.split(","))]
-    told = [_of_race(str(path), line.race, line.rounds, line.finished, name) for line in lines[:MOST_POINTS]]
+    races = [_of_race(str(path), line.race, line.rounds, line.finished, name) for line in lines[:MAX_POINTS]]
     points: list[Point] = []
-    before: dict[str, _Told] = {}
-    for one in (one for each in reversed(told) for one in each):
-        if one.interval is None or workload not in ("", one.workload):
+    before: dict[str, _Seen] = {}
+    for seen in (seen for race in reversed(races) for seen in race):
+        at = seen.race.workload
+        if seen.interval is None or workload not in ("", at):
             continue
-        changes = _changes(before[one.workload], one) if one.workload in before else ()
-        points.append(Point(one.race, one.started, one.workload, one.interval, changes))
-        before[one.workload] = one
+        changes = _changes(before[at], seen) if at in before else ()
+        points.append(Point(seen.race.id, seen.race.started, at, seen.interval, changes))
+        before[at] = seen
     return points
 
 
 @lru_cache(maxsize=4096)
-def _of_race(path: str, race_id: str, _rounds: int, _finished: str, name: str) -> tuple[_Told, ...]:
+def _of_race(path: str, race_id: str, _rounds: int, _finished: str, name: str) -> tuple[_Seen, ...]:
     """What each workload's column has of it; keyed by how far the race was: a race that goes on is read again."""
     try:
         with Store(Path(path), write=False) as store:
@@ -109,43 +105,41 @@ def _of_race(path: str, race_id: str, _rounds: int, _finished: str, name: str) -
         judged = judge(race)
     except DragstripError:
         return ()
-    found = []
+    columns = []
     for part in parts(race, judged, ()) if not of_rates(race) else ():
         estimate = part.verdict.estimates.get(name)
-        entrant = next((entrant for entrant in part.race.entrants if entrant.name == name), None)
-        if entrant is not None:
-            interval = estimate.throughput_per_s if estimate and not entrant.out else None
-            found.append(_told(part.race, entrant, interval))
-    return tuple(found)
+        for entrant in part.race.entrants:
+            if entrant.name == name:
+                interval = estimate.throughput_per_s if estimate and not entrant.out else None
+                columns.append(_Seen(replace(part.race, rounds=()), entrant, interval))
+    return tuple(columns)
 
 
-def _told(race: Race, entrant: Entrant, interval: Interval | None) -> _Told:
-    machine = tuple(map(str, (race.machine.cpu, race.machine.cores_usable, race.machine.kernel)))
-    load = (
-        f"{race.load.connections} connections, {race.load.threads} threads, "
-        f"{'kept alive' if race.load.keepalive else 'one per request'}, HTTP/{race.load.http}, "
+def _load_text(race: Race) -> str:
+    keep = "kept alive" if race.load.keepalive else "one per request"
+    return (
+        f"{race.load.connections} connections, {race.load.threads} threads, {keep}, HTTP/{race.load.http}, "
         f"{len(race.server_cores)} server cores"
     )
-    started = (race.id, race.started, race.workload, interval)
-    return _Told(*started, entrant.version, entrant.definition_hash, machine, load)
 
 
-def _changes(old: _Told, new: _Told) -> tuple[str, ...]:
-    found = []
-    if old.version != new.version:
-        found.append(f"version {old.version or 'unknown'} → {new.version or 'unknown'}")
-    if old.definition != new.definition:
-        found.append("definition changed")
-    if old.machine != new.machine:
-        found.append(
-            f"machine: {', '.join(now for was, now in zip(old.machine, new.machine, strict=True) if was != now)}"
-        )
-    if old.load != new.load:
-        found.append(f"load: {new.load}")
-    return tuple(found)
+def _changes(old: _Seen, new: _Seen) -> tuple[str, ...]:
+    changes = []
+    if old.entrant.version != new.entrant.version:
+        changes.append(f"version {old.entrant.version or 'unknown'} → {new.entrant.version or 'unknown'}")
+    if old.entrant.definition_hash != new.entrant.definition_hash:
+        changes.append("definition changed")
+    machines = [
+        (seen.race.machine.cpu, seen.race.machine.cores_usable, seen.race.machine.kernel) for seen in (old, new)
+    ]
+    if differing := [str(now) for was, now in zip(*machines, strict=True) if was != now]:
+        changes.append(f"machine: {', '.join(differing)}")
+    if _load_text(old.race) != _load_text(new.race):
+        changes.append(f"load: {_load_text(new.race)}")
+    return tuple(changes)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Standings:
     """A race as it stands.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from dragstrip.parity import KeepAlive, OldHttp, OldHttpKind, ParitySheet, UnknownPath
+from dragstrip.parity import OldHttpKind, ParitySheet
 from dragstrip.record import Race
 from dragstrip.validity.observation import (
     FactDiffers,
@@ -80,12 +80,12 @@ def _split(
 
 
 def _ignores_paths(sheet: ParitySheet) -> bool | None:
-    return sheet.unknown_path.same_body if isinstance(sheet.unknown_path, UnknownPath) else None
+    return sheet.unknown_path.same_body if sheet.unknown_path else None
 
 
 def _closes_old_http(sheet: ParitySheet) -> bool | None:
     """Whether it closes each connection of HTTP/1.0 although the load asks to keep it."""
-    return sheet.old_http.kind is not OldHttpKind.KEEPS if isinstance(sheet.old_http, OldHttp) else None
+    return sheet.old_http.kind is not OldHttpKind.KEEPS if sheet.old_http else None
 
 
 def _size(sheets: Sheets) -> Iterator[ParityObservation]:
@@ -101,7 +101,7 @@ def _size(sheets: Sheets) -> Iterator[ParityObservation]:
 
 def _closing(sheets: Sheets) -> Iterator[ParityObservation]:
     """Servers that close busy connections, if others keep them or close them after other numbers of requests."""
-    limits = {name: sheet.keep_alive for name, sheet in sheets.items() if isinstance(sheet.keep_alive, KeepAlive)}
+    limits = {name: sheet.keep_alive for name, sheet in sheets.items() if sheet.keep_alive}
     closing = {name: limit for name, limit in limits.items() if limit.closed}
     if closing and (len(closing) < len(limits) or len(set(closing.values())) > 1):
         yield FactListed(ListedFact.CLOSES, {name: str(limit) for name, limit in closing.items()})
