@@ -27,7 +27,7 @@ USUAL_COMMAND = "dragstrip"
 OWN_COMMAND = (sys.executable, "-P", "-m", "dragstrip")
 
 
-class MachineFields(Strict):
+class Machine(Strict):
     """One machine."""
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9.-]{0,39}$", description="small letters, digits, . -; results show it")
@@ -43,6 +43,13 @@ class MachineFields(Strict):
     cores: str = Field(default="", description="those that race, like `2-7`; none: as Dragstrip chooses")
     dragstrip: str = Field(default=USUAL_COMMAND, min_length=1, description="how Dragstrip is called there")
 
+    @property
+    def command(self) -> tuple[str, ...]:
+        """How Dragstrip is called there, as words."""
+        if not self.ssh and not self.via and self.dragstrip == USUAL_COMMAND:
+            return OWN_COMMAND
+        return tuple(shlex.split(self.dragstrip))
+
 
 class SshFields(Strict):
     """How every machine is reached."""
@@ -55,29 +62,8 @@ class SshFields(Strict):
 class FleetFile(Strict):
     """The whole file."""
 
-    machines: Annotated[tuple[MachineFields, ...], Field(strict=False)] = Field(description="one table for each")
+    machines: Annotated[tuple[Machine, ...], Field(strict=False)] = Field(description="one table for each")
     ssh: SshFields = Field(default=SshFields(), description="how all are reached")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
-    """One machine of a fleet.
-
-    Args:
-        ssh: as ssh takes it; "" for the machine that this runs on.
-        via: words before a command that run it there, without a shell, its stdin and stdout being ours; else none.
-        address: the data address; "" where a generator's is not told.
-        cores: None for the usual ones.
-        command: how Dragstrip is called there, as words.
-    """
-
-    name: str
-    role: str
-    ssh: str
-    address: str
-    cores: str | None
-    command: tuple[str, ...]
-    via: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,9 +93,10 @@ def load(file: Path) -> Fleet:
     """
     fields, source = read(file, FleetFile)
     _check_names(fields, source)
-    machines = [_machine(source, number, one) for number, one in enumerate(fields.machines)]
-    servers = [one for one in machines if one.role == SERVER]
-    generators = [one for one in machines if one.role == LOAD]
+    for number, machine in enumerate(fields.machines):
+        _check_machine(source, ("machines", number), machine)
+    servers = [machine for machine in fields.machines if machine.role == SERVER]
+    generators = [machine for machine in fields.machines if machine.role == LOAD]
     if len(servers) != 1:
         problem = f"{len(servers)} machines have the role `server`"
         raise source.bad(("machines",), problem, "a race has one machine for its servers: give it to exactly one")
@@ -133,38 +120,32 @@ def _check_names(fields: FleetFile, source: Source) -> None:
         seen.add(one.name)
 
 
-def _machine(source: Source, number: int, one: MachineFields) -> Machine:
-    at = ("machines", number)
-    if re.match(r"-|.*[\s\x00-\x1f]", one.ssh):
-        raise source.bad((*at, "ssh"), f"given {one.ssh!r}", "give a host as ssh takes it, like bench@10.0.0.2")
-    if one.via and (one.ssh or not one.via[0].strip()):
-        given = f"given {list(one.via)!r}" + (f" in addition to ssh = {one.ssh!r}" if one.ssh else "")
+def _check_machine(source: Source, at: tuple[str | int, ...], machine: Machine) -> None:
+    if re.match(r"-|.*[\s\x00-\x1f]", machine.ssh):
+        raise source.bad((*at, "ssh"), f"given {machine.ssh!r}", "give a host as ssh takes it, like bench@10.0.0.2")
+    if machine.via and (machine.ssh or not machine.via[0].strip()):
+        given = f"given {list(machine.via)!r}" + (f" in addition to ssh = {machine.ssh!r}" if machine.ssh else "")
         raise source.bad((*at, "via"), given, "say how the machine is reached by one of the two, ssh or via")
-    if one.role == SERVER and not one.address:
+    if machine.role == SERVER and not machine.address:
         raise source.bad(
             (*at, "address"),
             "a server's machine has none",
             'say where its contenders listen, like address = "10.0.0.2"',
         )
-    if one.address:
-        _check_address(source, (*at, "address"), one.address)
-    if one.cores:
+    if machine.address:
+        _check_address(source, (*at, "address"), machine.address)
+    if machine.cores:
         try:
-            parse_cores(one.cores)
+            parse_cores(machine.cores)
         except BadUsage as error:
-            raise source.bad((*at, "cores"), f"given {one.cores!r}", "give a list like 2-7 or 0,2") from error
+            raise source.bad((*at, "cores"), f"given {machine.cores!r}", "give a list like 2-7 or 0,2") from error
     try:
-        command = tuple(shlex.split(one.dragstrip))
+        words = machine.command
     except ValueError as error:
-        raise source.bad((*at, "dragstrip"), f"given {one.dragstrip!r}: {error}", "give words as in a shell") from error
-    if not command:
+        given = f"given {machine.dragstrip!r}: {error}"
+        raise source.bad((*at, "dragstrip"), given, "give words as in a shell") from error
+    if not words:
         raise source.bad((*at, "dragstrip"), "given no word", "give the command's path")
-    if not one.ssh and not one.via and one.dragstrip == USUAL_COMMAND:
-        command = OWN_COMMAND
-    return Machine(
-        name=one.name, role=one.role, ssh=one.ssh, address=one.address, cores=one.cores or None, command=command,
-        via=one.via,
-    )  # fmt: skip
 
 
 def _check_address(source: Source, at: tuple[str | int, ...], text: str) -> None:

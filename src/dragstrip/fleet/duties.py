@@ -80,10 +80,10 @@ class Duties(Generic[_Race]):
         """What the agent itself has used so far."""
         return Usage(cpu_ns=time.process_time_ns(), now_ns=time.monotonic_ns())
 
-    def core_sets(self, cores: str | None) -> CoreSets:
+    def core_sets(self, cores: str) -> CoreSets:
         """The machine's cores as a race would divide them; on a fleet's machine all physical ones have one purpose."""
         usable = tuple(sorted(os.sched_getaffinity(0)))
-        if cores is not None:
+        if cores:
             given = machine.parse_cores(cores, option="cores")
             if not set(given) <= set(usable):
                 raise BadUsage(

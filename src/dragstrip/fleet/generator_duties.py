@@ -36,10 +36,9 @@ from dragstrip.machine.link import device_towards
 from dragstrip.process import launcher
 from dragstrip.racing.machine_events import MachineMonitor
 from dragstrip.racing.proving import connection_facts, prove
-from dragstrip.racing.setup import block_plan, waiting_engine
+from dragstrip.racing.setup import block_plan, session_plan, waiting_engine
 from dragstrip.record import Load
 from dragstrip.scrutiny import TROUBLE, Server, describe_error, reference_heads, with_own_form
-from dragstrip.workload import HOST
 
 if TYPE_CHECKING:
     from dragstrip._engine import Engine, Marker, Script
@@ -123,31 +122,15 @@ class GeneratorDuties(Duties[_GeneratorsRace]):
         self, *, asking: SentAsking, host: str, port: int, connections: int, turns: tuple[int, int]
     ) -> int:
         """Opens this generator's share of the connections; the engine's session."""
-        from dragstrip._engine import SessionPlan, Target, Tls
-
         race = self._open_race()
-        load, asked, tls = race.load, asking.asking(race.seed, race.folder), asking.encryption(race.folder)
+        load, asked = race.load, asking.asking(race.seed, race.folder)
+        server = Server(host, port, asking.encryption(race.folder))
         try:
-            server = Server(host, port, tls)
             exchanges = with_own_form(server, asked.exchanges(keepalive=load.keepalive, http=load.http))
             heads = reference_heads(server, exchanges)
         except TROUBLE as error:
             raise StageError(describe_error(error)) from error
-        plan = SessionPlan(
-            Target(host, port),
-            exchanges,
-            connections=connections,
-            keepalive=load.keepalive,
-            timeout_ns=load.timeout_ns,
-            tls=Tls(HOST, cacert=tls.cacert, resume=asked.workload.tls == "resumed") if tls else None,
-            pipelining=asked.workload.pipelining,
-            by_length=asked.workload.by_length,
-            sequence=asked.workload.sequence(exchanges, race.seed),
-            heads=heads,
-            streams=load.streams if asked.framed else None,
-            turns=turns,
-        )
-        return race.engine.open(plan)
+        return race.engine.open(session_plan(server, asked, load, exchanges, heads, connections, turns))
 
     def close_session(self, session: int) -> None:
         """Closes its connections."""

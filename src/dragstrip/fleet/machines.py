@@ -6,6 +6,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, wait
 from typing import Self, TypeVar
 
 from dragstrip.errors import BadUsage, MachineLost
@@ -16,8 +17,8 @@ from dragstrip.fleet.duties import Duties, hello
 from dragstrip.fleet.holder import SESSION, this_client
 from dragstrip.fleet.messages import Hello
 
-_One = TypeVar("_One")
-_Given = TypeVar("_Given")
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
 
 #: Seconds between two beats, and within which one must be answered. An agent ends after ``agent.SILENCE_S``.
 BEAT_S, BEAT_LOST_S = 2.0, 6.0
@@ -96,6 +97,26 @@ def _hold(machine: Machine, channel: Channel, within_s: float) -> None:
         time.sleep(AGAIN_S)  # each try also shows the agent that this side is there
 
 
+def side_by_side(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
+    """Does something with each, all at once, and waits for all, in daemons: an interrupted process waits for none.
+
+    Raises:
+        Exception: of those that were raised, the one of the first item.
+    """
+    futures = [Future[_Result]() for _ in items]
+
+    def run(future: Future[_Result], item: _Item) -> None:
+        try:
+            future.set_result(work(item))
+        except BaseException as error:
+            future.set_exception(error)
+
+    for pair in zip(futures, items, strict=True):
+        threading.Thread(target=run, args=pair, daemon=True).start()
+    wait(futures)
+    return [future.result() for future in futures]
+
+
 class Machines:
     """The machines of a fleet, the server's and the generators'; leaving the ``with`` ends every agent.
 
@@ -108,12 +129,12 @@ class Machines:
         self._connected: dict[str, Connected] = {}
         self._silent = threading.Lock()
         self._over = threading.Event()
-        self._beats = threading.Thread(target=self._beat, name="beats", daemon=True)
+        self._beats = threading.Thread(target=self._beat_all, name="beats", daemon=True)
 
     def __enter__(self) -> Self:
         try:
-            for one in self._side_by_side(lambda machine: connect(self.fleet, machine), self.fleet.machines):
-                self._connected[one.name] = one
+            for connected in side_by_side(lambda machine: connect(self.fleet, machine), self.fleet.machines):
+                self._connected[connected.name] = connected
         except BaseException:
             self.close()
             raise
@@ -126,7 +147,7 @@ class Machines:
     def close(self) -> None:
         """Ends every agent, all at once: each stops whatever it has started."""
         self._over.set()
-        list(self._side_by_side(lambda one: one.channel.close(), list(self._connected.values())))
+        side_by_side(lambda connected: connected.channel.close(), list(self._connected.values()))
         self._connected.clear()
 
     @property
@@ -150,28 +171,28 @@ class Machines:
         with self._silent:
             yield
 
-    def on_all(self, work: Callable[[Connected], _Given], some: Sequence[Connected] | None = None) -> list[_Given]:
+    def on_all(self, work: Callable[[Connected], _Result], some: Sequence[Connected] | None = None) -> list[_Result]:
         """Does something on all machines (or some) at once, and waits for all.
 
         Raises:
             Exception: the first that one of them raised.
         """
-        return list(self._side_by_side(work, self.all if some is None else some))
+        return side_by_side(work, self.all if some is None else some)
 
     def recover(self) -> bool:
         """Waits for machines that were lost, ``node_wait_s`` at most; whether all are back, the same since their boot.
 
         An agent that is still there starts afresh: an interrupted round is not continued.
         """
-        identities = {one.name: one.identity for one in self.all}
+        identities = {connected.name: connected.identity for connected in self.all}
         until = time.monotonic() + self.node_wait_s
         with self.silence():
-            for one in self.all:
-                one.channel.lose("its race starts again")
-                one.channel.close()
+            for connected in self.all:
+                connected.channel.lose("its race starts again")
+                connected.channel.close()
             missing = list(self.fleet.machines)
             while missing and time.monotonic() < until:
-                for back in self._side_by_side(lambda machine: self._back(machine, until), missing):
+                for back in side_by_side(lambda machine: self._back(machine, until), missing):
                     if back is not None:
                         self._connected[back.name] = back
                         missing.remove(back.machine)
@@ -188,35 +209,14 @@ class Machines:
         except MachineLost:
             return None
 
-    def _beat(self) -> None:
+    def _beat_all(self) -> None:
         """Says to every agent that we are there, and notices those that are not."""
         while not self._over.wait(BEAT_S):
             # All at once: one that answers slowly must not keep the others waiting until they end themselves.
             with self._silent:
-                list(self._side_by_side(self._one_beat, list(self._connected.values())))
+                side_by_side(self._beat, list(self._connected.values()))
 
     @staticmethod
-    def _one_beat(one: Connected) -> None:
+    def _beat(connected: Connected) -> None:
         with contextlib.suppress(MachineLost):
-            one.channel.begin(Duties.beat)(BEAT_LOST_S)
-
-    @staticmethod
-    def _side_by_side(work: Callable[[_One], _Given], some: Sequence[_One]) -> Iterator[_Given]:
-        done: list[_Given | BaseException | None] = [None] * len(some)
-
-        def run(at: int, one: _One) -> None:
-            try:
-                done[at] = work(one)
-            except BaseException as error:
-                done[at] = error
-
-        threads = [threading.Thread(target=run, args=(at, one), daemon=True) for at, one in enumerate(some)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        for one in done:
-            if isinstance(one, BaseException):
-                raise one
-        for one in done:
-            yield one  # type: ignore[misc]  # no exception is left among them
+            connected.channel.begin(Duties.beat)(BEAT_LOST_S)

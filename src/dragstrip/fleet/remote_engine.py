@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
 
-from dragstrip.errors import MachineLost
-from dragstrip.fleet.channel import EngineRefusal
+from dragstrip.errors import BadUsage, DragstripError, MachineLost
 from dragstrip.fleet.duties import Duties
 from dragstrip.fleet.generator_duties import GeneratorDuties
-from dragstrip.fleet.machines import Connected, Machines
+from dragstrip.fleet.machines import Connected, Machines, side_by_side
 from dragstrip.fleet.merging import merge
-from dragstrip.fleet.messages import SentAsking, SentBlock, Tallies, Tally, Traffic
+from dragstrip.fleet.messages import SentAsking, SentBlock, Tally, Traffic
 from dragstrip.fleet.server_duties import ServerDuties
 from dragstrip.record import Load
 
 if TYPE_CHECKING:
     from dragstrip._engine import BlockPlan
+
+_Reply = TypeVar("_Reply")
 
 #: Seconds beyond a run's own longest time within which its tallies must be here.
 MORE_S = 20.0
@@ -40,21 +41,6 @@ def turns(threads: Sequence[int], connections: Sequence[int]) -> tuple[tuple[int
     taking = [min(own, held) for own, held in zip(threads, connections, strict=True)]
     firsts = itertools.accumulate(taking, initial=0)
     return tuple((first, sum(taking)) for first, _ in zip(firsts, taking, strict=False))
-
-
-@dataclass(frozen=True, slots=True)
-class Destination:
-    """Where a session leads to, and which of the servers it is.
-
-    Args:
-        server: its number on the servers' machine; None: no agent watches it.
-        asking: what it is asked.
-    """
-
-    host: str
-    port: int
-    server: int | None
-    asking: SentAsking
 
 
 class RemoteEngine:
@@ -83,8 +69,12 @@ class RemoteEngine:
         self._numbers, self._runs = itertools.count(1), itertools.count(1)
         self._observed = observed
 
-    def open_place(self, place: Destination) -> int:
+    def open_at(self, host: str, port: int, server: int | None, asking: SentAsking) -> int:
         """Opens a session's connections, each generator its share.
+
+        Args:
+            server: its number on the servers' machine; None: its CPU time is not read.
+            asking: what it is asked.
 
         Raises:
             EngineRefusal: one of them can't; what the others opened is closed again.
@@ -97,12 +87,12 @@ class RemoteEngine:
             shared = zip(self._machines.generators, split, turns(self._threads, split), strict=True)
             for generator, connections, own_turns in shared:
                 opening = generator.channel.begin(
-                    GeneratorDuties.open_session, asking=place.asking, host=place.host, port=place.port,
+                    GeneratorDuties.open_session, asking=asking, host=host, port=port,
                     connections=connections, turns=own_turns,
                 )  # fmt: skip
                 numbers.append(opening(within_s))
-                if place.server is not None:
-                    generator.channel.ask(GeneratorDuties.observe, numbers[-1], place.server)
+                if server is not None:
+                    generator.channel.ask(GeneratorDuties.observe, numbers[-1], server)
         except BaseException:
             self._close(numbers)
             raise
@@ -129,7 +119,7 @@ class RemoteEngine:
                 one.channel.begin(GeneratorDuties.run, blocks=[self._sent(block, at) for block in blocks], run=number)
                 for at, one in enumerate(self._machines.generators)
             ]
-            done = _awaited(self._machines.generators, begun, longest_s + MORE_S)
+            done = awaited(self._machines.generators, begun, longest_s + MORE_S)
         parts = [one.tallies for one in done]
         for one, part in zip(self._machines.generators, parts, strict=True):
             if len(part) < len(blocks):
@@ -145,9 +135,7 @@ class RemoteEngine:
 
     def stop(self) -> None:
         """Ends the current run."""
-        for one in self._machines.generators:
-            with contextlib.suppress(MachineLost):
-                one.channel.begin(GeneratorDuties.stop_run)
+        stop(self._machines.generators)
 
     def shutdown(self) -> None:
         """Each agent does that."""
@@ -188,21 +176,47 @@ class RemoteEngine:
         )
 
 
-def _awaited(
-    machines: Sequence[Connected], begun: Sequence[Callable[[float], Tallies]], within_s: float
-) -> list[Tallies]:
-    """Every generator's. Where one is lost, the others' marks are no longer answered, and they end, too."""
-    parts, failed = list[Tallies](), list[BaseException]()
-    for _, answer in zip(machines, begun, strict=True):
+def awaited(
+    generators: Sequence[Connected], replies: Sequence[Callable[[float], _Reply]], within_s: float
+) -> list[_Reply]:
+    """Every generator's reply. If one fails, or the user interrupts, the others load no longer.
+
+    Raises:
+        DragstripError: the first that was raised. KeyboardInterrupt: the replies are still to be had.
+    """
+    failed = list[DragstripError]()
+
+    def wait(at: int) -> _Reply:
         try:
-            parts.append(answer(within_s if not failed else MORE_S))
-        except (MachineLost, EngineRefusal) as error:
+            with named(generators[at]):
+                return replies[at](within_s)
+        except DragstripError as error:
             failed.append(error)
-        except KeyboardInterrupt:
-            for one in machines:
-                with contextlib.suppress(MachineLost):
-                    one.channel.begin(GeneratorDuties.stop_run)
+            stop(generators)
             raise
-    if failed:
-        raise failed[0]
-    return parts
+
+    try:
+        return side_by_side(wait, range(len(replies)))
+    except KeyboardInterrupt:
+        stop(generators)
+        raise
+    except DragstripError:
+        raise failed[0] from None
+
+
+def stop(generators: Iterable[Connected]) -> None:
+    """Ends the run of each."""
+    for generator in generators:
+        with contextlib.suppress(MachineLost):
+            generator.channel.begin(GeneratorDuties.stop_run)
+
+
+@contextlib.contextmanager
+def named(connected: Connected) -> Iterator[None]:
+    """Names the machine in a refusal: a script's file, or the way to the server, may be missing on one of them."""
+    try:
+        yield
+    except (BadUsage, DragstripError) as error:
+        if type(error) in (BadUsage, DragstripError):
+            raise type(error)(f"{connected.name}: {error}") from error
+        raise  # it has the name already

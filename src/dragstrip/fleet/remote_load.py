@@ -10,7 +10,6 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -19,21 +18,22 @@ from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit
 
+from dragstrip.compat.wrk_script import WrkScript
 from dragstrip.contender import AllowedHost, is_loopback
 from dragstrip.errors import BadUsage, DragstripError, MachineLost
 from dragstrip.fleet.fleet_site import FleetSite
 from dragstrip.fleet.generator_duties import GeneratorDuties
 from dragstrip.fleet.machines import Connected, Machines
 from dragstrip.fleet.merging import merge
-from dragstrip.fleet.messages import LoadRan, LoadReady
-from dragstrip.fleet.remote_engine import MORE_S, shares, turns
-from dragstrip.fleet.remote_script import RemoteScript
+from dragstrip.fleet.messages import LoadRan, LoadReady, LoadScript
+from dragstrip.fleet.remote_engine import MORE_S, awaited, named, shares, turns
 from dragstrip.fleet.server_duties import ServerDuties
 from dragstrip.fleet.setup import FleetAwake
 from dragstrip.loading.arrivals import MAX_S
 from dragstrip.loading.learn import Learned
 from dragstrip.loading.request import DEFAULT_DURATION_S, LoadRequest, Target, bounded, check, target
-from dragstrip.loading.result import LoadResult, Slice
+from dragstrip.loading.request_pool import Asked
+from dragstrip.loading.result import LoadResult, ScriptReport, Slice
 from dragstrip.loading.run import Progress, merged
 from dragstrip.record import Backend, Load, LoadEnding
 from dragstrip.version import __version__
@@ -59,7 +59,7 @@ def load_over(machines: Machines, request: LoadRequest, progress: Progress) -> L
         MachineLost: a machine is gone. DragstripError, EngineFailure: as ``loading.run.run``.
     """
     asked_s, (request, to) = request.duration_s, _allowed(machines, request)
-    script = RemoteScript(request, to) if request.script is not None else None
+    script = _Script(request, to) if request.script is not None else None
     request, notes = _no_idle_connections(request, len(machines.generators))
     load = Load(
         connections=request.connections,
@@ -197,23 +197,12 @@ def _made_ready(machines: Machines, request: LoadRequest, threads: Sequence[int]
 
     def ready(one: Connected) -> LoadReady:
         part, turn, number = share[one.name]
-        with _named(one):
+        with named(one):
             return one.channel.begin(
                 GeneratorDuties.ready_load, request=part, cacert=cacert, turns=turn, script_threads=number
             )(within_s)
 
     return machines.on_all(ready, machines.generators)
-
-
-@contextmanager
-def _named(one: Connected) -> Iterator[None]:
-    """Says whose refusal it is: a script's file, or the way to the server, may be missing on one machine alone."""
-    try:
-        yield
-    except (BadUsage, DragstripError) as error:
-        if type(error) in (BadUsage, DragstripError):
-            raise type(error)(f"{one.name}: {error}") from error
-        raise  # it says so itself
 
 
 def _text_of(cacert: str) -> str:
@@ -260,50 +249,16 @@ def _run(
             one.channel.begin(GeneratorDuties.load, show=partial(seconds.take, at) if shown else None)
             for at, one in enumerate(machines.generators)
         ]
-        ran, interrupted = _awaited(machines.generators, answers, lasts_s + MORE_S)
+        interrupted = False
+        try:
+            ran = awaited(machines.generators, answers, lasts_s + MORE_S)
+        except KeyboardInterrupt:
+            ran, interrupted = [answer(MORE_S) for answer in answers], True
     server.ask(ServerDuties.end_run)
     for one, part in zip(machines.generators, ran, strict=True):
         if part.finished is LoadEnding.INTERRUPTED and not interrupted:
             raise MachineLost(one.name, "its marks were no longer answered; see the data link")
     return LoadEnding.INTERRUPTED if interrupted else _finished(request, ran), ran
-
-
-def _awaited(
-    generators: Sequence[Connected], answers: Sequence[Callable[[float], LoadRan]], within_s: float
-) -> tuple[list[LoadRan], bool]:
-    """Every generator's part, and whether the user broke it off. Where one fails, the others load no longer.
-
-    Raises:
-        MachineLost, DragstripError: as ``_run``; the first that failed.
-    """
-    failed = list[DragstripError]()
-
-    def stop() -> None:
-        for one in generators:
-            with suppress(MachineLost):
-                one.channel.begin(GeneratorDuties.stop_run)
-
-    def wait(one: Connected, answer: Callable[[float], LoadRan]) -> None:
-        try:
-            with _named(one):
-                answer(within_s)
-        except DragstripError as error:
-            failed.append(error)
-            stop()
-
-    waiting = [threading.Thread(target=wait, args=each, daemon=True) for each in zip(generators, answers, strict=True)]
-    interrupted = False
-    try:
-        for thread in waiting:
-            thread.start()
-        for thread in waiting:
-            thread.join()
-    except KeyboardInterrupt:
-        interrupted = True
-        stop()
-    if failed:
-        raise failed[0]
-    return [answer(MORE_S) for answer in answers], interrupted
 
 
 def _finished(request: LoadRequest, ran: Sequence[LoadRan]) -> LoadEnding:
@@ -443,3 +398,65 @@ def merged_second(parts: Sequence[tuple[Slice, int]]) -> Slice:
     """One second as all generators saw it; beside each part, how far its clock is ahead of ours, ns."""
     started_ns = min(part.started_ns - ahead_ns for part, ahead_ns in parts)
     return replace(merge([part for part, _ in parts]), started_ns=started_ns)
+
+
+class _Script:
+    """The state of a load's script that calls ``done``.
+
+    Raises:
+        BadUsage: it fails (the message has file and line), or this build has no Lua.
+    """
+
+    def __init__(self, request: LoadRequest, to: Target) -> None:
+        assert request.script is not None
+        self._asked, self._request, self._to = request.script, request, to
+        self._script = WrkScript(request, to, threads=0)
+        self._before = self._script.printed()
+
+    def number(self, threads: int) -> None:
+        """Calls ``setup``, if the script has it, for the threads of all generators.
+
+        Raises:
+            BadUsage: it fails; the message has file and line.
+        """
+        if self._script.state.sets_up:
+            self._script = WrkScript(self._request, self._to, threads=0, numbers=(0, threads))
+            self._before = self._script.printed()
+
+    def settled(self, request: LoadRequest, generators: Sequence[Connected], ready: Sequence[LoadReady]) -> LoadRequest:
+        """The request as the script has it: a pool of what it always sends, or nothing learned beforehand.
+
+        Raises:
+            DragstripError: it always sends the same on one generator, and not on another.
+        """
+        first = self._of(ready[0])
+        for one, other in zip(generators, map(self._of, ready), strict=True):
+            if (other.fixed is None, len(other.fixed or ())) != (first.fixed is None, len(first.fixed or ())):
+                raise DragstripError(
+                    f"-s {self._asked.name}: {generators[0].name} and {one.name} were given different numbers of "
+                    "requests by it; use one that asks for nothing of its machine while it is loaded"
+                )
+        if first.fixed is None:
+            return replace(request, check="status")
+        return replace(request, pool=tuple(Asked(raw=raw) for raw in first.fixed), pipeline=len(first.fixed))
+
+    def told(self, result: LoadResult, ready: Sequence[LoadReady], ran: Sequence[LoadRan]) -> LoadResult:
+        """The result with what the script said to it, each generator in its turn; ``done`` gets all numbers."""
+        own = [self._of(one) for one in ready]
+        self._script.state.take_globals([variables for part in ran for variables in part.globals])
+        fault = self._script.done(result)
+        report = ScriptReport(
+            name=self._asked.name,
+            hooks=tuple(dict.fromkeys(hook for one in own for hook in one.hooks)),
+            fixed=own[0].fixed is not None,
+            before=self._before + "".join(one.printed for one in own),
+            during="".join(part.printed for part in ran),
+            after=self._script.printed(),
+            fault=fault,
+        )
+        return replace(result, script=report)
+
+    def _of(self, ready: LoadReady) -> LoadScript:
+        if ready.script is None:
+            raise DragstripError(f"-s {self._asked.name}: a generator did not load it")
+        return ready.script

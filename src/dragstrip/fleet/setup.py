@@ -18,7 +18,7 @@ from dragstrip.fleet.generator_duties import GeneratorDuties
 from dragstrip.fleet.machines import Connected, Machines
 from dragstrip.fleet.messages import Offset, Opened, Proof, SentAsking, SentEntry, SentWorkload, Tally, Traffic
 from dragstrip.fleet.meter import summed
-from dragstrip.fleet.remote_engine import SERVER_S, Destination, RemoteEngine
+from dragstrip.fleet.remote_engine import SERVER_S, RemoteEngine
 from dragstrip.fleet.remote_server import RemoteServer
 from dragstrip.fleet.server_duties import ServerDuties
 from dragstrip.process.keep_awake import OFF, Awake
@@ -152,9 +152,9 @@ class FleetSetup(RaceSetup):
         """Opens the round's connections from all generators; returns the session."""
         running = launched.running
         number = running.number if isinstance(running, RemoteServer) else None
-        at = Destination(running.host, running.port, number, self._sent_asking(launched))
+        engine, asking = cast("RemoteEngine", self.engine), self._sent_asking(launched)
         try:
-            return cast("RemoteEngine", self.engine).open_place(at)
+            return engine.open_at(running.host, running.port, number, asking)
         except EngineRefusal as error:
             if error.kind == "descriptors":
                 raise EngineFailure(str(error)) from error  # a generator's are too few: no fault of this contender's

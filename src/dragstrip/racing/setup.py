@@ -22,11 +22,20 @@ from dragstrip.racing.launching import LaunchedServer, Launching
 from dragstrip.racing.machine_events import MachineMonitor, Surroundings
 from dragstrip.racing.proving import connection_facts, prove
 from dragstrip.record import Event, Load, Round
-from dragstrip.scrutiny import TROUBLE, Findings, Head, count_from_now, describe_error, reference_heads, with_own_form
-from dragstrip.workload import HOST, HTTP2, Asking, Exchange, Workload
+from dragstrip.scrutiny import (
+    TROUBLE,
+    Findings,
+    Head,
+    Server,
+    count_from_now,
+    describe_error,
+    reference_heads,
+    with_own_form,
+)
+from dragstrip.workload import HOST, Asking, Exchange, Workload
 
 if TYPE_CHECKING:
-    from dragstrip._engine import BlockPlan, Engine, Tls
+    from dragstrip._engine import BlockPlan, Engine, SessionPlan
 
 
 @dataclass
@@ -155,14 +164,6 @@ class RaceSetup:
         """Whether the race can go on after a machine of it was lost; this one has only itself to lose."""
         return False
 
-    def _encryption(self, launched: LaunchedServer) -> Tls | None:
-        """How the engine reaches a launch over TLS."""
-        from dragstrip._engine import Tls
-
-        if launched.tls is None:
-            return None
-        return Tls(HOST, cacert=launched.tls.cacert, resume=self.workload.tls == "resumed")
-
     def _heads(self, launched: LaunchedServer, exchanges: Sequence[Exchange]) -> list[list[Head]]:
         """The heads that its answers may have: those of its first launch, which is the one that was scrutineered."""
         key = (self.workload.name, launched.name)
@@ -176,37 +177,58 @@ class RaceSetup:
         Raises:
             StageError: it accepts no connections, though it just answered.
         """
-        from dragstrip._engine import EngineError, SessionPlan, Target
+        from dragstrip._engine import EngineError
 
-        entry, running, load = launched.entry, launched.running, self.load
-        unix = running.host.startswith("unix:")
-        exchanges = self.asking(launched).exchanges(keepalive=load.keepalive, http=load.http)
+        name, asking, load = launched.name, self.asking(launched), self.load
+        exchanges = asking.exchanges(keepalive=load.keepalive, http=load.http)
         try:
             exchanges = with_own_form(launched.server, exchanges)
             heads = self._heads(launched, exchanges)
         except TROUBLE as error:
-            raise StageError(f"{entry.name}: {describe_error(error)}") from error
+            raise StageError(f"{name}: {describe_error(error)}") from error
         sequence = self.workload.sequence(exchanges, self.seed)
         launched.statements = tuple(exchanges[place].statements for place in sequence or range(len(exchanges)))
-        plan = SessionPlan(
-            Target.unix(running.host.removeprefix("unix:")) if unix else Target(running.host, running.port),
-            exchanges,
-            connections=load.connections,
-            keepalive=load.keepalive,
-            timeout_ns=load.timeout_ns,
-            tls=self._encryption(launched),
-            pipelining=load.pipelining,
-            by_length=self.workload.by_length,
-            sequence=sequence,
-            heads=heads,
-            streams=load.streams if entry.http(load.http) == HTTP2 else None,
-        )
         try:
-            return self.engine.open(plan)
+            return self.engine.open(session_plan(launched.server, asking, load, exchanges, heads, load.connections))
         except EngineError as error:
-            if running.alive() and error.kind == "descriptors":
+            if launched.running.alive() and error.kind == "descriptors":
                 raise  # our own descriptors are too few: not this contender's fault
-            raise StageError(f"{entry.name}: {error}; its last words: {launched.last_words()}") from error
+            raise StageError(f"{name}: {error}; its last words: {launched.last_words()}") from error
+
+
+def session_plan(
+    server: Server,
+    asking: Asking,
+    load: Load,
+    exchanges: Sequence[Exchange],
+    heads: list[list[Head]],
+    connections: int,
+    turns: tuple[int, int] = (0, 0),
+) -> SessionPlan:
+    """A launch's connections and what goes over them, as the engine takes it.
+
+    Args:
+        exchanges: ``asking``'s, in the form that this contender has. heads: of its reference responses.
+        turns: of an open loop that several generators share (``_engine.SessionPlan``).
+    """
+    from dragstrip._engine import SessionPlan, Target, Tls
+
+    workload, tls = asking.workload, server.tls
+    unix = server.host.startswith("unix:")
+    return SessionPlan(
+        Target.unix(server.host.removeprefix("unix:")) if unix else Target(server.host, server.port),
+        exchanges,
+        connections=connections,
+        keepalive=load.keepalive,
+        timeout_ns=load.timeout_ns,
+        tls=Tls(HOST, cacert=tls.cacert, resume=workload.tls == "resumed") if tls else None,
+        pipelining=workload.pipelining,
+        by_length=workload.by_length,
+        sequence=workload.sequence(exchanges, asking.seed),
+        heads=heads,
+        streams=load.streams if asking.framed else None,
+        turns=turns,
+    )
 
 
 def watch_cpu_time(engine: Engine, running: Running, session: int) -> None:

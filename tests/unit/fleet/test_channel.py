@@ -192,7 +192,7 @@ def test_a_machine_is_held_by_one_client_at_a_time() -> None:
 
 def test_a_second_clients_agent_is_asked_until_the_first_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Real agents: refused by name while it is held; taken once the first has heard nothing and ended by itself."""
-    reached = Machine(name="far", role="server", ssh="", address="", cores=None, command=("x",))
+    reached = Machine(name="far", role="server", dragstrip="x")
     code = (
         "from dragstrip.fleet import agent, holder\n"
         f"holder._NAME = '\\0dragstrip-agent-{os.getpid()}'\nagent.main('load')"
