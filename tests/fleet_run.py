@@ -17,10 +17,9 @@ from typing import Any
 
 from dragstrip import contender
 from dragstrip.fleet.definition import load
-from dragstrip.fleet.fleet_site import FleetSite
+from dragstrip.fleet.fleet_site import FleetSetup, FleetSite
 from dragstrip.fleet.machines import Machines
 from dragstrip.fleet.messages import Tally
-from dragstrip.fleet.setup import FleetSetup
 from dragstrip.racing.setup import block_plan
 from dragstrip.record import Load
 from dragstrip.workload import load as load_workload

@@ -19,7 +19,7 @@ import pytest
 from dragstrip import record
 from dragstrip._engine import Tally
 from dragstrip.loading.result import Slice
-from dragstrip.racing.blocks import block_record
+from dragstrip.racing.round import block_record
 from dragstrip.store.database import Store
 
 ROOT = Path(__file__).parents[2]

@@ -9,10 +9,9 @@ from dragstrip.doctor.finding import ClockOffset, FleetFinding, FleetSubject, Id
 from dragstrip.errors import DragstripError, MachineLost
 from dragstrip.fleet.definition import Fleet, Machine
 from dragstrip.fleet.duties import Duties
-from dragstrip.fleet.fleet_site import FleetSite
+from dragstrip.fleet.fleet_site import FleetSetup, FleetSite
 from dragstrip.fleet.machines import Connected, Machines, connect
 from dragstrip.fleet.messages import Usage
-from dragstrip.fleet.setup import FleetSetup
 from dragstrip.process.keep_awake import OFF
 from dragstrip.record import Load
 from dragstrip.workload import load as load_workload

@@ -1,9 +1,8 @@
 """Races and load over several machines: servers on one, generators on others, an agent of ours on each.
 
 This side: ``definition`` reads ``fleet.toml``; ``machines`` are all of them, each at the end of a ``channel``.
-``fleet_site`` is what ``racing`` asks before a race, ``setup`` around its rounds, ``remote_engine`` and
-``remote_server`` within them; ``remote_load`` is ``dragstrip load``.
-``packing`` puts Dragstrip on machines, ``down`` ends agents there.
+``fleet_site`` is what ``racing`` asks before a race and around its rounds, ``remote_engine`` and ``remote_server``
+within them; ``remote_load`` is ``dragstrip load``. ``packing`` puts Dragstrip on machines, ``down`` ends agents there.
 
 The other side: an ``agent`` on each machine has ``duties``: ``server_duties`` or ``generator_duties``, and a ``meter``.
 

@@ -82,7 +82,8 @@ class Agent:
         poll.register(woken, select.POLLIN)
         text = bytearray()
         while not self._ending:
-            quiet_s = time.monotonic() - self._last_heard()
+            # By a line, by a mark, or by a run that the other side waits for.
+            quiet_s = time.monotonic() - max(self._heard, self._duties.last_sign_s())
             if quiet_s > SILENCE_S:
                 self._ending = f"it heard nothing for {quiet_s:.0f} s"
                 return
@@ -94,17 +95,9 @@ class Agent:
             self._heard = time.monotonic()
             text += piece
             while (at := text.find(b"\n")) >= 0:
-                line = bytes(text[:at])
+                call = json.loads(text[:at])
                 del text[: at + 1]
-                self._take(line)
-
-    def _last_heard(self) -> float:
-        """When the other side showed that it is there: by a line, by a mark, or by a run that it waits for."""
-        return max(self._heard, self._duties.last_sign_s())
-
-    def _take(self, line: bytes) -> None:
-        call = json.loads(line)
-        self._pool.submit(self._do, call["id"], call["do"], call["shown"], call["with"])
+                self._pool.submit(self._do, call["id"], call["do"], call["shown"], call["with"])
 
     def _do(self, number: int, name: str, shown: bool, values: Mapping[str, Any]) -> None:
         try:

@@ -1,34 +1,298 @@
-"""A fleet as the site of a race: what ``racing`` asks of its machines before and after, asked of their agents."""
+"""A fleet as the site of a race: what ``racing`` asks before it and around its rounds, asked of agents."""
 
 from __future__ import annotations
 
 import contextlib
 import secrets
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields, replace
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from dragstrip import parity
 from dragstrip.contender import Entry, Missing, Ready
-from dragstrip.errors import BadUsage, EngineFailure, MachineLost
+from dragstrip.errors import BadUsage, EngineFailure, MachineLost, StageError
 from dragstrip.fleet.channel import Channel, EngineRefusal
 from dragstrip.fleet.duties import Duties
 from dragstrip.fleet.generator_duties import GeneratorDuties
 from dragstrip.fleet.machines import Connected, Machines
-from dragstrip.fleet.messages import CoreSets, Opened, SentEntry
+from dragstrip.fleet.messages import (
+    CoreSets,
+    Offset,
+    Opened,
+    Proof,
+    SentAsking,
+    SentEntry,
+    SentWorkload,
+    Tally,
+    Traffic,
+)
+from dragstrip.fleet.meter import summed
 from dragstrip.fleet.remote_engine import SERVER_S, RemoteEngine
+from dragstrip.fleet.remote_server import RemoteServer
 from dragstrip.fleet.server_duties import ServerDuties
-from dragstrip.fleet.setup import EXCHANGES, FleetAwake, FleetSetup, refuse_database
 from dragstrip.machine import Lanes
 from dragstrip.machine_facts import Facts, FleetMachine, Inventory
-from dragstrip.process.keep_awake import OFF
-from dragstrip.racing.launching import Launching
+from dragstrip.process.keep_awake import OFF, Awake
+from dragstrip.process.running import AtAddress, Running
+from dragstrip.racing.launching import LaunchedServer, Launching
 from dragstrip.racing.setup import RaceSetup
-from dragstrip.record import Load
+from dragstrip.record import Event, EventKind, Load, Round, Void, VoidKind
+from dragstrip.scrutiny import CORRECTNESS_S, Findings
 from dragstrip.workload import Workload
 
 if TYPE_CHECKING:
     from dragstrip._engine import Engine
+
+#: Exchanges by which a generator's clock is held against the observer's: the quickest of them counts.
+EXCHANGES = 100
+
+#: A generator's clock may drift so far from the observer's in one round: blocks then begin at one instant still.
+MAX_DRIFT_NS = 50_000
+
+#: Seconds beyond its own limit that a contender's launch or proof may take to be told here.
+TOLD_S = 30.0
+
+
+def refuse_database(workload: Workload) -> None:
+    """No machine of a fleet has the role of a database.
+
+    Raises:
+        BadUsage: the workload asks one.
+    """
+    if workload.asks_database:
+        raise BadUsage(
+            f"workload {workload.name} needs a database, which fleets don't support; race it without --fleet"
+        )
+
+
+class FleetAwake(Awake):
+    """What keeps all machines' cores awake; off where nothing was found to do on any of them."""
+
+    def __init__(self, machines: Machines, opened: Mapping[str, Opened]) -> None:
+        told = {f"{name}: {one.awake}" for name, one in opened.items()}
+        way = next((one.way for one in opened.values() if one.way), None)
+        super().__init__("; ".join(sorted(told)) if way else OFF, way)
+        self._machines = machines
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """The cores stay awake for as long as this lasts."""
+        if self.way is None:
+            yield
+            return
+        self._set(on=True)
+        try:
+            yield
+        finally:
+            with contextlib.suppress(MachineLost):
+                self._set(on=False)
+
+    def _set(self, *, on: bool) -> None:
+        self._machines.on_all(lambda one: one.channel.ask(Duties.keep_awake, on))
+
+
+@dataclass
+class FleetSurroundings:
+    """Compares every machine before and after each round."""
+
+    machines: Machines
+
+    def before(self) -> None:
+        """A round is about to begin."""
+        self.machines.on_all(lambda one: one.channel.ask(Duties.before_round))
+
+    def after(self) -> list[Event]:
+        """What all machines did meanwhile; whose it was stands before what is named."""
+        found = self.machines.on_all(lambda one: (one.name, one.channel.ask(Duties.after_round)))
+        return [
+            replace(event, at_ns=time.monotonic_ns(), subject=f"{event.subject} on {name}" if event.subject else name)
+            for name, events in found
+            for event in events
+        ]
+
+
+@dataclass
+class FleetSetup(RaceSetup):
+    """What rounds share, where each part of it is another machine's affair.
+
+    Args:
+        reopen: opens the race on all machines again, after one was lost.
+    """
+
+    machines: Machines = field(kw_only=True)
+    reopen: Callable[[], None] = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        #: Each generator's, as they were when the round began.
+        self.offsets: dict[str, Offset] = {}
+        #: Of each run of the round: the tallies of its blocks, by generator.
+        self.parts: list[Sequence[Sequence[Tally]]] = []
+        #: Of the same runs, each machine's traffic.
+        self.traffic: dict[str, list[Traffic]] = defaultdict(list)
+
+    def for_workload(self, workload: Workload, rate_per_s: float) -> RaceSetup:
+        """The same machines for another workload, or another rate.
+
+        Raises:
+            BadUsage: it asks a database, which no machine of a fleet has.
+        """
+        refuse_database(workload)
+        return super().for_workload(workload, rate_per_s)
+
+    def saw(self, parts: Sequence[Sequence[Tally]], traffic: Mapping[str, Traffic]) -> None:
+        """A run's tallies by generator, and each machine's traffic; those of a round are kept for its record."""
+        if any(tally.lead_ns for part in parts for tally in part):  # those of warm-ups have no lead-in
+            self.parts.append(parts)
+            for name, own in traffic.items():
+                self.traffic[name].append(own)
+
+    def stand_by(self, entries: Iterable[Entry]) -> None:
+        """Starts the supervisors of contenders that will be launched."""
+        sent = [SentEntry.of(entry) for entry in entries if entry.url is None]
+        self.machines.server.channel.ask(ServerDuties.stand_by, sent)
+
+    def launch(self, entry: Entry) -> LaunchedServer:
+        """Starts a contender on the servers' machine and waits for its first right answer."""
+        if entry.url is not None:
+            at = AtAddress(entry.url.host, entry.url.port)
+            return LaunchedServer(entry=entry, running=at, own_count=None)
+        channel = self.machines.server.channel
+        launching = channel.begin(ServerDuties.launch, SentEntry.of(entry), SentWorkload.of(self.workload))
+        started = launching(2 * entry.wake_s + TOLD_S)
+        running = RemoteServer(channel, started)
+        return LaunchedServer(entry=entry, running=running, own_count=None, drawn_by=started.drawn_by)
+
+    def connect(self, launched: LaunchedServer) -> int:
+        """Opens the round's connections from all generators; returns the session."""
+        running = launched.running
+        number = running.number if isinstance(running, RemoteServer) else None
+        engine, asking = cast("RemoteEngine", self.engine), self._sent_asking(launched)
+        try:
+            return engine.open_at(running.host, running.port, number, asking)
+        except EngineRefusal as error:
+            if error.kind == "descriptors":
+                raise EngineFailure(str(error)) from error  # a generator's are too few: no fault of this contender's
+            words = launched.last_words()
+            raise StageError(f"{launched.name}: {error}; its last words: {words}") from error
+
+    def prove(self, launched: LaunchedServer) -> Findings:
+        """Has a contender prove its answers to the first generator."""
+        proof = self._proof(GeneratorDuties.prove, launched, 2 * CORRECTNESS_S + TOLD_S)
+        return Findings(problems=proof.problems, facts=dict(proof.facts))
+
+    def connection_facts(self, launched: LaunchedServer) -> dict[str, parity.Fact]:
+        """What it does with connections."""
+        return dict(self._proof(GeneratorDuties.connection_facts, launched, 120.0 + TOLD_S).facts)
+
+    def _proof(self, duty: Callable[..., Proof], launched: LaunchedServer, within_s: float) -> Proof:
+        at, channel = launched.running, self.machines.generators[0].channel
+        return channel.begin(duty, asking=self._sent_asking(launched), host=at.host, port=at.port)(within_s)
+
+    def _sent_asking(self, launched: LaunchedServer) -> SentAsking:
+        asked = self.asking(launched)
+        return SentAsking(
+            workload=SentWorkload.of(self.workload), mark=asked.mark, own_form=asked.own_form, framed=asked.framed,
+            drawn_by=launched.drawn_by,
+            cacert=launched.running.cacert if isinstance(launched.running, RemoteServer) else "",
+        )  # fmt: skip
+
+    def count_from_now(self, launched: LaunchedServer) -> Callable[[], int | None]:
+        """What it counts itself, asked on its own machine."""
+        running, channel = launched.running, self.machines.server.channel
+        if not isinstance(running, RemoteServer):
+            return lambda: None
+        channel.ask(ServerDuties.begin_count, running.number)
+        return lambda: channel.ask(ServerDuties.end_count, running.number)
+
+    def watch(self, running: Running, session: int) -> None:
+        """Has the observer read its CPU time; the session's marks name it."""
+        if isinstance(running, RemoteServer):
+            try:
+                running.watch()
+            except EngineRefusal:
+                if running.alive():
+                    raise
+
+    def surroundings(self) -> FleetSurroundings:
+        """Every machine."""
+        return FleetSurroundings(self.machines)
+
+    def wait_for_quiet(self, *, busy_below: float, at_most_s: float) -> None:
+        """Does not wait: no other race runs on a fleet's machines."""
+
+    def begin_round(self) -> None:
+        """Holds every generator's clock against the observer's."""
+        self.parts.clear()
+        self.traffic.clear()
+        self.offsets.clear()
+        self.offsets.update(self._measured())
+
+    def end_round(self, record: Round) -> tuple[Round, Sequence[Event]]:
+        """The round, void where clocks have drifted apart; and each generator's share of it."""
+        after = self._measured()
+        events, drifts = list[Event](), [0]
+        for at, one in enumerate(self.machines.generators):
+            first, last = self.offsets[one.name], after[one.name]
+            drift_ns = abs((last.offset_ns or 0) - (first.offset_ns or 0))
+            # Half of the round trip is what an exchange itself may be wrong by.
+            unsure_ns = (first.round_trip_ns + last.round_trip_ns) // 2
+            drifts.append(max(drift_ns - unsure_ns, 0) if unsure_ns > MAX_DRIFT_NS else drift_ns)
+            numbers = _share([tally for parts in self.parts for tally in parts[at]])
+            numbers |= {"offset_ns": last.offset_ns or 0, "drift_ns": drift_ns, "round_trip_ns": last.round_trip_ns}
+            events.append(Event(at_ns=time.monotonic_ns(), kind=EventKind.GENERATOR, subject=one.name, numbers=numbers))
+        events += self._links()
+        if len(self.machines.generators) > 1 and max(drifts) > MAX_DRIFT_NS:
+            apart = Void(kind=VoidKind.CLOCKS_APART, numbers={"drift_ns": max(drifts), "most_ns": MAX_DRIFT_NS})
+            record = replace(record, void=(*record.void, apart))
+        return record, events
+
+    def _links(self) -> Iterator[Event]:
+        """What each machine's link did in the round's runs, with the blocks' own bytes and requests beside it."""
+        tallies = [tally for parts in self.parts for part in parts for tally in part]
+        loaded = {"bytes_in": sum(one.bytes_in for one in tallies), "requests": sum(one.sent for one in tallies)}
+        for one in self.machines.all:
+            numbers = summed(self.traffic[one.name]) | loaded | {"serves": float(one is self.machines.server)}
+            yield Event(at_ns=time.monotonic_ns(), kind=EventKind.LINK, subject=one.name, numbers=numbers)
+
+    def recover(self, lost: MachineLost) -> bool:
+        """Waits for the machine; whether the race can go on."""
+        if not self.machines.recover():
+            return False
+        try:
+            self.reopen()
+        except MachineLost:
+            return False
+        return True
+
+    def _measured(self) -> dict[str, Offset]:
+        def exchange(one: Connected) -> Offset:
+            offset = one.channel.ask(GeneratorDuties.clock_offset, EXCHANGES)
+            if offset.offset_ns is None:
+                server = self.machines.server
+                server.channel.begin(Duties.beat)(SERVER_S)  # raises if it is that one that is gone
+                raise MachineLost(one.name, f"the observer on {server.name} does not answer it; see the data link")
+            return offset
+
+        # One after the other: exchanges of two at once would wait for each other.
+        return {one.name: exchange(one) for one in self.machines.generators}
+
+
+def _share(tallies: Sequence[Tally]) -> dict[str, float]:
+    """What one generator did in a round's blocks."""
+    from dragstrip._engine import merge, quantiles
+
+    numbers: dict[str, float] = {
+        name: sum(getattr(tally, name) for tally in tallies) for name in ("requests", "answered", "sent")
+    }
+    late = [tally.lag_hdr for tally in tallies if tally.lag_hdr is not None]
+    if late:
+        numbers |= {name: sum(getattr(tally, name) or 0 for tally in tallies) for name in ("offered", "unsent")}
+        numbers["lag_p99_ns"] = quantiles(bytes(merge(late)))[2]
+    return numbers
+
 
 #: After the last generator's mark a block begins so much later than an answer takes: four of the longest round trips.
 AHEAD_TRIPS, MIN_AHEAD_NS, MAX_AHEAD_NS = 4, 300_000, 50_000_000
@@ -100,20 +364,16 @@ class FleetSite:
         """
         refuse_database(workload)
         with self.open_race(load, seed=seed, io=io, keep=keep, wait=wait) as (opened, reopen):
-            first = opened[self._machines.generators[0].name]
-            threads = [opened[one.name].threads for one in self._machines.generators]
-            seen: list[FleetSetup] = []
             engine = RemoteEngine(
-                self._machines, load, threads, io=first.io, backend=first.backend, wait=first.wait,
-                stamps=first.stamps, observed=lambda *run: seen[0].saw(*run),
-            )  # fmt: skip
+                self._machines, load, [opened[generator.name] for generator in self._machines.generators]
+            )
             # Never launched from here: the agent on the servers' machine has its own.
             none = Launching(lanes.server, Path("/nonexistent"), contextlib.ExitStack(), seed)
             setup = FleetSetup(
                 cast("Engine", engine), lanes, load, workload, none, seed,
                 awake=FleetAwake(self._machines, opened), observed=True, machines=self._machines, reopen=reopen,
             )  # fmt: skip
-            seen.append(setup)
+            engine.observed = setup.saw
             yield setup
 
     @contextlib.contextmanager
@@ -162,14 +422,11 @@ class FleetSite:
             return one.name, opening(OPEN_S)
 
         opened |= dict(self._machines.on_all(begin, self._machines.generators))
-        self._mark(opened[server.name].port, address, token)
-        return opened
-
-    def _mark(self, port: int, address: str, token: str) -> None:
-        """Has every generator send its sync messages there; their round trips set how early a begin is announced."""
+        port = opened[server.name].port
         trips_ns = self._marked(port, address, token, ahead_ns=0)
         ahead_ns = min(max(AHEAD_TRIPS * max(trips_ns), MIN_AHEAD_NS), MAX_AHEAD_NS)
         self._marked(port, address, token, ahead_ns=ahead_ns)
+        return opened
 
     def _marked(self, port: int, address: str, token: str, ahead_ns: int) -> list[int]:
         """Has each send its marks there, and says how long its quickest exchange took.

@@ -182,7 +182,10 @@ class GeneratorDuties(Duties[_GeneratorsRace]):
         if race.marker is not None:
             race.marker.begin(1)
             race.engine.observe(session, race.marker, UNWATCHED)
-        learned = prepared.learned
+        learned, script = prepared.learned, None
+        if prepared.script is not None:
+            state = prepared.script.state
+            script = LoadScript(hooks=state.hooks, fixed=state.fixed, printed=prepared.printed)
         io, backend, stamps = loading.worked(race.engine, session)
         return LoadReady(
             reference=ReferenceResponse(learned=replace(learned, body=b""), body_bytes=len(learned.body)),
@@ -196,7 +199,7 @@ class GeneratorDuties(Duties[_GeneratorsRace]):
             io=io,
             backend=backend,
             stamps=stamps,
-            script=_sent_script(prepared),
+            script=script,
         )
 
     def load(self, *, show: Callable[[LoadSlice], None] | None) -> LoadRan:
@@ -255,13 +258,6 @@ class GeneratorDuties(Duties[_GeneratorsRace]):
         server = Server(host, port, asking.encryption(race.folder))
         facts = connection_facts(asking.asking(race.seed, race.folder), server)
         return Proof(problems=(), facts=parity.sheet_texts(facts))
-
-
-def _sent_script(prepared: loading.Prepared) -> LoadScript | None:
-    if prepared.script is None:
-        return None
-    state = prepared.script.state
-    return LoadScript(hooks=state.hooks, fixed=state.fixed, printed=prepared.printed)
 
 
 def _globals(script: Script) -> list[bytes]:

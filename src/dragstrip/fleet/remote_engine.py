@@ -13,7 +13,7 @@ from dragstrip.fleet.duties import Duties
 from dragstrip.fleet.generator_duties import GeneratorDuties
 from dragstrip.fleet.machines import Connected, Machines, side_by_side
 from dragstrip.fleet.merging import merge
-from dragstrip.fleet.messages import SentAsking, SentBlock, Tally, Traffic
+from dragstrip.fleet.messages import Opened, SentAsking, SentBlock, Tally, Traffic
 from dragstrip.fleet.server_duties import ServerDuties
 from dragstrip.record import Load
 
@@ -47,27 +47,20 @@ class RemoteEngine:
     """What ``racing`` uses of an engine (``_engine.Engine``), over all generators.
 
     Args:
-        threads: of each generator's engine.
+        opened: by each generator, in their order.
+
+    Attributes:
         observed: called with each run's tallies by generator, and each machine's traffic, for the round's record.
     """
 
-    def __init__(
-        self,
-        machines: Machines,
-        load: Load,
-        threads: Sequence[int],
-        *,
-        io: str,
-        backend: str,
-        wait: str,
-        stamps: str,
-        observed: Callable[[Sequence[Sequence[Tally]], Mapping[str, Traffic]], None],
-    ) -> None:
-        self._machines, self._load, self._threads = machines, load, tuple(threads)
-        self.io, self.backend, self.wait, self.latency_stamps = io, backend, wait, stamps
+    observed: Callable[[Sequence[Sequence[Tally]], Mapping[str, Traffic]], None]
+
+    def __init__(self, machines: Machines, load: Load, opened: Sequence[Opened]) -> None:
+        first = opened[0]
+        self._machines, self._load, self._threads = machines, load, tuple(generator.threads for generator in opened)
+        self.io, self.backend, self.wait, self.latency_stamps = first.io, first.backend, first.wait, first.stamps
         self._sessions: dict[int, tuple[int, ...]] = {}
         self._numbers, self._runs = itertools.count(1), itertools.count(1)
-        self._observed = observed
 
     def open_at(self, host: str, port: int, server: int | None, asking: SentAsking) -> int:
         """Opens a session's connections, each generator its share.
@@ -125,9 +118,19 @@ class RemoteEngine:
             if len(part) < len(blocks):
                 self._lost(one, len(part), len(blocks))
         traffic = {one.name: own.traffic for one, own in zip(self._machines.generators, done, strict=True)}
-        self._observed(parts, traffic | {server.name: server.channel.ask(ServerDuties.end_run)})
+        self.observed(parts, traffic | {server.name: server.channel.ask(ServerDuties.end_run)})
         merged = [merge(block) for block in zip(*parts, strict=True)]
-        return [self._here(tally) for tally in merged]
+        # Times by this machine's clock, as a round's are.
+        ahead_ns = self._machines.generators[0].clock.offset_ns
+        return [
+            tally.model_copy(
+                update={
+                    "started_ns": tally.started_ns - ahead_ns,
+                    "counted_start_ns": tally.counted_start_ns - ahead_ns,
+                }
+            )
+            for tally in merged
+        ]
 
     def close(self, session: int) -> None:
         """Closes a session's connections; closing one twice does nothing."""
@@ -167,13 +170,6 @@ class RemoteEngine:
             return sent
         rate_per_s = open_loop.steps[0].from_per_s
         return replace(sent, rate_per_s=rate_per_s, pace=open_loop.precision, seed=open_loop.seed)
-
-    def _here(self, tally: Tally) -> Tally:
-        """The same with its times by this machine's clock, as a round's are."""
-        ahead_ns = self._machines.generators[0].clock.offset_ns
-        return tally.model_copy(
-            update={name: getattr(tally, name) - ahead_ns for name in ("started_ns", "counted_start_ns")}
-        )
 
 
 def awaited(

@@ -21,14 +21,13 @@ from urllib.parse import urlsplit
 from dragstrip.compat.wrk_script import WrkScript
 from dragstrip.contender import AllowedHost, is_loopback
 from dragstrip.errors import BadUsage, DragstripError, MachineLost
-from dragstrip.fleet.fleet_site import FleetSite
+from dragstrip.fleet.fleet_site import FleetAwake, FleetSite
 from dragstrip.fleet.generator_duties import GeneratorDuties
 from dragstrip.fleet.machines import Connected, Machines
 from dragstrip.fleet.merging import merge
 from dragstrip.fleet.messages import LoadRan, LoadReady, LoadScript
 from dragstrip.fleet.remote_engine import MORE_S, awaited, named, shares, turns
 from dragstrip.fleet.server_duties import ServerDuties
-from dragstrip.fleet.setup import FleetAwake
 from dragstrip.loading.arrivals import MAX_S
 from dragstrip.loading.learn import Learned
 from dragstrip.loading.request import DEFAULT_DURATION_S, LoadRequest, Target, bounded, check, target
@@ -387,11 +386,11 @@ class Seconds:
         if changed >= complete and complete <= len(self._done):
             return
         first = min(changed, len(self._done))
-        self._done[first:] = [self._merged(second) for second in range(first, complete)]
+        self._done[first:] = [
+            merged_second([(part, self._ahead_ns[at]) for at, part in sorted(row.items())])
+            for row in self._rows[first:complete]
+        ]
         self._show(self._done)
-
-    def _merged(self, second: int) -> Slice:
-        return merged_second([(part, self._ahead_ns[at]) for at, part in sorted(self._rows[second].items())])
 
 
 def merged_second(parts: Sequence[tuple[Slice, int]]) -> Slice:

@@ -130,11 +130,14 @@ def _ask(
             tls = _encryption(sock)
             _refuse_whole(request, sock, session)
             answer = _read(request, to, sock, wire, deadline)
-            left = _session(sock) if request.handshakes == RESUMED else None
+            # TLS 1.3's tickets came before the response.
+            left = sock.session if request.handshakes == RESUMED and isinstance(sock, ssl.SSLSocket) else None
     except ssl.SSLCertVerificationError as error:
+        why = _REFUSALS.get(error.verify_code, f"is refused ({error.verify_message.rstrip('.')})")  # as in ``tls.rs``
         raise DragstripError(
-            f"{request.url}: {_about(error, to)}; pass its CA, or the certificate itself, with --cacert FILE, use the "
-            "certificate's host name in the URL, or accept any certificate with --insecure"
+            f"{request.url}: the server's certificate {why.format(name=to.tls)}; pass its CA, or the certificate "
+            "itself, with --cacert FILE, use the certificate's host name in the URL, or accept any certificate with "
+            "--insecure"
         ) from error
     except ssl.SSLError as error:
         why = error.reason or str(error)
@@ -157,17 +160,6 @@ def _ask(
         tls=tls,
     )
     return learned, left
-
-
-def _about(error: ssl.SSLCertVerificationError, to: Target) -> str:
-    """OpenSSL's refusal, in the words that the engine has for it (``tls.rs``)."""
-    why = _REFUSALS.get(error.verify_code, f"is refused ({error.verify_message.rstrip('.')})")
-    return f"the server's certificate {why.format(name=to.tls)}"
-
-
-def _session(sock: socket.socket) -> ssl.SSLSession | None:
-    """What a connection leaves to be taken up; TLS 1.3's tickets came before the answer."""
-    return sock.session if isinstance(sock, ssl.SSLSocket) else None
 
 
 def _refuse_whole(request: LoadRequest, sock: socket.socket, session: ssl.SSLSession | None) -> None:

@@ -47,7 +47,7 @@ from dragstrip.record import Backend, LoadEnding
 from dragstrip.version import __version__
 
 if TYPE_CHECKING:
-    from dragstrip._engine import Engine, SessionPlan, Tally, Tls
+    from dragstrip._engine import Engine, SessionPlan, Tally
     from dragstrip._engine import Script as EngineScript
 
 __all__ = [
@@ -281,7 +281,10 @@ def _load(prepared: Prepared, progress: Progress) -> Loaded:
         if prepared.script is not None:
             prepared.script.refuse_failure()
         io, backend, stamps = worked(engine, session)
-    notes = () if awake is None else (_about_sleep(awake),)
+    notes = list[str]()
+    if awake is not None:
+        how = f"kept awake: {awake.text}" if awake.way else f"not kept awake, though asked ({awake.text})"
+        notes.append(f"cores {how}")
     return Loaded(
         started=started,
         slices=tuple(slices),
@@ -289,7 +292,7 @@ def _load(prepared: Prepared, progress: Progress) -> Loaded:
         io=io,
         backend=backend,
         stamps=stamps,
-        notes=notes,
+        notes=tuple(notes),
     )
 
 
@@ -365,7 +368,10 @@ def session_plan(prepared: Prepared, turns: tuple[int, int] = (0, 0)) -> Session
     """
     from dragstrip import _engine as engine
 
-    request, to = prepared.request, prepared.target
+    request, to, tls = prepared.request, prepared.target, None
+    if to.tls:
+        resume = request.handshakes == RESUMED
+        tls = engine.Tls(to.tls, cacert=request.cacert, insecure=request.insecure, resume=resume)
     exchanges = [
         engine.Exchange(
             one.wire,
@@ -388,7 +394,7 @@ def session_plan(prepared: Prepared, turns: tuple[int, int] = (0, 0)) -> Session
         connections=prepared.connections,
         keepalive=request.keepalive,
         timeout_ns=int(request.timeout_s * 1e9),
-        tls=_tls(to.tls, request) if to.tls else None,
+        tls=tls,
         requests_per_connection=request.close_after,
         pipelining=request.pipeline,
         first_byte=request.first_byte,
@@ -398,13 +404,6 @@ def session_plan(prepared: Prepared, turns: tuple[int, int] = (0, 0)) -> Session
         script=prepared.script.state if prepared.script else None,
         turns=turns,
     )
-
-
-def _tls(name: str, request: LoadRequest) -> Tls:
-    from dragstrip import _engine as engine
-
-    resume = request.handshakes == RESUMED
-    return engine.Tls(name, cacert=request.cacert, insecure=request.insecure, resume=resume)
 
 
 def _by_length(request: LoadRequest, to: Target, body_bytes: int) -> bool:
@@ -425,11 +424,6 @@ def _awake(request: LoadRequest) -> Iterator[keep_awake.Awake | None]:
     against = keep_awake.against_spinning(cores, [machine.siblings(core) for core in cores])
     with keep_awake.hold(cores, against=against) as awake, awake.held():
         yield awake
-
-
-def _about_sleep(awake: keep_awake.Awake) -> str:
-    """Whether the cores were kept awake, and how, in words."""
-    return f"cores kept awake: {awake.text}" if awake.way else f"cores not kept awake, though asked ({awake.text})"
 
 
 @contextmanager
@@ -472,7 +466,7 @@ def drive(engine: Engine, session: int, prepared: Prepared, slices: list[Slice],
     left = None if request.requests is None else request.requests - request.plain
 
     def observe(tally: Tally) -> None:
-        slices.append(_slice(tally))
+        slices.append(Slice(**{field.name: getattr(tally, field.name) for field in fields(Slice)}))
         progress.slice_done(request, slices)
 
     while True:
@@ -494,7 +488,3 @@ def drive(engine: Engine, session: int, prepared: Prepared, slices: list[Slice],
             left_ns -= limit_ns
         if left_ns == 0 or request.offer:
             return LoadEnding.DURATION
-
-
-def _slice(tally: Tally) -> Slice:
-    return Slice(**{field.name: getattr(tally, field.name) for field in fields(Slice)})

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dragstrip.contender import Missing, Ready
 from dragstrip.racing import schedule
-from dragstrip.racing.plan import plans_of
 from dragstrip.racing.progress import ColumnProgress, Progress
 from dragstrip.racing.qualification import Qualification, qualify_all
 from dragstrip.racing.qualification_store import QualificationStore
 from dragstrip.racing.request import Request
 from dragstrip.racing.setup import RaceSetup
-from dragstrip.record import Column
+from dragstrip.record import Column, Load, Plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,3 +100,70 @@ def _name(one: PreparedColumn, entered: Sequence[PreparedColumn]) -> str:
     if not several:
         return one.workload
     return rate if len({other.workload for other in entered}) == 1 else f"{one.workload}, {rate}"
+
+
+def plan_of(request: Request, qualification: Qualification, load: Load, *, columns: int = 1) -> Plan:
+    """The plan that calibration asks for: how long each contender's blocks are, how many passes and rounds there are.
+
+    Args:
+        load: with the rate that is offered to all, of an open loop.
+        columns: how many columns share the budget equally.
+    """
+    ready = qualification.ready
+    factors = {name: one.calibration.block_factor for name, one in ready.items()}
+    leads_ns = {name: one.entry.lead_ns for name, one in ready.items()}
+    p50_ns = {name: one.calibration.p50_ns for name, one in ready.items()}
+    launch_s = sum(one.calibration.launch_s for one in ready.values())
+    lengths_ns = schedule.own_lengths(p50_ns, leads_ns, factors)
+    if load.rate_per_s:
+        # One length for all: a quantile is compared with one from as many responses.
+        longest = schedule.block_lengths(p50_ns, leads_ns.values())
+        lead_ns, counted_ns = (max(factors.values(), default=1) * part for part in longest)
+        both = lead_ns, schedule.long_enough(counted_ns, request.metric, load.rate_per_s)
+        lengths_ns = dict.fromkeys(ready, both)
+    fewest = {name: (*both, schedule.PASSES_FLOOR) for name, both in lengths_ns.items()}
+    budget_s = _budget_s(request, _round_s(qualification, fewest), columns)
+    passes = schedule.own_passes(lengths_ns, launch_s=launch_s, budget_s=budget_s)
+    if load.rate_per_s:
+        block_s = sum(next(iter(lengths_ns.values()), (0, 0))) / 1e9
+        count = max(len(ready), 1)
+        alike = schedule.passes(launch_s=launch_s, block_s=block_s, contenders=count, budget_s=budget_s)
+        passes = dict.fromkeys(ready, alike)
+    blocks = {name: (*both, passes[name]) for name, both in lengths_ns.items()}
+    return Plan(
+        lead_ns=max((lead for lead, _, _ in blocks.values()), default=schedule.LEAD_NS),
+        counted_ns=max((counted for _, counted, _ in blocks.values()), default=schedule.block_lengths({})[1]),
+        passes=max(passes.values(), default=schedule.PASSES),
+        budget_s=budget_s,
+        planned_rounds=request.rounds or schedule.planned_rounds(budget_s, _round_s(qualification, blocks)),
+        metric=request.metric,
+        margin=request.margin,
+        alpha=request.alpha,
+        rounds_fixed=request.rounds is not None,
+        blocks={} if load.rate_per_s else blocks,
+    )
+
+
+def plans_of(request: Request, columns: Sequence[tuple[Qualification, Load]]) -> list[Plan]:
+    """Each column's plan; every column has as many rounds as the race's budget pays for of all of them."""
+    plans = [plan_of(request, qualification, load, columns=len(columns)) for qualification, load in columns]
+    turn_s = sum(_round_s(own, _blocks(plan, own)) for plan, (own, _) in zip(plans, columns, strict=True))
+    budget_s = sum(plan.budget_s for plan in plans) if request.budget_s is None else request.budget_s
+    planned = request.rounds or schedule.planned_rounds(budget_s, turn_s)
+    return [replace(plan, budget_s=budget_s, planned_rounds=planned) for plan in plans]
+
+
+def _budget_s(request: Request, round_s: float, columns: int) -> float:
+    """A column's share of the budget that was asked for, or of the usual one; ``round_s``: its shortest round."""
+    if request.budget_s is not None:
+        return request.budget_s / columns
+    return schedule.USUAL_S / columns if request.rounds else schedule.usual_budget_s(round_s, columns)
+
+
+def _blocks(plan: Plan, qualification: Qualification) -> Mapping[str, tuple[int, int, int]]:
+    return plan.blocks or dict.fromkeys(qualification.ready, (plan.lead_ns, plan.counted_ns, plan.passes))
+
+
+def _round_s(qualification: Qualification, blocks: Mapping[str, tuple[int, int, int]]) -> float:
+    """Launching, warming up and loading all contenders once."""
+    return sum(one.calibration.launch_s for one in qualification.ready.values()) + schedule.loaded_s(blocks)

@@ -54,9 +54,11 @@ class RoundLoop(ABC):
         """Adds a round and what was seen during it to the record, and takes out contenders that fell out."""
 
     def _run(self, plan: RoundPlan) -> tuple[Outcome, Sequence[Event]]:
-        if self.patience_s > 0:
-            self._wait_for_quiet()
         began_s = time.monotonic()
+        if self.patience_s > 0:
+            self.setup.wait_for_quiet(busy_below=QUIET, at_most_s=self.patience_s)
+            self.patience_s -= time.monotonic() - began_s - machine.WINDOW_S
+            began_s = time.monotonic()
         contenders = {name: self.contenders[name] for name in plan.launches}
         try:
             self.watch.before()
@@ -88,8 +90,3 @@ class RoundLoop(ABC):
         else:
             self.lost = True
         return Outcome(round=record, planned=(), out={}), events
-
-    def _wait_for_quiet(self) -> None:
-        began_s = time.monotonic()
-        self.setup.wait_for_quiet(busy_below=QUIET, at_most_s=self.patience_s)
-        self.patience_s -= time.monotonic() - began_s - machine.WINDOW_S

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -50,18 +51,23 @@ class _Tried:
     Args:
         entry: how to start it; an ad hoc one's has the warm-up that was learned.
         key: under which the result is kept for the next race; None if nothing tells that it will be the same then.
+        facts: for the parity sheet.
+        reason: why it is out, in words.
     """
 
     entry: Entry
     version: str
     key: str | None
+    facts: Mapping[str, str] = field(default_factory=dict)
+    reason: str = ""
 
     @property
     def name(self) -> str:
         """The contender's name."""
         return self.entry.name
 
-    def _entrant(self, facts: Mapping[str, str], out: str = "") -> Entrant:
+    def entrant(self) -> Entrant:
+        """For the race's record."""
         return Entrant(
             name=self.name,
             title=self.entry.title,
@@ -70,32 +76,21 @@ class _Tried:
             language=self.entry.language,
             parameters=dict(self.entry.parameters),
             definition_hash=self.entry.definition_hash,
-            parity=dict(facts),
-            out=out,
+            parity=dict(self.facts),
+            out=self.reason,
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Qualified(_Tried):
-    """A contender that passed its checks and was calibrated; ``facts`` are for the parity sheet."""
+    """A contender that passed its checks and was calibrated."""
 
-    facts: Mapping[str, str]
     calibration: Calibration
-
-    def entrant(self) -> Entrant:
-        """For the race's record."""
-        return self._entrant(self.facts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejected(_Tried):
-    """A contender that is missing, did not start, or was not correct; ``reason`` is in words, for a person."""
-
-    reason: str
-
-    def entrant(self) -> Entrant:
-        """For the race's record."""
-        return self._entrant({}, self.reason)
+    """A contender that is missing, did not start, or was not correct."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,32 +369,32 @@ class _SideBySide:
 
     def __init__(self) -> None:
         self.room = threading.Semaphore(ASKED_AT_ONCE)
-        self._waiting: dict[str, tuple[threading.Thread, _Candidate]] = {}
-        self._raised: list[BaseException] = []
-        self._begun = 0
+        self._checks: list[tuple[Future[None], _Candidate]] = []
         self._tell_at = time.monotonic() + TELL_S
 
     def begin(self, candidate: _Candidate, call: Callable[[], None]) -> None:
         """Has one more contender asked, in a thread of its own."""
-        thread = threading.Thread(target=self._run, args=(call,), name=f"asking {candidate.name}", daemon=True)
-        self._begun += 1
-        self._waiting[candidate.name] = (thread, candidate)
-        thread.start()
+        done = Future[None]()
+        self._checks.append((done, candidate))
 
-    def _run(self, call: Callable[[], None]) -> None:
-        try:
-            call()
-        except BaseException as error:  # told to the caller, in whose thread it belongs
-            self._raised.append(error)
+        def run() -> None:
+            try:
+                call()
+                done.set_result(None)
+            except BaseException as error:
+                done.set_exception(error)
+
+        threading.Thread(target=run, name=f"asking {candidate.name}", daemon=True).start()
 
     def tell(self, progress: Progress) -> None:
         """Says who is waited for, and for how long at most, if it was not said just now."""
         if time.monotonic() < self._tell_at:
             return
-        left = [candidate.waited_for for thread, candidate in self._waiting.values() if thread.is_alive()]
+        left = [candidate.waited_for for done, candidate in self._checks if not done.done()]
         more = f"; and {len(left) - NAMED} more" if len(left) > NAMED else ""
         if left:
-            progress.phase(f"checking {len(left)} of {self._begun}: {'; '.join(left[:NAMED])}{more}", waiting=True)
+            count = f"{len(left)} of {len(self._checks)}"
+            progress.phase(f"checking {count}: {'; '.join(left[:NAMED])}{more}", waiting=True)
         self._tell_at = time.monotonic() + TELL_S
 
     def end(self, progress: Progress) -> None:
@@ -408,12 +403,9 @@ class _SideBySide:
         Raises:
             Exception: what one of them raised.
         """
-        while self._waiting:
-            name, (thread, _) = next(iter(self._waiting.items()))
-            thread.join(max(self._tell_at - time.monotonic(), 0.01))
-            if not thread.is_alive():
-                del self._waiting[name]
+        results = [done for done, _ in self._checks]
+        while wait(results, max(self._tell_at - time.monotonic(), 0.01)).not_done:
             self.tell(progress)
-        self._begun = 0
-        if self._raised:
-            raise self._raised[0]
+        self._checks.clear()
+        for done in results:
+            done.result()

@@ -108,7 +108,9 @@ class QualificationStore:
             return
         with contextlib.suppress(OSError):
             self._folder.mkdir(mode=0o700, exist_ok=True)
-            self._sweep()
+            for file in self._folder.iterdir():
+                if file.suffix in (".json", ".part") and time.time() - file.stat().st_mtime > GOOD_S:
+                    file.unlink(missing_ok=True)
             text = json.dumps({"shape": _SHAPE, "key": key, **asdict(proof)}, ensure_ascii=False)
             number, name = tempfile.mkstemp(prefix=".", suffix=".part", dir=self._folder)
             part = Path(name)
@@ -125,11 +127,6 @@ class QualificationStore:
         if key is not None:
             with contextlib.suppress(OSError):
                 (self._folder / f"{key}.json").unlink(missing_ok=True)
-
-    def _sweep(self) -> None:
-        for file in self._folder.iterdir():
-            if file.suffix in (".json", ".part") and time.time() - file.stat().st_mtime > GOOD_S:
-                file.unlink(missing_ok=True)
 
 
 def context(workload: Workload, load: Load, lanes: Lanes, io: str, facts: Facts, *more: str) -> tuple[str, ...]:
@@ -180,13 +177,13 @@ def _tree(folder: Path) -> list[str]:
     waiting = [str(folder)] if folder.is_dir() else []
     while waiting:
         with os.scandir(waiting.pop()) as inside:
-            for one in inside:
-                if one.is_dir(follow_symlinks=False):
-                    if one.name != "__pycache__":
-                        waiting.append(one.path)
+            for entry in inside:
+                if entry.is_dir(follow_symlinks=False):
+                    if entry.name != "__pycache__":
+                        waiting.append(entry.path)
                     continue
-                state = one.stat(follow_symlinks=False)
-                files.append(f"{one.path} {state.st_size} {state.st_mtime_ns}")
+                state = entry.stat(follow_symlinks=False)
+                files.append(f"{entry.path} {state.st_size} {state.st_mtime_ns}")
         if len(files) > MAX_FILES:
             raise ValueError(f"{folder} has over {MAX_FILES} files")
     return sorted(files)

@@ -12,11 +12,10 @@ from dataclasses import replace
 from dragstrip import analysis, validity
 from dragstrip.metrics import MetricChoice
 from dragstrip.racing import schedule
-from dragstrip.racing.blocks import PlannedBlock
 from dragstrip.racing.loop import RoundLoop
 from dragstrip.racing.progress import ColumnProgress, Progress
 from dragstrip.racing.qualification import Qualified
-from dragstrip.racing.round import Outcome, RoundPlan
+from dragstrip.racing.round import Outcome, PlannedBlock, RoundPlan
 from dragstrip.racing.setup import RaceSetup
 from dragstrip.record import Block, Ending, Event, Plan, Race
 from dragstrip.store.database import Store

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
 
 from dragstrip import contender
 from dragstrip.machine import show_cores
 from dragstrip.racing.request import Request
-from dragstrip.record import Entrant, Load, Race
+from dragstrip.record import Load, Race
 from dragstrip.workload import Workload
 from dragstrip.workload import load as load_workload
 
@@ -29,22 +29,18 @@ def request_of(race: Race, workloads: Sequence[Workload] = ()) -> Request:
     # Whatever describes the load is asked for again by its own name, what a later version adds too.
     load = {field.name: getattr(race.load, field.name) for field in fields(Load) if field.name in own}
     engine_cores = _here(race.engine_cores)
+    load["threads"] = race.load.threads if engine_cores else None
+    load["rate_per_s"] = next((column.load.rate_per_s for column in race.columns if column.load.rate_per_s), None)
     first, *also = workloads or map(load_workload, dict.fromkeys(column.workload for column in race.columns))
     rates: dict[str, tuple[float, ...]] = {}
     for column in race.columns:
         rates[column.workload] = (*rates.get(column.workload, ()), column.load.rate_per_s)
     return Request(
-        entries=tuple(_entry(entrant) for entrant in race.entrants),
+        entries=tuple(contender.entry_of(entrant.name, entrant.kind, entrant.parameters) for entrant in race.entrants),
         workload=first,
         also=tuple(also),
         offered=rates,
-        **(
-            load
-            | {
-                "threads": race.load.threads if engine_cores else None,
-                "rate_per_s": race.load.rate_per_s or _first(rates),
-            }
-        ),
+        **load,
         timeout_s=race.load.timeout_ns / 1e9,
         budget_s=plan.budget_s,
         margin=plan.margin,
@@ -57,15 +53,6 @@ def request_of(race: Race, workloads: Sequence[Workload] = ()) -> Request:
         io=race.backend,
         explicit=False,
     )
-
-
-def _first(rates: Mapping[str, Sequence[float]]) -> float | None:
-    """The first rate that was offered; None of closed loops."""
-    return next((rate for each in rates.values() for rate in each if rate), None)
-
-
-def _entry(entrant: Entrant) -> contender.Entry:
-    return contender.entry_of(entrant.name, entrant.kind, entrant.parameters)
 
 
 def _here(cores: Sequence[int]) -> str | None:

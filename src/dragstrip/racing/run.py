@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -14,7 +14,7 @@ from dragstrip.process import database
 from dragstrip.racing import qualification_store, schedule
 from dragstrip.racing.columns import PreparedColumn, columns_of, prepare_columns
 from dragstrip.racing.progress import Progress
-from dragstrip.racing.qualification import Qualification, set_up
+from dragstrip.racing.qualification import set_up
 from dragstrip.racing.qualification_store import QualificationStore
 from dragstrip.racing.race_loop import RaceLoop
 from dragstrip.racing.request import (
@@ -28,7 +28,7 @@ from dragstrip.racing.request import (
     refuse_workloads,
 )
 from dragstrip.racing.site import LOCAL
-from dragstrip.record import METHOD_VERSION, Backend, Event, Load, Purpose, Race
+from dragstrip.record import METHOD_VERSION, Backend, Event, Load, Race
 from dragstrip.store.database import Store
 from dragstrip.store.one_writer import writing
 from dragstrip.version import __version__
@@ -61,8 +61,13 @@ def run(request: Request, *, store: Store, progress: Progress) -> Race:
             store.begin(race)
             ready = [(one.setup, one.qualification.ready) for one in entered]
             race = RaceLoop(store, progress, race, ready).drive()
-    for column, one in zip(analysis.by_column(race), entered, strict=True):
-        _forget_fallen(column, one.qualification, kept[one.workload])
+    for column, prepared in zip(analysis.by_column(race), entered, strict=True):
+        # The next race checks again every contender that was taken out.
+        out = {entrant.name for entrant in column.entrants if entrant.out}
+        if (store_of := kept[prepared.workload]) is not None:
+            for contender in prepared.qualification.contenders:
+                if contender.name in out:
+                    store_of.forget(contender.key)
     return race
 
 
@@ -96,7 +101,16 @@ def _kept_qualifications(
 
 def _record(request: Request, entered: Sequence[PreparedColumn], started: str, started_ns: int, facts: Facts) -> Race:
     """The race's record before its first round; ``facts``: the machine's."""
-    setup = entered[0].setup
+    setup, purpose = entered[0].setup, request.purpose
+    of_purpose = (
+        [Event(at_ns=started_ns, kind=purpose.kind, subject=purpose.subject, names=purpose.names)] if purpose else []
+    )
+    calibration = (
+        replace(event, column=at)
+        for at, column in enumerate(entered)
+        for contender in column.qualification.ready.values()
+        for event in contender.calibration.events
+    )
     return Race(
         id=secrets.token_hex(6),
         seed=setup.seed,
@@ -109,27 +123,6 @@ def _record(request: Request, entered: Sequence[PreparedColumn], started: str, s
         engine_cores=setup.lanes.engine,
         # Rounds must not change their back end in the middle of a race, nor when it is resumed.
         backend=Backend(setup.engine.io),
-        events=(*_purpose(request.purpose, started_ns), *_calibration_events(entered)),
+        events=(*of_purpose, *calibration),
         columns=columns_of(request, entered),
     )
-
-
-def _calibration_events(entered: Sequence[PreparedColumn]) -> Iterator[Event]:
-    for at, one in enumerate(entered):
-        for contender in one.qualification.ready.values():
-            for event in contender.calibration.events:
-                yield replace(event, column=at)
-
-
-def _purpose(purpose: Purpose | None, at_ns: int) -> tuple[Event, ...]:
-    if purpose is None:
-        return ()
-    return (Event(at_ns=at_ns, kind=purpose.kind, subject=purpose.subject, names=purpose.names),)
-
-
-def _forget_fallen(race: Race, qualification: Qualification, kept: QualificationStore | None) -> None:
-    """Makes the next race check again every contender that was taken out."""
-    out = {entrant.name for entrant in race.entrants if entrant.out}
-    for contender in qualification.contenders:
-        if kept is not None and contender.name in out:
-            kept.forget(contender.key)

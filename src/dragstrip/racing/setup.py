@@ -164,13 +164,6 @@ class RaceSetup:
         """Whether the race can go on after a machine of it was lost; this one has only itself to lose."""
         return False
 
-    def _heads(self, launched: LaunchedServer, exchanges: Sequence[Exchange]) -> list[list[Head]]:
-        """The heads that its answers may have: those of its first launch, which is the one that was scrutineered."""
-        key = (self.workload.name, launched.name)
-        if key not in self.heads:
-            self.heads[key] = reference_heads(launched.server, exchanges)
-        return self.heads[key]
-
     def connect(self, launched: LaunchedServer) -> int:
         """Opens the round's connections to a contender; returns the engine's session.
 
@@ -183,13 +176,16 @@ class RaceSetup:
         exchanges = asking.exchanges(keepalive=load.keepalive, http=load.http)
         try:
             exchanges = with_own_form(launched.server, exchanges)
-            heads = self._heads(launched, exchanges)
+            # The heads of its first launch, which is the one that was scrutineered.
+            if (key := (self.workload.name, name)) not in self.heads:
+                self.heads[key] = reference_heads(launched.server, exchanges)
         except TROUBLE as error:
             raise StageError(f"{name}: {describe_error(error)}") from error
         sequence = self.workload.sequence(exchanges, self.seed)
         launched.statements = tuple(exchanges[place].statements for place in sequence or range(len(exchanges)))
+        plan = session_plan(launched.server, asking, load, exchanges, self.heads[key], load.connections)
         try:
-            return self.engine.open(session_plan(launched.server, asking, load, exchanges, heads, load.connections))
+            return self.engine.open(plan)
         except EngineError as error:
             if launched.running.alive() and error.kind == "descriptors":
                 raise  # our own descriptors are too few: not this contender's fault

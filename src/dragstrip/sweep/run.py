@@ -15,13 +15,12 @@ from dragstrip.errors import BadUsage
 from dragstrip.machine_facts import Facts
 from dragstrip.metrics import ANSWERS
 from dragstrip.racing import schedule
-from dragstrip.racing.blocks import PlannedBlock
 from dragstrip.racing.loop import RoundLoop
 from dragstrip.racing.progress import Progress
 from dragstrip.racing.qualification import Qualification, qualify_all, set_up
 from dragstrip.racing.request import Request as RaceRequest
 from dragstrip.racing.request import lanes_of, load_of, refuse_doubles, refuse_unfit_load
-from dragstrip.racing.round import Outcome, RoundPlan
+from dragstrip.racing.round import Outcome, PlannedBlock, RoundPlan
 from dragstrip.racing.setup import RaceSetup
 from dragstrip.record import Block, Event, Round, Void, VoidKind
 from dragstrip.sweep.capacity import STEPS, Objective, Sample, next_rates, points

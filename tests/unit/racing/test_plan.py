@@ -10,7 +10,7 @@ from dragstrip import contender
 from dragstrip.contender import AllowedHost
 from dragstrip.racing import schedule
 from dragstrip.racing.calibration import Calibration
-from dragstrip.racing.plan import plan_of, plans_of
+from dragstrip.racing.columns import plan_of, plans_of
 from dragstrip.racing.qualification import Qualification, Qualified
 from dragstrip.racing.request import Request
 from dragstrip.record import Load, Plan
