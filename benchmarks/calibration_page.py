@@ -32,7 +32,9 @@ PLANTS: dict[CheckName, tuple[str, ...]] = {
         "unit/validity/test_validity.py::test_waiting_in_the_generator_is_told_and_warned_of_where_the_server_was_not_busy",
     ),
     CheckName.SATURATION: ("unit/validity/test_validity.py::test_each_planted_fault_is_found_and_said_what_to_do",),
-    CheckName.OFFERED_RATE: ("live/test_race_open_loop.py::test_a_rate_that_is_not_sustained_and_a_late_engine_warn",),
+    CheckName.OFFERED_RATE: (
+        "unit/racing/test_open_loop.py::test_a_rate_that_is_not_sustained_and_a_late_engine_warn",
+    ),
     CheckName.LAUNCHES: (
         "unit/validity/test_validity.py::test_launches_that_went_wrong_are_named",
         "unit/validity/test_validity.py::test_launches_of_two_kinds_are_named",
