@@ -114,10 +114,10 @@ def load(file: Path) -> Fleet:
 
 def _check_names(fields: FleetFile, source: Source) -> None:
     seen: set[str] = set()
-    for number, one in enumerate(fields.machines):
-        if one.name in seen:
-            raise source.bad(("machines", number, "name"), f"{one.name!r} is given twice", "give each its own name")
-        seen.add(one.name)
+    for number, machine in enumerate(fields.machines):
+        if machine.name in seen:
+            raise source.bad(("machines", number, "name"), f"{machine.name!r} is given twice", "give each its own name")
+        seen.add(machine.name)
 
 
 def _check_machine(source: Source, at: tuple[str | int, ...], machine: Machine) -> None:

@@ -38,6 +38,7 @@ from dragstrip.machine_facts import Facts, FleetMachine, Inventory
 from dragstrip.process.keep_awake import OFF, Awake
 from dragstrip.process.running import AtAddress, Running
 from dragstrip.racing.launching import LaunchedServer, Launching
+from dragstrip.racing.machine_events import event
 from dragstrip.racing.setup import RaceSetup
 from dragstrip.record import Event, EventKind, Load, Round, Void, VoidKind
 from dragstrip.scrutiny import CORRECTNESS_S, Findings
@@ -72,8 +73,8 @@ class FleetAwake(Awake):
     """What keeps all machines' cores awake; off where nothing was found to do on any of them."""
 
     def __init__(self, machines: Machines, opened: Mapping[str, Opened]) -> None:
-        told = {f"{name}: {one.awake}" for name, one in opened.items()}
-        way = next((one.way for one in opened.values() if one.way), None)
+        told = {f"{name}: {machine.awake}" for name, machine in opened.items()}
+        way = next((machine.way for machine in opened.values() if machine.way), None)
         super().__init__("; ".join(sorted(told)) if way else OFF, way)
         self._machines = machines
 
@@ -91,7 +92,7 @@ class FleetAwake(Awake):
                 self._set(on=False)
 
     def _set(self, *, on: bool) -> None:
-        self._machines.on_all(lambda one: one.channel.ask(Duties.keep_awake, on))
+        self._machines.on_all(lambda node: node.channel.ask(Duties.keep_awake, on))
 
 
 @dataclass
@@ -102,11 +103,11 @@ class FleetSurroundings:
 
     def before(self) -> None:
         """A round is about to begin."""
-        self.machines.on_all(lambda one: one.channel.ask(Duties.before_round))
+        self.machines.on_all(lambda node: node.channel.ask(Duties.before_round))
 
     def after(self) -> list[Event]:
         """What all machines did meanwhile; whose it was stands before what is named."""
-        found = self.machines.on_all(lambda one: (one.name, one.channel.ask(Duties.after_round)))
+        found = self.machines.on_all(lambda node: (node.name, node.channel.ask(Duties.after_round)))
         return [
             replace(event, at_ns=time.monotonic_ns(), subject=f"{event.subject} on {name}" if event.subject else name)
             for name, events in found
@@ -234,15 +235,15 @@ class FleetSetup(RaceSetup):
         """The round, void where clocks have drifted apart; and each generator's share of it."""
         after = self._measured()
         events, drifts = list[Event](), [0]
-        for at, one in enumerate(self.machines.generators):
-            first, last = self.offsets[one.name], after[one.name]
+        for at, generator in enumerate(self.machines.generators):
+            first, last = self.offsets[generator.name], after[generator.name]
             drift_ns = abs((last.offset_ns or 0) - (first.offset_ns or 0))
             # Half of the round trip is what an exchange itself may be wrong by.
             unsure_ns = (first.round_trip_ns + last.round_trip_ns) // 2
             drifts.append(max(drift_ns - unsure_ns, 0) if unsure_ns > MAX_DRIFT_NS else drift_ns)
             numbers = _share([tally for parts in self.parts for tally in parts[at]])
             numbers |= {"offset_ns": last.offset_ns or 0, "drift_ns": drift_ns, "round_trip_ns": last.round_trip_ns}
-            events.append(Event(at_ns=time.monotonic_ns(), kind=EventKind.GENERATOR, subject=one.name, numbers=numbers))
+            events.append(event(EventKind.GENERATOR, generator.name, "", **numbers))
         events += self._links()
         if len(self.machines.generators) > 1 and max(drifts) > MAX_DRIFT_NS:
             apart = Void(kind=VoidKind.CLOCKS_APART, numbers={"drift_ns": max(drifts), "most_ns": MAX_DRIFT_NS})
@@ -252,10 +253,13 @@ class FleetSetup(RaceSetup):
     def _links(self) -> Iterator[Event]:
         """What each machine's link did in the round's runs, with the blocks' own bytes and requests beside it."""
         tallies = [tally for parts in self.parts for part in parts for tally in part]
-        loaded = {"bytes_in": sum(one.bytes_in for one in tallies), "requests": sum(one.sent for one in tallies)}
-        for one in self.machines.all:
-            numbers = summed(self.traffic[one.name]) | loaded | {"serves": float(one is self.machines.server)}
-            yield Event(at_ns=time.monotonic_ns(), kind=EventKind.LINK, subject=one.name, numbers=numbers)
+        loaded = {
+            "bytes_in": sum(tally.bytes_in for tally in tallies),
+            "requests": sum(tally.sent for tally in tallies),
+        }
+        for node in self.machines.all:
+            numbers = summed(self.traffic[node.name]) | loaded
+            yield event(EventKind.LINK, node.name, "", **numbers, serves=float(node is self.machines.server))
 
     def recover(self, lost: MachineLost) -> bool:
         """Waits for the machine; whether the race can go on."""
@@ -268,16 +272,16 @@ class FleetSetup(RaceSetup):
         return True
 
     def _measured(self) -> dict[str, Offset]:
-        def exchange(one: Connected) -> Offset:
-            offset = one.channel.ask(GeneratorDuties.clock_offset, EXCHANGES)
+        def exchange(node: Connected) -> Offset:
+            offset = node.channel.ask(GeneratorDuties.clock_offset, EXCHANGES)
             if offset.offset_ns is None:
                 server = self.machines.server
                 server.channel.begin(Duties.beat)(SERVER_S)  # raises if it is that one that is gone
-                raise MachineLost(one.name, f"the observer on {server.name} does not answer it; see the data link")
+                raise MachineLost(node.name, f"the observer on {server.name} does not answer it; see the data link")
             return offset
 
         # One after the other: exchanges of two at once would wait for each other.
-        return {one.name: exchange(one) for one in self.machines.generators}
+        return {generator.name: exchange(generator) for generator in self.machines.generators}
 
 
 def _share(tallies: Sequence[Tally]) -> dict[str, float]:
@@ -309,17 +313,18 @@ class FleetSite:
 
     def machines(self) -> dict[str, str]:
         """Name and identity of each."""
-        return {one.name: one.identity for one in self._machines.all}
+        return {node.name: node.identity for node in self._machines.all}
 
     def facts(self) -> Facts:
         """The servers' machine's, and below ``machines`` those of all."""
-        found = dict(self._machines.on_all(lambda one: (one.name, one.channel.ask(Duties.facts))))
+        found = dict(self._machines.on_all(lambda node: (node.name, node.channel.ask(Duties.facts))))
         machines = {
-            one.name: FleetMachine(
-                **{field.name: getattr(found[one.name], field.name) for field in fields(Inventory)},
-                role=one.machine.role, address=one.machine.address, control_round_trip_ns=one.clock.round_trip_ns,
+            node.name: FleetMachine(
+                **{field.name: getattr(found[node.name], field.name) for field in fields(Inventory)},
+                role=node.machine.role, address=node.machine.address,
+                control_round_trip_ns=node.clock.round_trip_ns,
             )
-            for one in self._machines.all
+            for node in self._machines.all
         }  # fmt: skip
         return replace(found[self._machines.server.name], fleet=self.machines(), machines=machines)
 
@@ -414,12 +419,12 @@ class FleetSite:
         )  # fmt: skip
         opened = {server.name: opening(OPEN_S)}
 
-        def begin(one: Connected) -> tuple[str, Opened]:
-            opening = one.channel.begin(
-                GeneratorDuties.open, load=load, seed=seed, cores=self._cores(one).engine, io=io, wait=wait,
+        def begin(node: Connected) -> tuple[str, Opened]:
+            opening = node.channel.begin(
+                GeneratorDuties.open, load=load, seed=seed, cores=self._cores(node).engine, io=io, wait=wait,
                 keep_cores_awake=keep_cores_awake,
             )  # fmt: skip
-            return one.name, opening(OPEN_S)
+            return node.name, opening(OPEN_S)
 
         opened |= dict(self._machines.on_all(begin, self._machines.generators))
         port = opened[server.name].port
@@ -435,32 +440,33 @@ class FleetSite:
             MachineLost: the observer does not answer one of them.
         """
         trips_ns = list[int]()
-        for at, one in enumerate(self._machines.generators):
-            one.channel.ask(
+        for at, generator in enumerate(self._machines.generators):
+            generator.channel.ask(
                 GeneratorDuties.mark, host=address, port=port, token=token, generator=at,
                 generators=len(self._machines.generators), ahead_ns=ahead_ns,
             )  # fmt: skip
-            offset = one.channel.ask(GeneratorDuties.clock_offset, EXCHANGES)
+            offset = generator.channel.ask(GeneratorDuties.clock_offset, EXCHANGES)
             if offset.offset_ns is None:
                 self._server.begin(Duties.beat)(SERVER_S)  # raises if it is that one that is gone
                 raise MachineLost(
-                    one.name, f"the observer at {address}, UDP port {port}, does not answer it; is the way there free?"
+                    generator.name,
+                    f"the observer at {address}, UDP port {port}, does not answer it; is the way there free?",
                 )
             trips_ns.append(offset.round_trip_ns)
         return trips_ns
 
     def _closed(self) -> None:
-        def end(one: Connected) -> None:
+        def end(node: Connected) -> None:
             with contextlib.suppress(MachineLost):
-                one.channel.begin(Duties.close)(OPEN_S)
+                node.channel.begin(Duties.close)(OPEN_S)
 
         self._machines.on_all(end)
 
-    def _cores(self, one: Connected) -> CoreSets:
+    def _cores(self, node: Connected) -> CoreSets:
         try:
-            return one.channel.ask(Duties.core_sets, one.machine.cores)
+            return node.channel.ask(Duties.core_sets, node.machine.cores)
         except BadUsage as error:
-            raise BadUsage(f"{self._machines.fleet.file}: {one.name}: {error}") from error
+            raise BadUsage(f"{self._machines.fleet.file}: {node.name}: {error}") from error
 
     @property
     def _server(self) -> Channel:

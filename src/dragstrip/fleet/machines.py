@@ -133,8 +133,8 @@ class Machines:
 
     def __enter__(self) -> Self:
         try:
-            for connected in side_by_side(lambda machine: connect(self.fleet, machine), self.fleet.machines):
-                self._connected[connected.name] = connected
+            for node in side_by_side(lambda machine: connect(self.fleet, machine), self.fleet.machines):
+                self._connected[node.name] = node
         except BaseException:
             self.close()
             raise
@@ -147,7 +147,7 @@ class Machines:
     def close(self) -> None:
         """Ends every agent, all at once: each stops whatever it has started."""
         self._over.set()
-        side_by_side(lambda connected: connected.channel.close(), list(self._connected.values()))
+        side_by_side(lambda node: node.channel.close(), list(self._connected.values()))
         self._connected.clear()
 
     @property
@@ -184,12 +184,12 @@ class Machines:
 
         An agent that is still there starts afresh: an interrupted round is not continued.
         """
-        identities = {connected.name: connected.identity for connected in self.all}
+        identities = {node.name: node.identity for node in self.all}
         until = time.monotonic() + self.node_wait_s
         with self.silence():
-            for connected in self.all:
-                connected.channel.lose("its race starts again")
-                connected.channel.close()
+            for node in self.all:
+                node.channel.lose("its race starts again")
+                node.channel.close()
             missing = list(self.fleet.machines)
             while missing and time.monotonic() < until:
                 for back in side_by_side(lambda machine: self._back(machine, until), missing):
@@ -217,6 +217,6 @@ class Machines:
                 side_by_side(self._beat, list(self._connected.values()))
 
     @staticmethod
-    def _beat(connected: Connected) -> None:
+    def _beat(node: Connected) -> None:
         with contextlib.suppress(MachineLost):
-            connected.channel.begin(Duties.beat)(BEAT_LOST_S)
+            node.channel.begin(Duties.beat)(BEAT_LOST_S)

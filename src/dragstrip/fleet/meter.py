@@ -46,8 +46,8 @@ def summed(traffic: Iterable[Traffic]) -> dict[str, float]:
     """Several runs' as numbers of one event; cores by their number."""
     sums: Counter[str] = Counter()
     mbps = 0
-    for one in traffic:
-        values = one.model_dump()
+    for reading in traffic:
+        values = reading.model_dump()
         mbps = values.pop("line_mbps")
         sums.update(values.pop("interrupt_ns"))
         sums.update(values)

@@ -56,10 +56,11 @@ def files() -> Iterator[tuple[Path, str]]:
     """Every file that goes there, and its place below ``site-packages``: our package, and all that it needs."""
     for file in own_files():
         yield file, f"{PACKAGE.name}/{file.relative_to(PACKAGE)}"
-    for one in _needed("dragstrip", {}).values():
-        own = one.metadata["Name"] == "dragstrip"
-        for path in one.files or ():
-            place, kept = Path(str(one.locate_file(path))), path.parts[0] != ".." and "__pycache__" not in path.parts
+    for package in _needed("dragstrip", {}).values():
+        own = package.metadata["Name"] == "dragstrip"
+        for path in package.files or ():
+            place = Path(str(package.locate_file(path)))
+            kept = path.parts[0] != ".." and "__pycache__" not in path.parts
             # Of an editable install of ours only its name and version: its files are above.
             if kept and place.is_file() and (not own or (".dist-info" in path.parts[0])):
                 yield place, str(path)

@@ -109,15 +109,17 @@ class RemoteEngine:
         server.channel.ask(ServerDuties.begin_run, block_s)
         with self._machines.silence():
             begun = [
-                one.channel.begin(GeneratorDuties.run, blocks=[self._sent(block, at) for block in blocks], run=number)
-                for at, one in enumerate(self._machines.generators)
+                generator.channel.begin(
+                    GeneratorDuties.run, blocks=[self._sent(block, at) for block in blocks], run=number
+                )
+                for at, generator in enumerate(self._machines.generators)
             ]
             done = awaited(self._machines.generators, begun, longest_s + MORE_S)
-        parts = [one.tallies for one in done]
-        for one, part in zip(self._machines.generators, parts, strict=True):
+        parts = [reply.tallies for reply in done]
+        for generator, part in zip(self._machines.generators, parts, strict=True):
             if len(part) < len(blocks):
-                self._lost(one, len(part), len(blocks))
-        traffic = {one.name: own.traffic for one, own in zip(self._machines.generators, done, strict=True)}
+                self._lost(generator, len(part), len(blocks))
+        traffic = {generator.name: own.traffic for generator, own in zip(self._machines.generators, done, strict=True)}
         self.observed(parts, traffic | {server.name: server.channel.ask(ServerDuties.end_run)})
         merged = [merge(block) for block in zip(*parts, strict=True)]
         # Times by this machine's clock, as a round's are.
@@ -144,9 +146,9 @@ class RemoteEngine:
         """Each agent does that."""
 
     def _close(self, numbers: Sequence[int]) -> None:
-        for one, number in zip(self._machines.generators, numbers, strict=False):
+        for generator, number in zip(self._machines.generators, numbers, strict=False):
             with contextlib.suppress(MachineLost):
-                one.channel.ask(GeneratorDuties.close_session, number)
+                generator.channel.ask(GeneratorDuties.close_session, number)
 
     def _lost(self, generator: Connected, done: int, planned: int) -> None:
         """A run that ended early: its marks were no longer answered.
@@ -208,11 +210,11 @@ def stop(generators: Iterable[Connected]) -> None:
 
 
 @contextlib.contextmanager
-def named(connected: Connected) -> Iterator[None]:
+def named(node: Connected) -> Iterator[None]:
     """Names the machine in a refusal: a script's file, or the way to the server, may be missing on one of them."""
     try:
         yield
     except (BadUsage, DragstripError) as error:
         if type(error) in (BadUsage, DragstripError):
-            raise type(error)(f"{connected.name}: {error}") from error
+            raise type(error)(f"{node.name}: {error}") from error
         raise  # it has the name already

@@ -75,14 +75,14 @@ def load_over(machines: Machines, request: LoadRequest, progress: Progress) -> L
         if script is not None:
             request = script.settled(request, machines.generators, ready)
         learned = _learned(machines.generators, ready)
-        doubts = list(dict.fromkeys(doubt for one in ready for doubt in one.doubts))
+        doubts = list(dict.fromkeys(doubt for reply in ready for doubt in reply.doubts))
         told = request if request.requests is None else replace(request, duration_s=asked_s)  # no word of our own bound
         progress.begun(told, learned, doubts)
         started = datetime.now(UTC).isoformat(timespec="seconds")
         finished, ran = _run(machines, request, progress.shown, lambda done: progress.slice_done(told, done))
     notes += _left_early(machines.generators, ran)
     # What was feared and did not come needs no word afterwards.
-    notes += doubts if any("connect" in part.errors for one in ran for part in one.slices) else []
+    notes += doubts if any("connect" in part.errors for reply in ran for part in reply.slices) else []
     result = _result(machines, told, to, learned, ready, started, finished, ran)
     result = replace(result, notes=(*result.notes, *notes))
     return script.told(result, ready, ran) if script is not None else result
@@ -128,7 +128,8 @@ def _refuse_unknown(request: LoadRequest, address: str) -> None:
         host = urlsplit(request.url).hostname or ""
     except ValueError:
         return  # reading the URL refuses it later
-    if host and host != "localhost" and not is_loopback(host) and host not in {one.name for one in request.allowed}:
+    own = not host or host == "localhost" or is_loopback(host)
+    if not own and host not in {allowed.name for allowed in request.allowed}:
         raise BadUsage(
             f"{request.url}: {host} is not the address of the servers' machine; give that, {address}, or say "
             f"--allow-host {host} where it is yours to load"
@@ -190,14 +191,15 @@ def _made_ready(machines: Machines, request: LoadRequest, threads: Sequence[int]
     own = parts(request, len(machines.generators))
     taken = turns(threads, [part.connections for part in own])
     numbers = [(sum(threads[:at]), sum(threads)) for at in range(len(threads))]
-    share = dict(zip((one.name for one in machines.generators), zip(own, taken, numbers, strict=True), strict=True))
+    names = [generator.name for generator in machines.generators]
+    share = dict(zip(names, zip(own, taken, numbers, strict=True), strict=True))
     within_s = (request.plain + 2) * request.timeout_s + MORE_S + (_SCRIPT_S if request.script else 0.0)
     cacert = None if request.cacert is None else _text_of(request.cacert)
 
-    def ready(one: Connected) -> LoadReady:
-        part, turn, number = share[one.name]
-        with named(one):
-            return one.channel.begin(
+    def ready(node: Connected) -> LoadReady:
+        part, turn, number = share[node.name]
+        with named(node):
+            return node.channel.begin(
                 GeneratorDuties.ready_load, request=part, cacert=cacert, turns=turn, script_threads=number
             )(within_s)
 
@@ -218,11 +220,11 @@ def _learned(generators: Sequence[Connected], ready: Sequence[LoadReady]) -> Lea
         DragstripError: two generators were answered differently.
     """
     first = ready[0].reference
-    for one, other in zip(generators, (each.reference for each in ready), strict=True):
+    for generator, other in zip(generators, (reply.reference for reply in ready), strict=True):
         if (other.learned.status, other.body_bytes) != (first.learned.status, first.body_bytes):
             raise DragstripError(
                 f"{generators[0].name} was answered status {first.learned.status} and {first.body_bytes:,} bytes, "
-                f"{one.name} status {other.learned.status} and {other.body_bytes:,} bytes; load an address that "
+                f"{generator.name} status {other.learned.status} and {other.body_bytes:,} bytes; load an address that "
                 "answers all alike"
             )
     # The bytes stay with the generators, which compare with them; a report tells only how many there are.
@@ -242,11 +244,11 @@ def _run(
     """
     lasts_s, server = _lasts_s(request) + request.timeout_s, machines.server.channel
     server.ask(ServerDuties.begin_run, 0.0)
-    ahead_ns = [one.clock.offset_ns for one in machines.generators]
+    ahead_ns = [generator.clock.offset_ns for generator in machines.generators]
     with Seconds(ahead_ns, show) as seconds:
         answers = [
-            one.channel.begin(GeneratorDuties.load, show=partial(seconds.take, at) if shown else None)
-            for at, one in enumerate(machines.generators)
+            generator.channel.begin(GeneratorDuties.load, show=partial(seconds.take, at) if shown else None)
+            for at, generator in enumerate(machines.generators)
         ]
         interrupted = False
         try:
@@ -254,9 +256,9 @@ def _run(
         except KeyboardInterrupt:
             ran, interrupted = [answer(MORE_S) for answer in answers], True
     server.ask(ServerDuties.end_run)
-    for one, part in zip(machines.generators, ran, strict=True):
+    for generator, part in zip(machines.generators, ran, strict=True):
         if part.finished is LoadEnding.INTERRUPTED and not interrupted:
-            raise MachineLost(one.name, "its marks were no longer answered; see the data link")
+            raise MachineLost(generator.name, "its marks were no longer answered; see the data link")
     return LoadEnding.INTERRUPTED if interrupted else _finished(request, ran), ran
 
 
@@ -265,7 +267,7 @@ def _finished(request: LoadRequest, ran: Sequence[LoadRan]) -> LoadEnding:
 
     Without a connection a generator sends nothing any more. A run by time goes on without it; a count is then missed.
     """
-    ends, slices = [part.finished for part in ran], [part for one in ran for part in one.slices]
+    ends, slices = [part.finished for part in ran], [part for reply in ran for part in reply.slices]
     if request.requests is not None:
         under_load = request.requests - len(ran) * request.plain
         if sum((part.sent if request.offer is None else part.offered) or 0 for part in slices) >= under_load:
@@ -278,7 +280,8 @@ def _finished(request: LoadRequest, ran: Sequence[LoadRan]) -> LoadEnding:
 
 def _left_early(generators: Sequence[Connected], ran: Sequence[LoadRan]) -> list[str]:
     """Which generators had no connection left while others had, in words."""
-    ended = [one.name for one, part in zip(generators, ran, strict=True) if part.finished is LoadEnding.GAVE_UP]
+    pairs = zip(generators, ran, strict=True)
+    ended = [generator.name for generator, part in pairs if part.finished is LoadEnding.GAVE_UP]
     if len(ended) == len(ran):
         return []  # the report's sentence says so
     why = "the server refused or dropped them all"
@@ -316,9 +319,9 @@ def _result(
     ran: Sequence[LoadRan],
 ) -> LoadResult:
     """All generators' parts as one run."""
-    ahead_ns = [one.clock.offset_ns for one in machines.generators]
+    ahead_ns = [generator.clock.offset_ns for generator in machines.generators]
     slices = tuple(_seconds(ran, ahead_ns))
-    statuses = sum((Counter(one.plain_statuses) for one in ready), Counter[int]())
+    statuses = sum((Counter(reply.plain_statuses) for reply in ready), Counter[int]())
     first = ready[0]
     return LoadResult(
         request=request,
@@ -326,8 +329,8 @@ def _result(
         learned=learned,
         started=started,
         software=__version__,
-        cores=tuple(core for one in ready for core in one.cores),
-        connections=sum(one.connections for one in ready),
+        cores=tuple(core for reply in ready for core in reply.cores),
+        connections=sum(reply.connections for reply in ready),
         slices=slices,
         finished=finished,
         plain_statuses=dict(statuses),
@@ -336,8 +339,8 @@ def _result(
         io=first.io,
         backend=Backend(first.backend) if first.backend in set(Backend) else Backend.EPOLL,
         stamps=first.stamps,
-        notes=tuple(dict.fromkeys(note for one in ready for note in one.notes)),
-        generators=tuple(one.name for one in machines.generators),
+        notes=tuple(dict.fromkeys(note for reply in ready for note in reply.notes)),
+        generators=tuple(generator.name for generator in machines.generators),
         latency_hdr=merged(part.latency_hdr for part in slices),
         connect_hdr=merged(part.connect_hdr for part in slices),
         first_byte_hdr=merged(part.first_byte_hdr for part in slices),
@@ -429,10 +432,10 @@ class _Script:
             DragstripError: it always sends the same on one generator, and not on another.
         """
         first = self._of(ready[0])
-        for one, other in zip(generators, map(self._of, ready), strict=True):
+        for generator, other in zip(generators, map(self._of, ready), strict=True):
             if (other.fixed is None, len(other.fixed or ())) != (first.fixed is None, len(first.fixed or ())):
                 raise DragstripError(
-                    f"-s {self._asked.name}: {generators[0].name} and {one.name} were given different numbers of "
+                    f"-s {self._asked.name}: {generators[0].name} and {generator.name} were given different numbers of "
                     "requests by it; use one that asks for nothing of its machine while it is loaded"
                 )
         if first.fixed is None:
@@ -441,14 +444,14 @@ class _Script:
 
     def told(self, result: LoadResult, ready: Sequence[LoadReady], ran: Sequence[LoadRan]) -> LoadResult:
         """The result with what the script said to it, each generator in its turn; ``done`` gets all numbers."""
-        own = [self._of(one) for one in ready]
+        own = [self._of(reply) for reply in ready]
         self._script.state.take_globals([variables for part in ran for variables in part.globals])
         fault = self._script.done(result)
         report = ScriptReport(
             name=self._asked.name,
-            hooks=tuple(dict.fromkeys(hook for one in own for hook in one.hooks)),
+            hooks=tuple(dict.fromkeys(hook for script in own for hook in script.hooks)),
             fixed=own[0].fixed is not None,
-            before=self._before + "".join(one.printed for one in own),
+            before=self._before + "".join(script.printed for script in own),
             during="".join(part.printed for part in ran),
             after=self._script.printed(),
             fault=fault,

@@ -151,7 +151,7 @@ class LoadRequest:
         """How many reference requests it takes to learn the expected responses that were not given."""
         if self.check == "status":
             return 0
-        return PLAIN * sum(one.answer is None for one in set(self.pool) or (Asked(),))
+        return PLAIN * sum(asked.answer is None for asked in set(self.pool) or (Asked(),))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,13 +232,15 @@ def bounded(request: LoadRequest, to: Target) -> LoadRequest:
 def each(request: LoadRequest, to: Target) -> list[tuple[LoadRequest, Target, Asked]]:
     """The different requests, each as if it were the only one."""
     found = []
-    for one in request.pool or (Asked(),):
-        body = request.body if one.body is None else one.body
-        names = {name.lower() for name, _ in one.headers}
-        headers = (*(pair for pair in request.headers if pair[0].lower() not in names), *one.headers)
-        status = request.expect_status if one.status is None else one.status
-        alone = replace(request, method=one.method or request.method, headers=headers, body=body, expect_status=status)
-        found.append((alone, replace(to, path=one.path or to.path), one))
+    for asked in request.pool or (Asked(),):
+        body = request.body if asked.body is None else asked.body
+        names = {name.lower() for name, _ in asked.headers}
+        headers = (*(pair for pair in request.headers if pair[0].lower() not in names), *asked.headers)
+        status = request.expect_status if asked.status is None else asked.status
+        alone = replace(
+            request, method=asked.method or request.method, headers=headers, body=body, expect_status=status
+        )
+        found.append((alone, replace(to, path=asked.path or to.path), asked))
     return found
 
 
@@ -322,7 +324,7 @@ def _check_streams(request: LoadRequest) -> None:
         )
     if request.pipeline > 1:
         raise BadUsage(f"--pipeline {request.pipeline} with --http 2: its streams are --streams {request.pipeline}")
-    if any(one.raw is not None for one in request.pool):
+    if any(asked.raw is not None for asked in request.pool):
         raise BadUsage("--raw with --http 2: the bytes of a request are frames there; say it with -m, -H and -b")
 
 

@@ -355,8 +355,8 @@ def plain_statuses(prepared: Prepared) -> dict[int, int]:
     """How many plain requests, by which right answers were learned, were answered with which status."""
     if not prepared.request.plain:
         return {}
-    learned = {one.asked: one.right.status for one in prepared.exchanges if one.asked.answer is None}
-    statuses = Counter(learned.values())
+    learned = {exchange.asked: exchange.right for exchange in prepared.exchanges if exchange.asked.answer is None}
+    statuses = Counter(right.status for right in learned.values())
     return {status: PLAIN * count for status, count in statuses.items()}
 
 
@@ -374,13 +374,13 @@ def session_plan(prepared: Prepared, turns: tuple[int, int] = (0, 0)) -> Session
         tls = engine.Tls(to.tls, cacert=request.cacert, insecure=request.insecure, resume=resume)
     exchanges = [
         engine.Exchange(
-            one.wire,
-            one.right.status,
-            b"" if prepared.any_body else one.right.body,
+            exchange.wire,
+            exchange.right.status,
+            b"" if prepared.any_body else exchange.right.body,
             # Any body of this length; an empty one has no bytes that could differ.
-            any_body=prepared.any_body or (request.check == "length" and bool(one.right.body)),
+            any_body=prepared.any_body or (request.check == "length" and bool(exchange.right.body)),
         )
-        for one in prepared.exchanges
+        for exchange in prepared.exchanges
     ]
     if prepared.made_under_load:
         # What is sent is the script's; these two tell what is right, the second of answers without a body.

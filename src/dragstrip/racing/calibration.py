@@ -53,12 +53,12 @@ NOT_COMPARED = "not compared with lasting load"
 
 def idle_shares(running: Sequence[Running]) -> list[float]:
     """Share of a core that each of these uses without requests, from 0.05 s after its last response on."""
-    if not any(one.thread_cpu_ns() for one in running):
+    if not any(server.thread_cpu_ns() for server in running):
         return [0.0] * len(running)
     time.sleep(IDLE_AFTER_S)
-    before, began = [one.thread_cpu_ns() for one in running], time.monotonic()
+    before, began = [server.thread_cpu_ns() for server in running], time.monotonic()
     time.sleep(IDLE_LOOK_S)
-    after, lasted_ns = [one.thread_cpu_ns() for one in running], (time.monotonic() - began) * 1e9
+    after, lasted_ns = [server.thread_cpu_ns() for server in running], (time.monotonic() - began) * 1e9
     return [
         sum(max(spent - first.get(path, 0), 0) for path, spent in last.items()) / lasted_ns
         for first, last in zip(before, after, strict=True)
@@ -94,7 +94,7 @@ def _apart(tallies: Sequence[Tally], *, least: float) -> tuple[float, float] | N
     """The median log ratio of short blocks to their neighbours, and its error; None without over ``least`` of them."""
     rates = [math.nan if disturbed(tally) else math.log(tally.requests / tally.counted_ns) for tally in tallies]
     both = zip(rates[1::2], rates[:-1:2], rates[2::2], strict=True)
-    apart = [ratio for one, before, after in both if not math.isnan(ratio := one - (before + after) / 2)]
+    apart = [ratio for short, before, after in both if not math.isnan(ratio := short - (before + after) / 2)]
     if len(apart) <= least:
         return None
     middle = median(apart)

@@ -67,7 +67,7 @@ def prepare_columns(
 
 def _rates(request: Request, workload: str, qualification: Qualification) -> Iterator[float]:
     """The rates of a workload's columns; 0 for a closed loop."""
-    capacity_per_s = {name: one.calibration.capacity_per_s for name, one in qualification.ready.items()}
+    capacity_per_s = {name: contender.calibration.capacity_per_s for name, contender in qualification.ready.items()}
     if workload in request.offered:
         yield from request.offered[workload]
     elif request.efficiency:
@@ -78,28 +78,28 @@ def _rates(request: Request, workload: str, qualification: Qualification) -> Ite
 
 def columns_of(request: Request, entered: Sequence[PreparedColumn]) -> tuple[Column, ...]:
     """The columns of the record."""
-    plans = plans_of(request, [(one.qualification, one.setup.load) for one in entered])
+    plans = plans_of(request, [(column.qualification, column.setup.load) for column in entered])
     return tuple(
         Column(
-            name=_name(one, entered),
-            workload=one.workload,
-            load=one.setup.load,
+            name=_name(column, entered),
+            workload=column.workload,
+            load=column.setup.load,
             plan=plan,
-            entrants=one.qualification.entrants(),
-            absent=one.absent,
-            waits=one.setup.workload.waits,
+            entrants=column.qualification.entrants(),
+            absent=column.absent,
+            waits=column.setup.workload.waits,
         )
-        for one, plan in zip(entered, plans, strict=True)
+        for column, plan in zip(entered, plans, strict=True)
     )
 
 
-def _name(one: PreparedColumn, entered: Sequence[PreparedColumn]) -> str:
+def _name(column: PreparedColumn, entered: Sequence[PreparedColumn]) -> str:
     """Its workload, its rate, or both: whatever tells it from the others."""
-    rate = f"{one.setup.load.rate_per_s:,g}/s"
-    several = sum(other.workload == one.workload for other in entered) > 1
+    rate = f"{column.setup.load.rate_per_s:,g}/s"
+    several = sum(other.workload == column.workload for other in entered) > 1
     if not several:
-        return one.workload
-    return rate if len({other.workload for other in entered}) == 1 else f"{one.workload}, {rate}"
+        return column.workload
+    return rate if len({other.workload for other in entered}) == 1 else f"{column.workload}, {rate}"
 
 
 def plan_of(request: Request, qualification: Qualification, load: Load, *, columns: int = 1) -> Plan:
@@ -110,10 +110,10 @@ def plan_of(request: Request, qualification: Qualification, load: Load, *, colum
         columns: how many columns share the budget equally.
     """
     ready = qualification.ready
-    factors = {name: one.calibration.block_factor for name, one in ready.items()}
-    leads_ns = {name: one.entry.lead_ns for name, one in ready.items()}
-    p50_ns = {name: one.calibration.p50_ns for name, one in ready.items()}
-    launch_s = sum(one.calibration.launch_s for one in ready.values())
+    factors = {name: contender.calibration.block_factor for name, contender in ready.items()}
+    leads_ns = {name: contender.entry.lead_ns for name, contender in ready.items()}
+    p50_ns = {name: contender.calibration.p50_ns for name, contender in ready.items()}
+    launch_s = sum(contender.calibration.launch_s for contender in ready.values())
     lengths_ns = schedule.own_lengths(p50_ns, leads_ns, factors)
     if load.rate_per_s:
         # One length for all: a quantile is compared with one from as many responses.
@@ -166,4 +166,4 @@ def _blocks(plan: Plan, qualification: Qualification) -> Mapping[str, tuple[int,
 
 def _round_s(qualification: Qualification, blocks: Mapping[str, tuple[int, int, int]]) -> float:
     """Launching, warming up and loading all contenders once."""
-    return sum(one.calibration.launch_s for one in qualification.ready.values()) + schedule.loaded_s(blocks)
+    return sum(contender.calibration.launch_s for contender in qualification.ready.values()) + schedule.loaded_s(blocks)

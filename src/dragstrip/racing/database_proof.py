@@ -44,7 +44,7 @@ def stale_answers(setup: RaceSetup, some: Iterable[LaunchedServer]) -> dict[str,
     instance = setup.instance
     if instance is None:
         return {}
-    asked = [one for one in some if one.running.alive()]
+    asked = [launched for launched in some if launched.running.alive()]
     for launched in asked:
         _ask(setup, launched)
     instance.change_rows()

@@ -176,7 +176,7 @@ class Servers:
 
     def warm(self) -> Mapping[str, LaunchedServer]:
         """Those that are connected and warm."""
-        return {one.name: one for one in self if one.warm_up is not None}
+        return {launched.name: launched for launched in self if launched.warm_up is not None}
 
     def stop(self, some: Iterable[LaunchedServer], *, grace_s: float = GRACE_S) -> None:
         """Stops some, all at once: every one gets its signal before the first is waited for.
@@ -184,13 +184,13 @@ class Servers:
         Args:
             grace_s: seconds from the stop signal to SIGKILL.
         """
-        stopping = [one for one in some if one.ended is None]
-        for one in stopping:
-            one.disconnect(self._engine)
-        for one in stopping:
-            one.running.begin_stop(grace_s=grace_s)
-        for one in stopping:
-            one.ended = one.running.stop(grace_s=grace_s)
+        stopping = [launched for launched in some if launched.ended is None]
+        for launched in stopping:
+            launched.disconnect(self._engine)
+        for launched in stopping:
+            launched.running.begin_stop(grace_s=grace_s)
+        for launched in stopping:
+            launched.ended = launched.running.stop(grace_s=grace_s)
 
 
 @dataclass

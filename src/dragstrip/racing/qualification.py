@@ -281,7 +281,8 @@ def _qualify(setup: RaceSetup, candidates: Sequence[_Candidate], progress: Progr
             asked.tell(progress)
         asked.end(progress)
         _prove_by_the_database(setup, candidates)
-        servers.stop([one.launched for one in candidates if one.launched and one.rejected is not None])
+        rejected = [candidate for candidate in candidates if candidate.rejected is not None]
+        servers.stop([candidate.launched for candidate in rejected if candidate.launched])
         for candidate in candidates:
             _calibrate(setup, servers, candidate, progress)
         _look_at_idle(candidates)
@@ -323,7 +324,7 @@ def _ask(setup: RaceSetup, candidate: _Candidate, launched: LaunchedServer) -> N
 
 def _prove_by_the_database(setup: RaceSetup, candidates: Sequence[_Candidate]) -> None:
     """Takes out contenders that responded without a query; all were sent requests, and none is under load."""
-    running = {one.name: launched for one in candidates if (launched := one.running)}
+    running = {candidate.name: launched for candidate in candidates if (launched := candidate.running)}
     used = database_proof.usage_of(setup.instance)
     stale = database_proof.stale_answers(setup, running.values())
     for candidate in candidates:
@@ -355,10 +356,11 @@ def _calibrate(setup: RaceSetup, servers: Servers, candidate: _Candidate, progre
 
 def _look_at_idle(candidates: Sequence[_Candidate]) -> None:
     """Finds contenders that use CPU time without requests."""
-    watched = [(one, one.running, one.calibrated) for one in candidates if one.running and one.calibrated]
-    shares = idle_shares([launched.running for _, launched, _ in watched])
-    for (candidate, _, calibrated), share in zip(watched, shares, strict=True):
-        candidate.calibrated = calibrated.at_idle(share)
+    watched = [(candidate, launched.running) for candidate in candidates if (launched := candidate.running)]
+    shares = idle_shares([running for _, running in watched])
+    for (candidate, _), share in zip(watched, shares, strict=True):
+        if candidate.calibrated:
+            candidate.calibrated = candidate.calibrated.at_idle(share)
 
 
 class _SideBySide:

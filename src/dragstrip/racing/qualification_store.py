@@ -94,8 +94,8 @@ class QualificationStore:
             return None
         try:
             file = self._folder / f"{key}.json"
-            for one in (self._folder.stat(), file.stat()):
-                if one.st_uid != os.geteuid() or one.st_mode & 0o022:
+            for state in (self._folder.stat(), file.stat()):
+                if state.st_uid != os.geteuid() or state.st_mode & 0o022:
                     return None  # whoever else may write here could pass off anything as proved
             proof = _proof(json.loads(file.read_text(encoding="utf-8")), key)
         except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):

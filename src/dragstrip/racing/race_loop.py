@@ -66,10 +66,10 @@ class RaceLoop:
 
     def part(self, column: ColumnLoop) -> float:
         """A column's share of what is left, by how long its rounds take among those of the open columns."""
-        open_ = [each for each in self.columns if each.finished is None]
-        known_s = [each.typical_s for each in open_ if each.typical_s]
+        open_ = [other for other in self.columns if other.finished is None]
+        known_s = [other.typical_s for other in open_ if other.typical_s]
         usual_s = sum(known_s) / len(known_s) if known_s else 1.0
-        return (column.typical_s or usual_s) / sum(each.typical_s or usual_s for each in open_)
+        return (column.typical_s or usual_s) / sum(other.typical_s or usual_s for other in open_)
 
     def _run_rounds(self) -> Ending:
         while open_ := self._open():
@@ -114,7 +114,7 @@ class ColumnLoop(RoundLoop):
     ) -> None:
         super().__init__(setup, progress, contenders)
         self.whole, self.at, self.name, self.race = whole, at, name, analysis.by_column(whole.race)[at]
-        self.spent_s = sum((this.ended_ns - this.started_ns) / 1e9 for this in self.race.rounds)
+        self.spent_s = sum((round_.ended_ns - round_.started_ns) / 1e9 for round_ in self.race.rounds)
         self.void_in_a_row = 0
         #: None while it goes on.
         self.finished: Ending | None = None
@@ -129,7 +129,7 @@ class ColumnLoop(RoundLoop):
     @property
     def done(self) -> int:
         """Its rounds that count."""
-        return sum(not this.void for this in self.race.rounds)
+        return sum(not round_.void for round_ in self.race.rounds)
 
     @property
     def typical_s(self) -> float:

@@ -229,12 +229,12 @@ def _refuse_unlike_loads(request: Request) -> None:
     """Several workloads of one race share its connections; how many requests each sends at once is its own affair."""
     if len(request.workloads) == 1:
         return
-    if len({one.keepalive for one in request.workloads}) > 1:
-        each = next(one.name for one in request.workloads if not one.keepalive)
+    if len({workload.keepalive for workload in request.workloads}) > 1:
+        each = next(workload.name for workload in request.workloads if not workload.keepalive)
         raise BadUsage(
             f"workload {each} has a new connection for each request, the others keep theirs; race it by itself"
         )
-    meant = {one.name: one.connections or DEFAULT_CONNECTIONS for one in request.workloads}
+    meant = {workload.name: workload.connections or DEFAULT_CONNECTIONS for workload in request.workloads}
     if request.connections is None and len(set(meant.values())) > 1:
         said = ", ".join(f"{name} for {count:,}" for name, count in meant.items())
         raise BadUsage(

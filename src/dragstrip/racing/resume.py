@@ -175,8 +175,8 @@ def _refuse_ended(race: Race, extra_s: float | None) -> None:
 
 def _extended(race: Race, extra_s: float, store: Store) -> Race:
     """The race with more budget, recorded: the last round counts on by what it pays for at the pace so far."""
-    spent_s = sum((this.ended_ns - this.started_ns) / 1e9 for this in race.rounds)
-    done = max(sum(not this.void for this in column.rounds) for column in analysis.by_column(race))
+    spent_s = sum((round_.ended_ns - round_.started_ns) / 1e9 for round_ in race.rounds)
+    done = max(sum(not round_.void for round_ in column.rounds) for column in analysis.by_column(race))
     budget_s = max(race.plan.budget_s, spent_s) + extra_s
     # Of several columns those that are open need a round each; at the pace so far it is as if all were.
     turn_s = len(race.columns) * spent_s / max(len(race.rounds), 1)

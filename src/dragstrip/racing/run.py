@@ -59,7 +59,7 @@ def run(request: Request, *, store: Store, progress: Progress) -> Race:
         race = _record(request, entered, started, started_ns, setup.with_facts(known))
         with writing(store.path, race.id):
             store.begin(race)
-            ready = [(one.setup, one.qualification.ready) for one in entered]
+            ready = [(column.setup, column.qualification.ready) for column in entered]
             race = RaceLoop(store, progress, race, ready).drive()
     for column, prepared in zip(analysis.by_column(race), entered, strict=True):
         # The next race checks again every contender that was taken out.

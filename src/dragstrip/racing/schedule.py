@@ -213,7 +213,7 @@ def own_passes(lengths_ns: Mapping[str, tuple[int, int]], *, launch_s: float, bu
         least = min(PASSES, ceil(2 * each_s / one_s - 1e-9))
         wanted[name] = min(max(ceil(each_s / one_s - 1e-9), least, PASSES_FLOOR), MAX_PASSES)
     payable_s = budget_s / ROUNDS_WANTED - launch_s
-    share = min(payable_s / max(sum(wanted[name] * one for name, one in blocks_s.items()), 1e-9), 1.0)
+    share = min(payable_s / max(sum(wanted[name] * block_s for name, block_s in blocks_s.items()), 1e-9), 1.0)
     return {name: max(floor(count * share + 1e-9), PASSES_FLOOR) for name, count in wanted.items()}
 
 
