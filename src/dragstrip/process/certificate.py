@@ -27,14 +27,14 @@ GOOD_DAYS, BEFORE_DAYS = 30, 2
 
 @dataclass(frozen=True, slots=True)
 class Authority:
-    """A race's own: ``file`` has its certificate, in PEM, for whoever is to trust ``identity``."""
+    """A race's authority: ``file`` has its certificate in PEM, for clients that must trust ``identity``."""
 
     identity: Identity
     file: Path
 
 
 class Certificates:
-    """A race's authority, made when it is first asked for; ``folder``: where its file lies."""
+    """Makes a race's authority when it is first needed; ``folder``: where its file is written."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._lock = folder, threading.Lock()
@@ -55,17 +55,17 @@ def make(folder: Path) -> Authority:
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
     from cryptography.x509.oid import ExtendedKeyUsageOID
 
-    signing, own = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+    signing, server_key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     names = [x509.IPAddress(ipaddress.ip_address("127.0.0.1")), x509.DNSName("localhost")]
     root = _builder(AUTHORITY, signing).add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
     root = root.add_extension(_usage(signs_certificates=True), critical=True)
-    leaf = _builder(SERVER, own).add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+    leaf = _builder(SERVER, server_key).add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
     leaf = leaf.add_extension(_usage(signs_certificates=False), critical=True)
     leaf = leaf.add_extension(x509.SubjectAlternativeName(names), critical=False)
     leaf = leaf.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
     file = folder / "authority.pem"
     file.write_bytes(_signed(root, signing).public_bytes(Encoding.PEM))
-    key = own.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    key = server_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     return Authority(Identity(_signed(leaf, signing).public_bytes(Encoding.PEM), key), file)
 
 

@@ -174,8 +174,6 @@ class Launcher:
         self._ends: dict[int, dict[str, Any]] = {}
         self._stopping: set[int] = set()
         self._running: ServerProcess | None = None
-        self._main_pid = 0
-        self._cgroup: Path | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -211,20 +209,12 @@ class Launcher:
         scratch = scratch.resolve()
         if self._root not in scratch.parents:
             raise StageError(f"{self.name}: scratch directory {scratch} is not below {self._root}")
-        number = next(_numbers)
-        log = self._root / f"{scratch.name}.log"
         user = unprivileged_user() if start.unprivileged and os.geteuid() == 0 else None
         if user is not None:
-            _give(scratch, user)
+            for path in (scratch, *scratch.rglob("*")):
+                os.chown(path, *user, follow_symlinks=False)
         began_ns = time.monotonic_ns()
-        said = self._start(number, start, scratch, log, cores, user)
-        host = f"unix:{start.socket}" if start.socket else start.address
-        running = ServerProcess(
-            name=start.name, host=host, port=start.port, pid=said["pid"], ready_ns=0, log=log, cgroup=self._cgroup,
-            cpu_source="cgroup" if self._cgroup else "proc", note=said["note"], stop_signal=start.stop_signal,
-            number=number, scratch=scratch, launcher=self,
-        )  # fmt: skip
-        self._running = running
+        running = self._running = self._start(start, scratch, cores, user)
         try:
             self._wait_until_right(running, start, began_ns, is_right)
         except Exception:
@@ -234,26 +224,30 @@ class Launcher:
         return running
 
     def _start(
-        self, number: int, start: Start, scratch: Path, log: Path, cores: tuple[int, ...], user: tuple[int, int] | None
-    ) -> dict[str, Any]:
+        self, start: Start, scratch: Path, cores: tuple[int, ...], user: tuple[int, int] | None
+    ) -> ServerProcess:
+        number, log = next(_numbers), self._root / f"{scratch.name}.log"
         environment = server_environment(os.environ)
         if user is not None:
             environment |= {"HOME": str(scratch), "TMPDIR": str(scratch), "USER": "nobody", "LOGNAME": "nobody"}
-        cgroup = make_cgroup(number)
+        made = make_cgroup(number)
         self._tell({
             "do": "start", "launch": number, "command": list(start.command), "env": environment | dict(start.env),
             "cwd": str(start.cwd), "cores": list(cores), "user": user[0] if user else None,
             "group": user[1] if user else None, "log": str(log), "log_limit_bytes": LOG_LIMIT_BYTES,
-            "scratch": str(scratch), "cgroup": str(cgroup) if cgroup else None, "signal": start.stop_signal,
+            "scratch": str(scratch), "cgroup": str(made) if made else None, "signal": start.stop_signal,
         })  # fmt: skip
         said = self._await(lambda: self._said.pop(number, None) or self._ends.get(number), LOST_S)
         if said is None or said["is"] != "started":
             _remove(scratch, log)
-            remove_cgroup(cgroup)
+            remove_cgroup(made)
             raise StageError(f"{start.name}: {said['why'] if said else 'its supervisor was lost before it started'}")
-        self._cgroup = Path(said["cgroup"]) if said["cgroup"] else None
-        self._main_pid = int(said["pid"])
-        return said
+        cgroup = Path(said["cgroup"]) if said["cgroup"] else None
+        return ServerProcess(
+            name=start.name, host=f"unix:{start.socket}" if start.socket else start.address, port=start.port,
+            pid=said["pid"], log=log, cgroup=cgroup, cpu_source="cgroup" if cgroup else "proc", note=said["note"],
+            stop_signal=start.stop_signal, number=number, scratch=scratch, launcher=self,
+        )  # fmt: skip
 
     def _wait_until_right(
         self, running: ServerProcess, start: Start, began_ns: int, is_right: Callable[[str, int], str | None]
@@ -338,7 +332,7 @@ class Launcher:
     ) -> dict[str, Any] | None:
         """The answer as soon as it is there; None if the supervisor is lost or (``lose``) is taken for lost."""
         until = time.monotonic() + at_most_s
-        while (found := answer()) is None and not self._lost:
+        while (message := answer()) is None and not self._lost:
             left_s = until - time.monotonic()
             if left_s <= 0:
                 if lose:
@@ -346,7 +340,7 @@ class Launcher:
                     self._lost = True
                 return None
             self._read(left_s)
-        return found
+        return message
 
     def _read(self, at_most_s: float) -> None:
         assert self._process.stdout is not None
@@ -370,13 +364,15 @@ class Launcher:
 
     def _clean_after_lost_supervisor(self) -> None:
         """Without a supervisor: kills its cgroup, and the processes found by its session and its scratch folder."""
-        if self._cgroup is not None:
+        if (running := self._running) is None:
+            return
+        if running.cgroup is not None:
             with contextlib.suppress(OSError):
-                (self._cgroup / "cgroup.kill").write_text("1")
-        for pid in strays(self._main_pid, self._running.scratch if self._running else None):
+                (running.cgroup / "cgroup.kill").write_text("1")
+        for pid in strays(running.pid, running.scratch):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
-        remove_cgroup(self._cgroup)
+        remove_cgroup(running.cgroup)
 
     def _close(self) -> None:
         """Closes the pipe, which ends the supervisor whatever it does, and waits for it."""
@@ -394,12 +390,12 @@ class Launcher:
             _remove(self._running.scratch, self._running.log)
 
 
-def server_environment(own: Mapping[str, str]) -> dict[str, str]:
+def server_environment(inherited: Mapping[str, str]) -> dict[str, str]:
     """Our environment as servers get it: C.UTF-8 and UTC whatever we were started under; a start's own lies over it.
 
     ``LC_*`` go rather than being set, so that a definition that sets ``LANG`` alone gets what it says.
     """
-    kept = {key: value for key, value in own.items() if key != "LANGUAGE" and not key.startswith("LC_")}
+    kept = {key: value for key, value in inherited.items() if key != "LANGUAGE" and not key.startswith("LC_")}
     return kept | {"LANG": "C.UTF-8", "TZ": "UTC"}
 
 
@@ -435,12 +431,6 @@ def _user_name(uid: int) -> str:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return str(uid)
-
-
-def _give(scratch: Path, user: tuple[int, int]) -> None:
-    os.chown(scratch, *user)
-    for path in scratch.rglob("*"):
-        os.chown(path, *user, follow_symlinks=False)
 
 
 def _remove(scratch: Path, log: Path) -> None:

@@ -37,21 +37,21 @@ def free_port(host: str = HOST) -> int:
 def listening(pids: Iterable[int]) -> tuple[str, ...]:
     """Where these processes listen over TCP, like ``[::1]:8080``, by their descriptors and proc(5)'s ``net/tcp``."""
     at = {**_listeners("tcp", socket.AF_INET), **_listeners("tcp6", socket.AF_INET6)}
-    found: set[str] = set()
+    addresses: set[str | None] = set()
     for pid in pids:
         with contextlib.suppress(OSError):  # it ended, or is not ours to look at
-            for place in Path(f"/proc/{pid}/fd").iterdir():
+            for descriptor in Path(f"/proc/{pid}/fd").iterdir():
                 with contextlib.suppress(OSError):
-                    found |= {at[name] for name in (str(place.readlink()),) if name in at}
-    return tuple(sorted(found))
+                    addresses.add(at.get(str(descriptor.readlink())))
+    return tuple(sorted(filter(None, addresses)))
 
 
 def listens_elsewhere(pids: Iterable[int], host: str, port: int) -> str:
     """Where processes listen, in words, if that is not at ``host`` and ``port``; else ""."""
-    found = listening(pids)
-    if {f"{one}:{port}" for one in (host, "0.0.0.0", "[::]")} & set(found):
+    addresses = listening(pids)
+    if {f"{name}:{port}" for name in (host, "0.0.0.0", "[::]")} & set(addresses):
         return ""
-    where = f"listens on {', '.join(found)}" if found else "listens on no TCP port"
+    where = f"listens on {', '.join(addresses)}" if addresses else "listens on no TCP port"
     return f": it {where}, and Dragstrip connects to {host}:{port}"
 
 
@@ -61,7 +61,7 @@ def _listeners(table: str, family: socket.AddressFamily) -> dict[str, str]:
     A table also has every closed connection of the last minute (TIME_WAIT): over 100,000 lines on a busy machine.
     Several launches may read it at the same time, so it is read line by line.
     """
-    found = {}
+    listeners = {}
     with contextlib.suppress(OSError), (_TABLES / table).open() as lines:
         next(lines, None)  # the heading
         for line in lines:
@@ -72,8 +72,8 @@ def _listeners(table: str, family: socket.AddressFamily) -> dict[str, str]:
             words = [int(number[at : at + 8], 16).to_bytes(4, sys.byteorder) for at in range(0, len(number), 8)]
             host = socket.inet_ntop(family, b"".join(words))
             shown = f"[{host}]" if family == socket.AF_INET6 else host
-            found[f"socket:[{fields[9]}]"] = f"{shown}:{int(port, 16)}"
-    return found
+            listeners[f"socket:[{fields[9]}]"] = f"{shown}:{int(port, 16)}"
+    return listeners
 
 
 def is_held(port: int, host: str = HOST) -> bool:

@@ -113,16 +113,13 @@ def _is_stale(root: Path) -> bool:
 
 
 def _cgroup_parent(mount: Path) -> Path | None:
-    """Where below a cgroup v2 mount a cgroup of ours belongs: our own cgroup; None if the mount isn't v2."""
+    """Where below a cgroup v2 mount a cgroup of ours belongs: this process's cgroup; None if the mount isn't v2."""
     if not (mount / "cgroup.procs").exists():
         return None
-    try:
+    with contextlib.suppress(OSError):
         for line in Path("/proc/self/cgroup").read_text().splitlines():
-            if line.startswith("0::"):
-                own = mount / line[3:].lstrip("/")
-                return own if own.is_dir() else mount
-    except OSError:
-        pass
+            if line.startswith("0::") and (cgroup := mount / line[3:].lstrip("/")).is_dir():
+                return cgroup
     return mount
 
 
@@ -154,22 +151,20 @@ def remove_cgroup(cgroup: Path | None) -> None:
             time.sleep(0.005)
 
 
-def strays(leader: int, scratch: Path | None) -> list[int]:
+def strays(leader: int, scratch: Path) -> list[int]:
     """Processes of a launch whose supervisor is lost: those of its session, and those tied to its scratch folder.
 
-    Tied is who works in that folder or has it in its environment (``TMPDIR``), as daemons do, which have a session of
-    their own; unless it has a terminal: a user may look around there. Fields of proc(5)'s stat.
+    A process is tied if it works in that folder or has it in its environment (``TMPDIR``), as daemons do, which have a
+    session of their own; unless it has a terminal: a user may look around there. Fields of proc(5)'s stat.
     """
-    found = []
+    pids = []
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError, ValueError, IndexError):
             session, terminal = map(int, (process / "stat").read_bytes().rpartition(b")")[2].split()[3:5])
-            tied = scratch is not None and terminal == 0 and _is_tied(process, scratch)
-            if tied or (leader and session == leader):
-                found.append(int(process.name))
-    return [pid for pid in found if pid != os.getpid()]
-
-
-def _is_tied(process: Path, folder: Path) -> bool:
-    works_there = f"{(process / 'cwd').readlink()}/".startswith(f"{folder}/")
-    return works_there or os.fsencode(folder) in (process / "environ").read_bytes()
+            tied = terminal == 0 and (
+                (process / "cwd").readlink().is_relative_to(scratch)
+                or os.fsencode(scratch) in (process / "environ").read_bytes()
+            )
+            if tied or session == leader:
+                pids.append(int(process.name))
+    return [pid for pid in pids if pid != os.getpid()]

@@ -121,13 +121,13 @@ def descendants(root: int) -> dict[int, tuple[int, str]]:
         except (OSError, ValueError):
             continue  # ended between the listing and the look
         below.setdefault(int(parent), []).append((int(word), int(group), state.decode()))
-    found: dict[int, tuple[int, str]] = {}
+    family: dict[int, tuple[int, str]] = {}
     queue = [root]
     while queue:
         for pid, group_id, letter in below.get(queue.pop(), ()):
-            found[pid] = (group_id, letter)
+            family[pid] = (group_id, letter)
             queue.append(pid)
-    return found
+    return family
 
 
 def _number_in(path: str, pattern: bytes) -> int | None:
@@ -151,8 +151,8 @@ def _name(pid: int) -> str:
 def peak_memory_bytes(pids: list[int]) -> int | None:
     """Sum of VmHWM over these processes; None if none could be read. Pages shared count in each."""
     peaks = [_number_in(f"/proc/{pid}/status", rb"^VmHWM:\s+(\d+) kB") for pid in pids]
-    known = [kibibytes * 1024 for kibibytes in peaks if kibibytes is not None]
-    return sum(known) if known else None
+    read = [kibibytes * 1024 for kibibytes in peaks if kibibytes is not None]
+    return sum(read) if read else None
 
 
 def _in_child(work: Callable[[int], None]) -> tuple[int, str]:
@@ -203,10 +203,8 @@ def why_not_as_user(order: dict[str, Any]) -> str | None:
 
     def look(pipe: int) -> None:
         _take_user(order)
-        os.write(
-            pipe,
-            ", ".join(f"may not {verb} {path}" for path, mode, verb in needs if not os.access(path, mode)).encode(),
-        )
+        barred = [f"may not {verb} {path}" for path, mode, verb in needs if not os.access(path, mode)]
+        os.write(pipe, ", ".join(barred).encode())
 
     pid, why = _in_child(look)
     os.waitpid(pid, 0)

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psutil
+
 from dragstrip.contender import Start
 from dragstrip.errors import StageError
 from dragstrip.process.database import template
@@ -36,9 +38,9 @@ ROOM_BYTES = 48 * 2**20
 
 #: Executions of statements that name the table, and their time in ms, by role.
 _STATEMENTS = r"""
-    SELECT role.rolname, sum(one.calls)::bigint, sum(one.total_exec_time)
-    FROM pg_stat_statements AS one JOIN pg_roles AS role ON role.oid = one.userid
-    WHERE one.query ~* '\mrows\M' GROUP BY role.rolname
+    SELECT role.rolname, sum(statement.calls)::bigint, sum(statement.total_exec_time)
+    FROM pg_stat_statements AS statement JOIN pg_roles AS role ON role.oid = statement.userid
+    WHERE statement.query ~* '\mrows\M' GROUP BY role.rolname
 """
 
 _libc = ctypes.CDLL(None)
@@ -202,13 +204,12 @@ class Instance:
         cpu_ns: dict[str, dict[int, int]] = {}
         for role, pid in self.ask(_BACKENDS):
             with contextlib.suppress(OSError, ValueError, IndexError):
-                own_ns = int(Path(f"/proc/{pid}/schedstat").read_text().split()[0])
-                cpu_ns.setdefault(role, {})[pid] = own_ns
-        found = {}
+                cpu_ns.setdefault(role, {})[pid] = int(Path(f"/proc/{pid}/schedstat").read_text().split()[0])
+        usages = {}
         for name, role in self._roles.items():
             statements, exec_ns = counted.get(role, (0, 0))
-            found[name] = Usage(statements=statements, exec_ns=exec_ns, cpu_ns=cpu_ns.get(role, {}))
-        return found
+            usages[name] = Usage(statements=statements, exec_ns=exec_ns, cpu_ns=cpu_ns.get(role, {}))
+        return usages
 
     def ask(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
         """What a statement of ours gives.
@@ -263,9 +264,6 @@ def _has_room(folder: Path) -> bool:
 
 
 def _in_memory(folder: Path) -> bool:
-    """Whether a folder lies on a tmpfs, by the mount whose place is the longest part of its path (proc(5))."""
-    with contextlib.suppress(OSError):
-        mounts = [line.split()[1:3] for line in Path("/proc/mounts").read_text().splitlines()]
-        within = [(place, kind) for place, kind in mounts if folder == Path(place) or Path(place) in folder.parents]
-        return bool(within) and max(within, key=lambda one: len(one[0]))[1] == "tmpfs"
-    return False
+    """Whether a folder is on a tmpfs, by the mount whose place is the longest part of its path (proc(5))."""
+    mounts = [mount for mount in psutil.disk_partitions(all=True) if folder.is_relative_to(mount.mountpoint)]
+    return max(mounts, key=lambda mount: len(mount.mountpoint)).fstype == "tmpfs" if mounts else False

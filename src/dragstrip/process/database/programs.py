@@ -67,9 +67,9 @@ def _folders() -> Iterator[Path]:
 def _version(program: Path) -> str:
     """As in "postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)"."""
     try:
-        said = subprocess.run(
+        output = subprocess.run(
             [str(program), "--version"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_SAY_S
         ).stdout
     except (OSError, subprocess.TimeoutExpired) as error:
         raise NotReady(f"{program} can't be run ({error}); {_INSTALLS}") from error
-    return said.strip().removeprefix("postgres (PostgreSQL) ")
+    return output.strip().removeprefix("postgres (PostgreSQL) ")

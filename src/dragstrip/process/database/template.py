@@ -80,7 +80,7 @@ def make(programs: Programs, rows: Sequence[int], into: Path) -> Path:
     )  # fmt: skip
     with (data / "postgresql.conf").open("a", encoding="utf-8") as file:
         file.writelines(f"{name} = '{value}'\n" for name, value in _SETTINGS.items())
-    _run(programs, into, "postgres", "--single", "-j", "-D", str(data), DATABASE, told=_filling(rows))
+    _run(programs, into, "postgres", "--single", "-j", "-D", str(data), DATABASE, script=_filling(rows))
     return data
 
 
@@ -99,13 +99,13 @@ def _filling(rows: Sequence[int]) -> str:
     return "".join(f"{statement};\n\n" for statement in statements)
 
 
-def _run(programs: Programs, folder: Path, name: str, *words: str, told: str = "") -> None:
+def _run(programs: Programs, folder: Path, name: str, *words: str, script: str = "") -> None:
     """Runs one program to its end; it ends with us."""
     user = unprivileged_user() if os.geteuid() == 0 else None
     try:
         done = subprocess.run(
             [programs.place(name), *words],
-            input=told, capture_output=True, text=True, errors="replace", timeout=MAKING_S, cwd=folder,
+            input=script, capture_output=True, text=True, errors="replace", timeout=MAKING_S, cwd=folder,
             env={"PATH": os.defpath, "LANG": "C.UTF-8", "TZ": "UTC"}, umask=0o077, preexec_fn=_end_with_us,
             user=user[0] if user else None, group=user[1] if user else None, extra_groups=[] if user else None,
         )  # fmt: skip
