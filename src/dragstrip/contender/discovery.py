@@ -79,8 +79,7 @@ def cache_dir() -> Path:
     ``$DRAGSTRIP_CACHE``; otherwise, for root, ``/var/cache/dragstrip``, because servers run as ``nobody`` and
     can't enter root's home; for other users, their own cache folder.
     """
-    given = os.environ.get("DRAGSTRIP_CACHE")
-    if given:
+    if given := os.environ.get("DRAGSTRIP_CACHE"):
         place = Path(given).absolute()
     elif os.geteuid() == 0:
         place = Path("/var/cache/dragstrip")
@@ -134,8 +133,7 @@ def find_programs(contender: Contender) -> dict[str, Path]:
 
 def _in_environments(contender: Contender, name: str) -> Path | None:
     install = contender.fields.install
-    own = Alternative(pip=install.pip, npm=install.npm)
-    for way in (own, *install.alternatives):
+    for way in (Alternative(pip=install.pip, npm=install.npm), *install.alternatives):
         if not (way.pip or way.npm):
             continue
         folder = environment(way.pip or way.npm)
@@ -290,10 +288,11 @@ def _need_files(contender: Contender, values: Mapping[str, str]) -> None:
 
 
 def _need_python(contender: Contender) -> None:
-    folder = python_of(contender).parent.parent
+    python = python_of(contender)
+    folder = python.parent.parent
     for module in contender.fields.needs.python:
         pattern = f"lib/python3*/site-packages/{module.replace('.', '/')}"
-        if not python_of(contender).exists() or not (any(folder.glob(pattern)) or any(folder.glob(f"{pattern}.py"))):
+        if not python.exists() or not (any(folder.glob(pattern)) or any(folder.glob(f"{pattern}.py"))):
             raise _AbsentError(f"Python's `{module}` is not in its private environment {folder}")
 
 
@@ -302,8 +301,8 @@ def _remedy(contender: Contender) -> str:
     ways = []
     if install.debian or install.pip or install.npm or install.alternatives:
         asking = f" --workload {contender.asking}" if contender.asking else ""
-        own = contender.folder if contender.source.file.name == FILE_NAME else contender.source.file
-        word = contender.name if contender.shipped else shlex.quote(str(own))
+        place = contender.folder if contender.source.file.name == FILE_NAME else contender.source.file
+        word = contender.name if contender.shipped else shlex.quote(str(place))
         ways.append(f"`dragstrip install {word}{asking}` installs it")
     if install.hint:
         ways.append(f"see {install.hint}")

@@ -7,6 +7,7 @@ so behind the name: ``NAME:connections=2000,rate=50000,time=10m``; ``rate=any`` 
 from __future__ import annotations
 
 import ipaddress
+import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ CONNECTIONS, RATE_PER_S, TIME_S = 256, 10_000.0, 60.0
 MAX_LIMIT = 1e9
 
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,252}[A-Za-z0-9])?")
+_READERS = {"connections": quantities.whole, "rate": quantities.number, "time": quantities.seconds}
 _FORM = "NAME, or NAME:connections=500,rate=20000,time=5m (rate=any bounds none)"
 
 
@@ -53,24 +55,19 @@ def allowed_host(text: str) -> AllowedHost:
     name, colon, rest = text.partition(":")
     if not _HOST.fullmatch(name):
         raise BadUsage(f"--allow-host {text!r}: not a valid host name; use {_FORM}")
-    connections, rate_per_s, time_s = CONNECTIONS, RATE_PER_S, TIME_S
-    any_rate = False
+    limits = {"connections": float(CONNECTIONS), "rate": RATE_PER_S, "time": TIME_S}
     for part in rest.split(",") if colon else ():
         key, _, value = part.strip().partition("=")
-        read = {"connections": quantities.whole, "rate": quantities.number, "time": quantities.seconds}.get(key)
-        limit = 0.0 if (key, value) == ("rate", "any") else read(value) if read else None
-        if limit is None or limit > MAX_LIMIT:
+        any_rate = (key, value) == ("rate", "any")
+        limit = math.inf if any_rate else _READERS[key](value) if key in _READERS else None
+        if limit is None or (limit > MAX_LIMIT and not any_rate):
             raise BadUsage(f"--allow-host {text!r}: {part!r} is not a valid limit; use {_FORM}")
-        if key == "connections":
-            connections = int(limit)
-        elif key == "rate":
-            any_rate, rate_per_s = value == "any", float(limit)
-        else:
-            time_s = float(limit)
-    if connections < 1 or time_s <= 0 or (rate_per_s <= 0 and not any_rate):
+        limits[key] = float(limit)
+    connections, rate_per_s, time_s = limits.values()
+    if connections < 1 or time_s <= 0 or rate_per_s <= 0:
         raise BadUsage(f"--allow-host {text!r}: a bound of 0 allows nothing; leave the option out")
-    bound = None if any_rate else rate_per_s
-    return AllowedHost(name=name.lower(), connections=connections, rate_per_s=bound, time_s=time_s)
+    rate_bound = None if math.isinf(rate_per_s) else rate_per_s
+    return AllowedHost(name=name.lower(), connections=int(connections), rate_per_s=rate_bound, time_s=time_s)
 
 
 def is_loopback(host: str) -> bool:
@@ -82,39 +79,40 @@ def is_loopback(host: str) -> bool:
 
 
 def allowance(host: str, allowed: Iterable[AllowedHost]) -> AllowedHost | None:
-    """What allows a host to be loaded; None: it is this machine's own, and needs no leave.
+    """The bounds for a host; None: it is an address of this machine, and has none.
 
     Raises:
         BadUsage: it is on another machine, and was not allowed.
     """
     if is_loopback(host):
         return None
-    for one in allowed:
-        if one.name == host.lower():
-            return one
+    for allowed_host in allowed:
+        if allowed_host.name == host.lower():
+            return allowed_host
     raise BadUsage(
         f"{host or 'nothing'} is not a loopback address. Dragstrip loads only the machine that it runs on; use a "
         "server at 127.0.0.1, or add --allow-host NAME if the host is yours"
     )
 
 
-def refuse_beyond(one: AllowedHost, *, connections: int, rate_per_s: float | None, time_s: float) -> None:
+def refuse_beyond(host: AllowedHost, *, connections: int, rate_per_s: float | None, time_s: float) -> None:
     """Holds a run to the bounds of a host.
 
     Args:
         rate_per_s: None: as fast as it answers.
 
     Raises:
-        BadUsage: names the bound, what was given and what would do.
+        BadUsage: names the bound, what was given and what would be valid.
     """
 
-    def refuse(what: str, given: str, bound: str) -> BadUsage:
-        return BadUsage(f"{one.name}: {given} is above what --allow-host allows there; say {one.name}:{what}={bound}")
+    def refuse(key: str, given: str, bound: str) -> BadUsage:
+        return BadUsage(f"{host.name}: {given} is above what --allow-host allows there; say {host.name}:{key}={bound}")
 
-    if connections > one.connections:
+    if connections > host.connections:
         raise refuse("connections", f"{connections:,} connections", str(connections))
-    if one.rate_per_s is not None and (rate_per_s is None or rate_per_s > one.rate_per_s):
-        given = "as fast as it answers" if rate_per_s is None else f"{rate_per_s:,.0f}/s"
-        raise refuse("rate", given, "any" if rate_per_s is None else f"{rate_per_s:.0f}")
-    if time_s > one.time_s:
+    if host.rate_per_s is not None and rate_per_s is None:
+        raise refuse("rate", "as fast as it answers", "any")
+    if host.rate_per_s is not None and rate_per_s is not None and rate_per_s > host.rate_per_s:
+        raise refuse("rate", f"{rate_per_s:,.0f}/s", f"{rate_per_s:.0f}")
+    if time_s > host.time_s:
         raise refuse("time", f"{time_s:,.0f} s", f"{time_s:.0f}")

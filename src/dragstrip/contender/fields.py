@@ -341,10 +341,13 @@ class Contender:
     def for_workload(self, workload: str, *, asks_database: bool) -> Contender:
         """This contender with what it needs for a workload; the same if that is nothing more, or already in it."""
         fields, more = self.fields, self.fields.database
-        own = fields.workload.get(workload, Serving())
-        if self.asking or not (asks_database or own.needs != Needs() or own.install != Install() or own.parity):
+        special = fields.workload.get(workload, Serving())
+        if self.asking or not (
+            asks_database or special.needs != Needs() or special.install != Install() or special.parity
+        ):
             return self
-        needs, install, build = _joined(fields.needs, own.needs), _joined(fields.install, own.install), fields.build
+        needs, install = _joined(fields.needs, special.needs), _joined(fields.install, special.install)
+        build = fields.build
         if asks_database:
             needs, install, build = _joined(needs, more.needs), _joined(install, more.install), more.build or build
         parity = {**fields.parity, **self.further_parity(workload, asks_database=asks_database)}
@@ -353,8 +356,8 @@ class Contender:
 
     def further_parity(self, workload: str, *, asks_database: bool) -> dict[str, str]:
         """Facts for the parity sheet that only this workload has; names in braces are not filled in yet."""
-        own = self.fields.workload.get(workload, Serving()).parity
-        return {**(self.fields.database.parity if asks_database else {}), **own}
+        special = self.fields.workload.get(workload, Serving()).parity
+        return {**(self.fields.database.parity if asks_database else {}), **special}
 
     def place_keys(self) -> dict[str, str]:
         """Keys that a user may set to a path, and what each stands for in ``places``."""
@@ -365,12 +368,8 @@ class Contender:
     def files(self) -> tuple[str, ...]:
         """Files of the contender apart from the definition, relative to its folder."""
         builds = [build for build in (self.fields.build, self.fields.database.build) if build]
-        names = {
-            *self.fields.start.render,
-            *self.fields.start.copy_,
-            *(file for build in builds for file in build.files),
-        }
-        return tuple(sorted(names))
+        sources = (file for build in builds for file in build.files)
+        return tuple(sorted({*self.fields.start.render, *self.fields.start.copy_, *sources}))
 
 
 def load(path: Path) -> Contender:
@@ -389,6 +388,7 @@ def load(path: Path) -> Contender:
 
 def _check_files(contender: Contender) -> None:
     start, build, with_database = contender.fields.start, contender.fields.build, contender.fields.database.build
+    bad = contender.source.bad
     listed: list[tuple[tuple[Key, ...], tuple[str, ...]]] = [
         (("start", "render"), start.render),
         (("start", "copy"), start.copy_),
@@ -399,22 +399,15 @@ def _check_files(contender: Contender) -> None:
         for name in names:
             parts = Path(name).parts
             if Path(name).is_absolute() or ".." in parts[1:] or (parts[:1] == ("..",) and len(parts) != 3):
-                raise contender.source.bad(
-                    at,
-                    f"given {name!r}, which lies elsewhere",
-                    "name a file of the definition's own folder, or of one beside it (../NAME/FILE)",
-                )
+                remedy = "name a file of the definition's own folder, or of one beside it (../NAME/FILE)"
+                raise bad(at, f"given {name!r}, which lies elsewhere", remedy)
             if not (contender.folder / name).is_file():
-                raise contender.source.bad(
-                    at, f"given {name!r}, which is not in {contender.folder}", "add that file or take the name out"
-                )
+                remedy = "add that file or take the name out"
+                raise bad(at, f"given {name!r}, which is not in {contender.folder}", remedy)
     for at, command in ((("build",), build), (("database", "build"), with_database)):
         if command and "files" not in command.model_fields_set:
-            raise contender.source.bad(
-                (*at, "files"),
-                "is missing",
-                'add `files = ["main.go"]`: what the build reads; it runs on a copy (`[]`: nothing)',
-            )
+            remedy = 'add `files = ["main.go"]`: what the build reads; it runs on a copy (`[]`: nothing)'
+            raise bad((*at, "files"), "is missing", remedy)
 
 
 def _check_names_in_braces(contender: Contender) -> None:
@@ -424,11 +417,8 @@ def _check_names_in_braces(contender: Contender) -> None:
     taken = STARTING | set(contender.place_keys())
     for name in parameters:
         if name in taken or not re.fullmatch(r"[a-z_][a-z0-9_]*", name):
-            raise contender.source.bad(
-                ("parameters", name),
-                "that name is taken or isn't plain",
-                f"use small letters, digits and _, but none of {', '.join(sorted(taken))}",
-            )
+            remedy = f"use small letters, digits and _, but none of {', '.join(sorted(taken))}"
+            raise contender.source.bad(("parameters", name), "that name is taken or isn't plain", remedy)
 
 
 def texts_with_braces(table: Strict, at: tuple[Key, ...] = ()) -> Iterator[tuple[tuple[Key, ...], str, Braces]]:
@@ -460,11 +450,8 @@ def _check_rest(contender: Contender) -> None:
     if f"SIG{name}" not in signal.Signals.__members__:
         raise bad(("start", "stop_signal"), f"given {name!r}", "give a signal's name, like TERM, INT or QUIT")
     if fields.warm_up.least_s > fields.warm_up.most_s:
-        raise bad(
-            ("warm_up", "least_s"),
-            f"given {fields.warm_up.least_s:g}, above most_s = {fields.warm_up.most_s:g}",
-            "least_s must not be above most_s",
-        )
+        problem = f"given {fields.warm_up.least_s:g}, above most_s = {fields.warm_up.most_s:g}"
+        raise bad(("warm_up", "least_s"), problem, "least_s must not be above most_s")
     version, served = fields.version, fields.served
     if not version.package and bool(version.command) != bool(version.pattern):
         raise bad(("version",), "has only one of command and pattern", "give both, or `package` alone")
@@ -484,11 +471,8 @@ def _check_rest(contender: Contender) -> None:
             raise bad(("unable", name), "is among its workloads, too", "take it out of one of the two")
     for key, allowed in fields.choices.items():
         if fields.parameters.get(key) not in allowed:
-            raise bad(
-                ("choices", key),
-                f"given {list(allowed)!r}, which has no default among the [parameters]",
-                f'write `{key} = "{allowed[0]}"` under [parameters]',
-            )
+            problem = f"given {list(allowed)!r}, which has no default among the [parameters]"
+            raise bad(("choices", key), problem, f'write `{key} = "{allowed[0]}"` under [parameters]')
     for key, value in fields.parameters.items():
         if isinstance(value, str) and "{" in value and value != PER_CORE:
             raise bad(("parameters", key), f"given {value!r}", f'give a plain value, or "{PER_CORE}"')

@@ -95,15 +95,14 @@ def plan(
         by_apt = bool(how.debian) and root and apt
         for package in how.debian if by_apt else ():
             debian.setdefault(package, []).append(entry.name)
-        own = Alternative(pip=how.pip, npm=how.npm)
-        ways = [own] if by_apt or not how.debian else [*how.alternatives, own]
+        private_packages = Alternative(pip=how.pip, npm=how.npm)
+        ways = [*(how.alternatives if how.debian and not by_apt else ()), private_packages]
         way = next((way for way in ways if way.pip or way.npm), None)
         if way:
             # Each kind has a folder of its own, by which it is found again.
-            for kind in filter(any, ((way.pip, ()), ((), way.npm))):
+            kinds = {(way.pip, ()): way.pip, ((), way.npm): way.npm, ((), how.npm): how.npm}
+            for kind in (kind for kind, packages in kinds.items() if packages):
                 private.setdefault(kind, []).append(entry.name)
-            if way is not own and own.npm:
-                private.setdefault(((), own.npm), []).append(entry.name)
         elif not by_apt:
             impossible.append(f"{entry.name}: {_why_not(how, root)}")
     steps = [*_apt_steps(debian)]
@@ -114,10 +113,9 @@ def plan(
 
 def _why_not(how: Install, root: bool) -> str:
     if how.debian and not root:
-        return (
-            f"its packages want root: sudo apt-get install --no-install-recommends --no-remove {' '.join(how.debian)}"
-        )
-    return f"no package manager here holds it; see {how.hint}" if how.hint else "no package manager here holds it"
+        command = "sudo apt-get install --no-install-recommends --no-remove"
+        return f"its packages want root: {command} {' '.join(how.debian)}"
+    return "no package manager here holds it" + (f"; see {how.hint}" if how.hint else "")
 
 
 def _apt_steps(packages: dict[str, list[str]]) -> Iterator[Step]:
@@ -128,16 +126,16 @@ def _apt_steps(packages: dict[str, list[str]]) -> Iterator[Step]:
     files = [path for path in lists.glob("*_Packages*") if path.is_file()]
     if not files or time.time() - max(path.stat().st_mtime for path in (*files, lists)) >= FRESH_S:
         yield Step(("apt-get", "update"), "the package lists are absent or old", env)
-    who = ", ".join(sorted({name for names in packages.values() for name in names}))
+    names = ", ".join(sorted({name for names in packages.values() for name in names}))
     # Some packages push others out (LuaJIT's own pushes OpenResty's, and nginx's Lua module with it): better none.
     install = ("apt-get", "install", "-y", "--no-install-recommends", "--no-remove")
-    yield Step((*install, *packages), f"for {who}", env)
+    yield Step((*install, *packages), f"for {names}", env)
 
 
-def _private_steps(pip: Sequence[str], npm: Sequence[str], who: str, root: bool) -> Iterator[Step]:
+def _private_steps(pip: Sequence[str], npm: Sequence[str], names: str, root: bool) -> Iterator[Step]:
     """Packages in a folder of their own, which nothing but the contender looks into."""
     where = environment(pip or npm)
-    purpose = f"a private environment for {who}"
+    purpose = f"a private environment for {names}"
     if not pip:
         yield Step(("npm", "install", "--no-fund", "--no-audit", "--prefix", str(where), *npm), purpose)
         return

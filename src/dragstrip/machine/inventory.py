@@ -40,7 +40,7 @@ def facts() -> Facts:
         distribution=_known(lambda: platform.freedesktop_os_release().get("PRETTY_NAME")),
         virtual=_known(_virtual),
         container=_known(lambda: _detect("--container")),
-        boot=_known(lambda: _hash(kernel_files.read(kernel_files.PROC / "sys/kernel/random/boot_id"))),
+        boot=_known(_boot),
         clock_source=_known(lambda: kernel_files.read(_CLOCK_SOURCE)),
         mitigations=_known(_mitigations),
         load_average=_known(load_average),
@@ -97,9 +97,10 @@ def _usable() -> tuple[int, ...]:
     return tuple(sorted(os.sched_getaffinity(0)))
 
 
-def _hash(text: str | None) -> str | None:
+def _boot() -> str | None:
     """Tells two boots apart without giving the machine's own number away."""
-    return hashlib.sha256(text.encode()).hexdigest()[:12] if text else None
+    boot_id = kernel_files.read(kernel_files.PROC / "sys/kernel/random/boot_id")
+    return hashlib.sha256(boot_id.encode()).hexdigest()[:12] if boot_id else None
 
 
 def _known(reader: Callable[[], _Fact | None]) -> _Fact | None:
