@@ -155,7 +155,7 @@ def strays(leader: int, scratch: Path) -> list[int]:
     """Processes of a launch whose supervisor is lost: those of its session, and those tied to its scratch folder.
 
     A process is tied if it works in that folder or has it in its environment (``TMPDIR``), as daemons do, which have a
-    session of their own; unless it has a terminal: a user may look around there. Fields of proc(5)'s stat.
+    session of their own. A process with a terminal is not: a user may look around there. Fields of proc(5)'s stat.
     """
     pids = []
     for process in Path("/proc").glob("[0-9]*"):
