@@ -72,10 +72,10 @@ class Result:
     @property
     def columns(self) -> Mapping[str, Result]:
         """Each workload or rate as a race of its own, by the column's name; their intervals hold at once."""
-        found = parts(self.record, self.verdict, self.checks)
+        columns = parts(self.record, self.verdict, self.checks)
         return {
             part.name: Result(part.race, judging.Verdict((part.verdict,)), tuple(map(with_text, part.checks)))
-            for part in found
+            for part in columns
         }
 
     @property
@@ -92,11 +92,11 @@ class Result:
         if len(self.verdict.columns) > 1:
             names = ", ".join(self.columns)
             raise BadUsage(f"race {self.record.id} has a pair for each column; use columns[NAME].pair, NAME of {names}")
-        found = summary.pair_of(self.verdict.column, a, b)
-        if found is None:
+        compared_pair = summary.pair_of(self.verdict.column, a, b)
+        if compared_pair is None:
             compared = ", ".join(sorted({name for pair in self.verdict.pairs for name in (pair.a, pair.b)}))
             raise BadUsage(f"race {self.record.id} did not compare {a} with {b}; compared pairs: {compared}")
-        return found
+        return compared_pair
 
     def blocks(self) -> DataFrame:
         """Every block, one row each, with its fate: "used", "dropped" or "void"."""

@@ -19,8 +19,7 @@ from scipy import stats
 
 from dragstrip.cli.sweep import RATES
 from dragstrip.metrics import ANSWERS
-from dragstrip.report.sweep import headline, reason_text
-from dragstrip.report.sweep_json import data
+from dragstrip.report.sweep import as_json, headline, reason_text
 from dragstrip.sweep import file as sweep_file
 from dragstrip.sweep.capacity import ALPHA, NEAR, STEPS, Objective, Sample, capacity, next_rates, points
 from dragstrip.sweep.run import counted_ns, least_rate
@@ -186,7 +185,7 @@ def test_a_sweep_of_a_real_server_keeps_every_block_and_says_only_what_they_say(
     (path,) = (tmp_path / "sweeps").glob("*.json")
     assert json.loads(path.read_text()) == told
     swept = sweep_file.read(path)
-    assert json.loads(json.dumps(data(swept))) == told
+    assert json.loads(json.dumps(as_json(swept))) == told
     for sample in swept.samples:
         assert sample.offered == pytest.approx(sample.rate_per_s * 0.2, abs=1)
         assert sample.requests + sample.failed + sample.unsent >= sample.offered

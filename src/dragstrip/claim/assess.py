@@ -145,11 +145,11 @@ def is_done(claim: Claim, setting: str, race: Race) -> bool:
 
 def names_of(claim: Claim, setting: str) -> list[tuple[str, str | None]]:
     """Each contender's name in a race, with that of who may stand in for it."""
-    found = []
+    names = []
     for word in claim.contenders(setting):
         other = claim.stand_in(word)
-        found.append((entry_of(claim, word).name, entry_of(claim, other).name if other else None))
-    return found
+        names.append((entry_of(claim, word).name, entry_of(claim, other).name if other else None))
+    return names
 
 
 def answers(claim: Claim, setting: str, race: Race) -> bool:
@@ -257,9 +257,9 @@ def _verdict_of(judged: analysis.ColumnVerdict, a: str, b: str) -> PairVerdict:
 
 def _unequal(raced: Sequence[Entrant]) -> list[Unequal]:
     """Facts of the parity sheet that differ between a claim's contenders."""
-    found = []
+    unequal = []
     for fact in TILTING:
         values = tuple((entrant.name, entrant.parity.get(fact, "")) for entrant in raced)
         if all(value for _, value in values) and len({value for _, value in values}) > 1:
-            found.append(Unequal(fact, values))
-    return found
+            unequal.append(Unequal(fact, values))
+    return unequal

@@ -40,11 +40,11 @@ def everyone(claim: Claim, settings: Sequence[str]) -> list[Entry]:
     """All that a claim's races may start, stand-ins included, as far as its words are valid; looks for no program."""
     words = [word for setting in settings for word in claim.contenders(setting)]
     words += [other for word in words if (other := claim.stand_in(word))]
-    found = []
+    entries = []
     for word in dict.fromkeys(words):
         with suppress(DragstripError):
-            found.append(entry_of(claim, word))
-    return found
+            entries.append(entry_of(claim, word))
+    return entries
 
 
 def contenders_of(claim: Claim, setting: str) -> ClaimContenders:
@@ -53,14 +53,14 @@ def contenders_of(claim: Claim, setting: str) -> ClaimContenders:
     stand_ins: dict[str, str] = {}
     missing: dict[str, str] = {}
     for word in claim.contenders(setting):
-        found, why = _ready(claim, word)
+        ready, why = _ready(claim, word)
         other = claim.stand_in(word) if why else None
         if other:
-            found, _ = _ready(claim, other)
-            if found:
-                stand_ins[found.name] = word
-        if found:
-            entries.append(found)
+            ready, _ = _ready(claim, other)
+            if ready:
+                stand_ins[ready.name] = word
+        if ready:
+            entries.append(ready)
         else:
             missing[parse_entry(word)[0]] = why
     return ClaimContenders(tuple(entries), stand_ins, missing)
@@ -68,8 +68,8 @@ def contenders_of(claim: Claim, setting: str) -> ClaimContenders:
 
 def _ready(claim: Claim, word: str) -> tuple[Entry | None, str]:
     try:
-        found = entry_of(claim, word)
-        state = check(found)
+        entrant = entry_of(claim, word)
+        state = check(entrant)
     except DragstripError as error:
         return None, str(error)
-    return (None, f"{state.reason}; {state.remedy}") if isinstance(state, Missing) else (found, "")
+    return (None, f"{state.reason}; {state.remedy}") if isinstance(state, Missing) else (entrant, "")

@@ -79,13 +79,13 @@ def _counted_run(name: str, result: loading.LoadResult) -> CountedRun:
 def _late(slices: Sequence[loading.Slice]) -> int:
     """Failures in the slices that make up the run's last twentieth, whole slices only."""
     total = sum(part.sent for part in slices)
-    left, found = total / 20, 0
+    left, failures = total / 20, 0
     for part in reversed(slices):
         if left <= 0:
             break
-        found += sum(part.errors.values())
+        failures += sum(part.errors.values())
         left -= part.sent
-    return found
+    return failures
 
 
 class _Silent:

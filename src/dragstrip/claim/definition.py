@@ -191,21 +191,20 @@ def write(file: Path, fields: ClaimFile) -> Claim:
         BadUsage: its name is none, it is there already, or it can't be written.
     """
     _refuse_name(file)
-    told = fields.model_dump(exclude_defaults=True)
-    tables = {key: value for key, value in told.items() if isinstance(value, dict)}
-    lines = [f"{key} = {_toml(value)}" for key, value in told.items() if key not in tables]
+    values = fields.model_dump(exclude_defaults=True)
+    tables = {key: value for key, value in values.items() if isinstance(value, dict)}
+    lines = [f"{key} = {_toml(value)}" for key, value in values.items() if key not in tables]
     for name, table in tables.items():
-        lines += ["", f"[{name}]", *(f"{_key(key)} = {_toml(value)}" for key, value in table.items())]
+        lines += ["", f"[{name}]"]
+        for key, value in table.items():
+            plain = re.fullmatch(r"[A-Za-z0-9_-]+", key)
+            lines.append(f"{key if plain else _toml(key)} = {_toml(value)}")
     with paths.failing(f"{file}: can't be written", "--to names another folder", file):
         file.parent.mkdir(parents=True, exist_ok=True)
         if file.exists() or file.is_symlink():
             raise BadUsage(f"{file} already exists; give another name, or remove it first")
     paths.write(file, "\n".join(lines) + "\n", new=True)
     return load(file)
-
-
-def _key(key: str) -> str:
-    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _toml(key)
 
 
 def _toml(value: object) -> str:

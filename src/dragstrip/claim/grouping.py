@@ -57,31 +57,33 @@ class Group:
 
 def groups(claims: Iterable[Claim], settings: Sequence[str] = (PUBLISHED, FAIR)) -> tuple[Group, ...]:
     """Every race that the claims want here, the quickest first; claims that lack a contender want none."""
-    found: dict[tuple[object, ...], list[tuple[Claim, tuple[Entry, ...]]]] = {}
+    alike: dict[tuple[str, str, str, *tuple[object, ...]], list[tuple[Claim, tuple[Entry, ...]]]] = {}
     for claim in claims:
         for setting in settings:
             if setting == FAIR and claim.fields.kind == "ends":
                 continue  # a run to a count is what it is about; Dragstrip's own races have none
             play = contenders_of(claim, setting)
             if not play.missing:
-                found.setdefault(_key(claim, setting), []).append((claim, play.entries))
-    made = [_group(setting, together) for (setting, *_), together in found.items() if isinstance(setting, str)]
+                load, fields = claim.load(setting), claim.fields
+                served = (str(claim.folder), *sorted(fields.serve.items())) if fields.serve else ()
+                shared = (load.http, load.keepalive, load.connections, served)
+                alike.setdefault((setting, fields.source, workload_of(claim), *shared), []).append(
+                    (claim, play.entries)
+                )
+    made = [
+        Group(
+            setting=setting,
+            workload=workload,
+            load=together[0][0].load(setting),
+            claims=tuple(claim for claim, _ in together),
+            entries=tuple({entry.name: entry for _, entries in together for entry in entries}.values()),
+        )
+        for (setting, _, workload, *_), together in alike.items()
+    ]
     return tuple(sorted(made, key=lambda group: group.need_s))
-
-
-def _key(claim: Claim, setting: str) -> tuple[object, ...]:
-    load, fields = claim.load(setting), claim.fields
-    own = (str(claim.folder), *sorted(fields.serve.items())) if fields.serve else ()
-    return (setting, fields.source, workload_of(claim), load.http, load.keepalive, load.connections, own)
 
 
 def workload_of(claim: Claim) -> str:
     """A workload's name, or its file's path, which the claim gives from its own folder."""
     word = claim.fields.workload
     return str(claim.source.file.parent / word) if word.endswith(".toml") else word
-
-
-def _group(setting: str, together: Sequence[tuple[Claim, tuple[Entry, ...]]]) -> Group:
-    claims = tuple(claim for claim, _ in together)
-    entries = {one.name: one for _, entries in together for one in entries}
-    return Group(setting, workload_of(claims[0]), claims[0].load(setting), claims, tuple(entries.values()))

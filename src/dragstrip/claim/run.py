@@ -31,11 +31,11 @@ from dragstrip.workload import load as load_workload
 MARGIN = 0.03
 
 #: A race's shortest budget, and its longest as a multiple of the time that it is expected to need.
-LEAST_S, MOST_TIMES = 15.0, 3.0
+MIN_S, MAX_TIMES = 15.0, 3.0
 
 #: Where the budget allows, a race has a fixed number of rounds, at least the fewest that decide anything. Then the
 #: ordinary t interval holds. After so few rounds it is far narrower than one that may be looked at all the time.
-ROUNDS, ROUNDS_MOST = FLOOR, 16
+MIN_ROUNDS, MAX_ROUNDS = FLOOR, 16
 
 Show = Callable[[Group], AbstractContextManager[Progress]]
 
@@ -67,9 +67,10 @@ def check(
     while open_:
         group, before = open_.pop(0)
         left_s = ends_s - time.monotonic()
-        share = group.need_s / sum(one.need_s for one in (group, *(other for other, _ in open_)))
-        waste_s = group.before_s + sum(one.before_s for one, _ in open_)
-        own_s = min(max((left_s - waste_s) * share, LEAST_S), MOST_TIMES * group.need_s + LEAST_S)
+        left = [group, *(other for other, _ in open_)]
+        share = group.need_s / sum(other.need_s for other in left)
+        waste_s = sum(other.before_s for other in left)
+        own_s = min(max((left_s - waste_s) * share, MIN_S), MAX_TIMES * group.need_s + MIN_S)
         with _telling(group, say):
             _counted(group, _race(group, before, store, own_s, show, site), store, say, site)
 
@@ -113,7 +114,7 @@ def _rounds(group: Group, budget_s: float) -> int | None:
     """How many rounds a race is given; None without half the time for them: then the clock must end it."""
     if budget_s < group.need_s / 2:
         return None
-    return min(max(int((ROUNDS_WANTED - 1) * budget_s / group.need_s), ROUNDS), ROUNDS_MOST)
+    return min(max(int((ROUNDS_WANTED - 1) * budget_s / group.need_s), MIN_ROUNDS), MAX_ROUNDS)
 
 
 def _stored(group: Group, store: Store, site: Site) -> Race | None:
@@ -124,14 +125,14 @@ def _stored(group: Group, store: Store, site: Site) -> Race | None:
     (incorrect responses) is kept, so that a second run is cheap.
     """
     wanted = {claim.id for claim in group.claims}
-    today = {one.name: (one.definition_hash, _version(one, site)) for one in group.entries}
+    today = {entry.name: (entry.definition_hash, _version(entry, site)) for entry in group.entries}
     for race_id, event in store.noted(EventKind.CLAIMS):
         if event.subject == group.setting and wanted <= set(event.names):
             race = store.readable(race_id)
             if race is None or race.imported or race.machine.fleet != site.machines():
                 continue
             known = {entrant.name: (entrant.definition_hash, entrant.version) for entrant in race.entrants}
-            if any(known.get(name) != one for name, one in today.items()):
+            if any(known.get(name) != identity for name, identity in today.items()):
                 continue
             if race.finished.goes_on or all(is_done(claim, group.setting, race) for claim in group.claims):
                 return race
@@ -149,7 +150,7 @@ def _counted(group: Group, race: Race, store: Store, say: Callable[[str | Counte
     wanted: dict[str, tuple[Entry, Claim]] = {}
     for claim in group.claims:
         if claim.fields.kind == "ends":
-            wanted |= {one.name: (one, claim) for one in contenders_of(claim, group.setting).entries}
+            wanted |= {entry.name: (entry, claim) for entry in contenders_of(claim, group.setting).entries}
     if wanted and not done and site.machines():
         raise BadUsage("runs to a count are made on one machine only; leave out --fleet for them")
     for entry, claim in () if done else wanted.values():
@@ -165,8 +166,8 @@ def rows(claims: Iterable[Claim], store: Store) -> Iterator[Row]:
     noted = store.noted(EventKind.CLAIMS)
     races: dict[str, Race] = {}
     for claim in claims:
-        found = {setting: _finding(claim, setting, noted, races, store) for setting in (PUBLISHED, FAIR)}
-        yield Row(claim, found[PUBLISHED], None if claim.fields.kind == "ends" else found[FAIR])
+        findings = {setting: _finding(claim, setting, noted, races, store) for setting in (PUBLISHED, FAIR)}
+        yield Row(claim, findings[PUBLISHED], None if claim.fields.kind == "ends" else findings[FAIR])
 
 
 def _finding(
@@ -183,10 +184,10 @@ def _finding(
                 continue
             races[race_id] = race
             if answers(claim, setting, race):
-                found = assess(claim, setting, race)
-                if _weight(found) == 2:
-                    return found
-                best = found if best is None or _weight(found) > _weight(best) else best
+                finding = assess(claim, setting, race)
+                if _weight(finding) == 2:
+                    return finding
+                best = finding if best is None or _weight(finding) > _weight(best) else best
         play = contenders_of(claim, setting)
     except DragstripError as error:
         return Finding(claim=claim, reason=error)
@@ -197,8 +198,8 @@ def _finding(
     return Finding(claim=claim, reason=Ground.NOT_CHECKED)
 
 
-def _weight(found: Finding) -> int:
+def _weight(finding: Finding) -> int:
     """2 for a finding that no other race has to complete, 1 for one that stands so far, 0 for none."""
-    if found.void or found.outcome is Outcome.UNTRIED:
+    if finding.void or finding.outcome is Outcome.UNTRIED:
         return 0
-    return 1 if found.again else 2
+    return 1 if finding.again else 2

@@ -73,28 +73,28 @@ def own_folder() -> Path:
 
 def show_table(wanted: Sequence[Claim], store: Store, options: TableOptions) -> list[Row]:
     """Shows the table, writes the files that are wanted, and returns the rows."""
-    found = list(rows(wanted, store))
+    table = list(rows(wanted, store))
     if str(options.json_path) != "-":
-        claims_report.show(Console(), found, remarks=options.remarks)
+        claims_report.show(Console(), table, remarks=options.remarks)
     write_or_refuse(
         [
-            ("--json", options.json_path, lambda: json_text(claims_report.as_json(found))),
-            ("--markdown", options.markdown_path, lambda: _page(found, store, options)),
-            ("--svg", options.svg_path, lambda: claims_chart.svg(found)),
+            ("--json", options.json_path, lambda: json_text(claims_report.as_json(table))),
+            ("--markdown", options.markdown_path, lambda: _page(table, store, options)),
+            ("--svg", options.svg_path, lambda: claims_chart.svg(table)),
         ],
         measured=True,
     )
-    return found
+    return table
 
 
-def _page(found: Sequence[Row], store: Store, options: TableOptions) -> str:
+def _page(table: Sequence[Row], store: Store, options: TableOptions) -> str:
     """The page of docs; it shows the chart if that is written too."""
     ids = dict.fromkeys(
-        finding.race for row in found for finding in (row.published, row.fair) if finding and finding.race
+        finding.race for row in table for finding in (row.published, row.fair) if finding and finding.race
     )
     place = options.markdown_path.parent if options.markdown_path else Path()
     chart = os.path.relpath(options.svg_path, place) if options.svg_path else ""
-    return claims_page.markdown(found, [store.load(race) for race in ids], chart=chart)
+    return claims_page.markdown(table, [store.load(race) for race in ids], chart=chart)
 
 
 @claims.command(name="list")
@@ -180,8 +180,8 @@ def check_command(options: CheckOptions) -> None:
         with Progress(console, quiet=options.quiet) as progress:
             yield progress
 
-    def say(told: str | CountedRun) -> None:
-        click.echo(told if isinstance(told, str) else describe_ends(told), err=True)
+    def say(report: str | CountedRun) -> None:
+        click.echo(report if isinstance(report, str) else describe_ends(report), err=True)
 
     with placed(options.fleet, options.node_wait) as site, open_store(options.store_path) as store:
         budget_s, resume = options.budget, options.resume

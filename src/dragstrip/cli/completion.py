@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 DATA = Path(__file__).parents[1] / "data"
 
 #: Longest list of races to choose from.
-MOST_RACES = 50
+MAX_RACES = 50
 
 Completer = Callable[[click.Context, click.Parameter, str], "list[CompletionItem]"]
 
@@ -61,11 +61,11 @@ def races(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[
     from dragstrip.errors import DragstripError
     from dragstrip.store.database import Store, default_path
 
-    found = [CompletionItem("last", help="the newest")] if "last".startswith(incomplete) else []
+    items = [CompletionItem("last", help="the newest")] if "last".startswith(incomplete) else []
     with suppress(DragstripError, OSError), Store(ctx.params.get("store_path") or default_path(), write=False) as store:
         lines = [line for line in store.runs() if line.race.startswith(incomplete)]
-        found += [CompletionItem(line.race, help=", ".join(line.contenders)) for line in lines[:MOST_RACES]]
-    return found or _files(incomplete)
+        items += [CompletionItem(line.race, help=", ".join(line.contenders)) for line in lines[:MAX_RACES]]
+    return items or _files(incomplete)
 
 
 def _glob(folder: Path, pattern: str) -> list[Path]:

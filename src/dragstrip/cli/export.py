@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -120,7 +121,7 @@ def _chosen(race: Race, column: str | None) -> Race:
     """
     if column is None:
         return race
-    names = [one.name for one in race.columns]
+    names = [part.name for part in race.columns]
     if column not in names:
         having = " and ".join(map(repr, names))
         raise BadUsage(f"--column {column!r}: race {race.id} has no such column; it has {having}")
@@ -194,11 +195,9 @@ def _drawn(race: Race, chosen: str, options: ExportOptions) -> Iterator[tuple[Pa
     (part,) = parts(race, analysis.judge(race), inspect(race))
     if not part.rows:
         raise BadUsage(f"nothing to draw: no contender of race {race.id} has numbers")
-    for each, kind in (
-        [(each, kind) for each in charts.CHARTS for kind in ("png", "svg")] if every_chart else [(name, chosen)]
-    ):
-        chart = charts.draw(each, part, dark=options.dark)
-        yield (file / f"{each}.{kind}" if every_chart else file), partial(_picture, chart, kind)
+    for chart_name, kind in product(charts.CHARTS, ("png", "svg")) if every_chart else [(name, chosen)]:
+        chart = charts.draw(chart_name, part, dark=options.dark)
+        yield (file / f"{chart_name}.{kind}" if every_chart else file), partial(_picture, chart, kind)
 
 
 def _picture(chart: Any, kind: str) -> bytes:

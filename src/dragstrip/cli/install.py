@@ -72,11 +72,13 @@ def _for_workloads(entry: contender.Entry, asked: Workload | None, asks: bool) -
     """
     if asked is not None:
         return [entry.for_workload(asked.name, asks_database=asked.asks_database)]
-    served = [one for one in map(load_workload, workload_names()) if entry.serves(one.name)]
-    each = [
-        entry.for_workload(one.name, asks_database=one.asks_database) for one in served if asks or not one.asks_database
+    served = [workload for workload in map(load_workload, workload_names()) if entry.serves(workload.name)]
+    prepared = [
+        entry.for_workload(workload.name, asks_database=workload.asks_database)
+        for workload in served
+        if asks or not workload.asks_database
     ]
-    return [entry, *(also for also in each if also is not entry)]
+    return [entry, *(also for also in prepared if also is not entry)]
 
 
 def _database() -> dict[str, str]:

@@ -62,7 +62,7 @@ def gathered(make: type[Options]) -> Callable[[Callable[[Options], None]], Calla
         def called_by_click(**values: object) -> None:
             command(make(**values))
 
-        own_first = sorted(fields(make), key=lambda one: one.name not in make.__annotations__)  # type: ignore[arg-type]
+        own_first = sorted(fields(make), key=lambda declared: declared.name not in make.__annotations__)  # type: ignore[arg-type]
         for declared in reversed(own_first):
             if _PARAMETER in declared.metadata:
                 called_by_click = declared.metadata[_PARAMETER](declared.name)(called_by_click)
@@ -73,7 +73,8 @@ def gathered(make: type[Options]) -> Callable[[Callable[[Options], None]], Calla
 
 def taken_from(options: object, make: Callable[..., Made], **others: object) -> Made:
     """A request whose fields are the options of the same name, and ``others``."""
-    same = {one.name: getattr(options, one.name) for one in fields(make) if hasattr(options, one.name)}  # type: ignore[arg-type]
+    names = [declared.name for declared in fields(make)]  # type: ignore[arg-type]
+    same = {name: getattr(options, name) for name in names if hasattr(options, name)}
     return make(**(same | others))
 
 

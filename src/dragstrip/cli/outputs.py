@@ -61,14 +61,14 @@ def _named_twice(path: Path, ctx: click.Context | None) -> str | None:
     try:
         if path.exists() and not path.is_file():
             return None  # two reports may go into one device
-        own = _identity(str(path))
-        if own == _identity(str(default_path())):
+        identity = _identity(str(path))
+        if identity == _identity(str(default_path())):
             return f"{path} is the store of races; give another path"
     except (OSError, ValueError):
         return None  # ``paths.refusal`` says why
     words = ctx.meta.get(WORDS, ()) if ctx is not None else ()
     parts = (part.lstrip("@") for word in words for part in re.split(r"[\s='\"]+", word) if "\0" not in part)
-    if sum(_identity(part) == own for part in parts if part) > 1:
+    if sum(_identity(part) == identity for part in parts if part) > 1:
         return f"{path} is named twice in this command; an output needs a path of its own"
     return None
 

@@ -335,7 +335,7 @@ def _started_with(text: str, key: str, value: str, option: str, options: RaceOpt
     if key in overrides:
         return text
     if key not in contender.find(name, options.folders).fields.parameters:
-        having = [other for other, one in contender.shipped().items() if key in one.fields.parameters]
+        having = [other for other, definition in contender.shipped().items() if key in definition.fields.parameters]
         raise BadUsage(f"{option}: {name} has no parameter {key!r} in its definition; these have: {', '.join(having)}")
     return f"{text}{',' if overrides else ':'}{key}={value}"
 
@@ -356,9 +356,9 @@ def _with_own_names(
         if "://" in contender_:
             raise BadUsage(f"--name {name!r}: {contender_} is shown by its address; leave --name out")
     for at, name in enumerate(own_names):
-        if found := next((mark for mark in ("=:/" if at < len(contenders) else "=") if mark in name), None):
+        if mark_in_name := next((mark for mark in ("=:/" if at < len(contenders) else "=") if mark in name), None):
             plain = re.sub(r"[=:/]", "-", name)
-            raise BadUsage(f"--name {name!r}: a name can't contain {found!r}; use another, like {plain!r}")
+            raise BadUsage(f"--name {name!r}: a name can't contain {mark_in_name!r}; use another, like {plain!r}")
     words = [split_label(contender_)[1] for contender_ in contenders]
     renamed = [f"{name}={word}" for name, word in zip(own_names, words, strict=False)]
     commands = [text.partition("=")[2] if re.match(r"[a-z0-9.+-]+=", text) else text for text in serve]
@@ -403,13 +403,13 @@ def _conclude(console: Console, result: Race, options: RaceOptions) -> None:
         sys.exit(code or (failure.exit_code if failure is not None else 0))
 
 
-def _by_thresholds(console: Console, found: Sequence[Ruled], strict: bool) -> int:
+def _by_thresholds(console: Console, rulings: Sequence[Ruled], strict: bool) -> int:
     """Shows what became of the thresholds; the exit code: a failure that is shown counts before what can't be told."""
-    glyphs.emit(console, *(ruling_line(one.ruling, one.column) for one in found))
-    outcomes = {one.ruling.outcome for one in found}
+    glyphs.emit(console, *(ruling_line(ruled.ruling, ruled.column) for ruled in rulings))
+    outcomes = {ruled.ruling.outcome for ruled in rulings}
     if "fails" in outcomes or (strict and "open" in outcomes):
         return EXIT_FAILURE
-    return 0 if found and all(one.could_say for one in found) else EXIT_VOID
+    return 0 if rulings and all(ruled.could_say for ruled in rulings) else EXIT_VOID
 
 
 def _show_interrupted(

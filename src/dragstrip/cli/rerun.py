@@ -62,17 +62,17 @@ def rerun(options: RerunOptions) -> None:
         after = racing.run(replace(request, site=site), store=store, progress=progress)
     checks = inspect(after)
     race_terminal.show_race(console, after, analysis.judge(after), checks)
-    for race, found_void in ((after, _is_void(after)), (before, _is_void(before))):
-        if found_void:
+    for race in (after, before):
+        if _is_void(race):
             console.print(f"race {race.id} is void and compared with nothing")
             sys.exit(EXIT_VOID)
     if after.finished is Ending.TOO_FEW:
         sys.exit(EXIT_FAILURE)
     console.print()
     disturbed = comparison.disturbance(before, after)
-    for column, found in analysis.compare_columns(before, after):
+    for column, compared in analysis.compare_columns(before, after):
         report = comparison.ComparisonReport(
-            comparison=found, compared=found.comparable, column=column, disturbed=disturbed
+            comparison=compared, compared=compared.comparable, column=column, disturbed=disturbed
         )
         comparison.show(console, report)
     console.print(f"record  race {after.id} (dragstrip compare {before.id} {after.id})", soft_wrap=True)

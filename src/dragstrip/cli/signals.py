@@ -31,8 +31,8 @@ def as_interruptions() -> Iterator[None]:
     caught = [number for number in ENDING if before[number] not in (signal.SIG_IGN, None)]
 
     def end(number: int, _frame: FrameType | None) -> None:
-        for one in set(caught) - {signal.SIGINT}:
-            signal.signal(one, signal.SIG_IGN)
+        for other in set(caught) - {signal.SIGINT}:
+            signal.signal(other, signal.SIG_IGN)
         raise EndedBySignal(number)
 
     for number in caught:

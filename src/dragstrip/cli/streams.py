@@ -19,7 +19,7 @@ from dragstrip.paths import NO_SPACE
 EXIT_OURS = 70
 
 #: What was printed is held up to this size, so that a full disk under the standard output does not lose a result.
-MOST_HELD = 8 * 2**20
+MAX_HELD = 8 * 2**20
 
 
 def fill_closed() -> None:
@@ -53,7 +53,7 @@ class _WatchedStream(io.RawIOBase):
 
     def write(self, data: object, /) -> int:
         part = bytes(memoryview(data))  # type: ignore[arg-type]
-        if self._size < MOST_HELD:
+        if self._size < MAX_HELD:
             self._held.append(part)
             self._size += len(part)
         if self.failure is None:

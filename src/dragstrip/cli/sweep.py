@@ -29,11 +29,10 @@ from dragstrip.errors import BadUsage
 from dragstrip.racing.request import Request as RaceRequest
 from dragstrip.record import MAX_RATE_PER_S
 from dragstrip.report import sweep as sweep_report
-from dragstrip.report import sweep_json
 from dragstrip.report.race.live import Progress
 from dragstrip.store.database import default_path
 from dragstrip.sweep import file as sweep_file
-from dragstrip.sweep.capacity import LEAST_LAUNCHES, TOLD, Objective
+from dragstrip.sweep.capacity import MIN_LAUNCHES, TOLD, Objective
 from dragstrip.sweep.run import Request, run
 from dragstrip.workload import load as load_workload
 
@@ -92,7 +91,7 @@ class SweepOptions:
     )
     launches: int = option(
         "--launches",
-        type=Count(LEAST_LAUNCHES, 1000),
+        type=Count(MIN_LAUNCHES, 1000),
         default=5,
         show_default=True,
         help="Fresh launches at each rate; more launches narrow the intervals.",
@@ -133,7 +132,7 @@ def sweep(options: SweepOptions) -> None:
     Contenders are named as in a race; one is enough.
     """
     console = Console(stderr=str(options.json_path) == "-")
-    wanted: list[Wanted] = [("--json", options.json_path, lambda: json_text(sweep_json.data(swept)))]
+    wanted: list[Wanted] = [("--json", options.json_path, lambda: json_text(sweep_report.as_json(swept)))]
     if options.show_path:
         swept = sweep_file.read(options.show_path)
         sweep_report.show(console, swept)
@@ -149,7 +148,7 @@ def sweep(options: SweepOptions) -> None:
             swept = run(request, progress=progress)
     sweep_report.show(console, swept)
     record = folder / f"{swept.id}.json"
-    wanted.insert(0, ("record", record, lambda: json.dumps(sweep_json.data(swept), indent=1) + "\n"))
+    wanted.insert(0, ("record", record, lambda: json.dumps(sweep_report.as_json(swept), indent=1) + "\n"))
     again = f"`dragstrip sweep --show {record} --json FILE` writes the JSON again"
     write_or_refuse(wanted, measured=True, again=again)
     console.print(f"record  {record} (dragstrip sweep --show FILE)", soft_wrap=True, markup=False)

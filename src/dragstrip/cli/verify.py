@@ -66,10 +66,10 @@ def verify(options: VerifyOptions) -> None:
 
 def _entries(options: VerifyOptions) -> tuple[contender.Entry, ...]:
     """The contenders to verify: a line-up's or the named ones, and the user's commands; all if none is given."""
-    own = tuple(contender.serve_entry(text, wake_s=options.wake) for text in options.serve)
-    everybody = () if own else tuple(contender.names(options.folders))
+    served = tuple(contender.serve_entry(text, wake_s=options.wake) for text in options.serve)
+    everybody = () if served else tuple(contender.names(options.folders))
     names = contender.line_up(options.line_up).names if options.line_up else options.names or everybody
-    return (*contender.entrants(names, extra_dirs=options.folders, settings=options.settings), *own)
+    return (*contender.entrants(names, extra_dirs=options.folders, settings=options.settings), *served)
 
 
 def _show(proof: verification.Proof, parity: bool) -> None:

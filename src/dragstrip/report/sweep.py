@@ -1,19 +1,22 @@
-"""A sweep in the terminal: capacity first, then latency at each rate as table and chart in one."""
+"""A sweep in the terminal, capacity first and then latency at each rate, and as JSON."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import asdict
 
 from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from dragstrip.record import Entrant, Event
 from dragstrip.report import figures, glyphs
 from dragstrip.report.race.messages import event_text, void_text
+from dragstrip.store.json_values import JSON_SCHEMA, JsonObject, encode
 from dragstrip.sweep.capacity import (
     ALPHA,
+    STEPS,
     TOLD,
     Capacity,
     Objective,
@@ -21,16 +24,14 @@ from dragstrip.sweep.capacity import (
     Point,
     Reason,
     ReasonKind,
+    Sample,
     Span,
     capacity,
 )
-
-if TYPE_CHECKING:
-    from dragstrip.record import Entrant, Event
-    from dragstrip.sweep.file import Sweep
+from dragstrip.sweep.file import Sweep
 
 #: Width of the chart in cells; maximum number of notes about the machine.
-WIDTH, MOST_NOTES = 14, 4
+WIDTH, MAX_NOTES = 14, 4
 
 #: A terminal this wide shows every quantile; a narrower one the median and the one that is asked for.
 WIDE = 110
@@ -50,11 +51,9 @@ def show(console: Console, sweep: Sweep) -> None:
     parts.append("")
     # One note per subject; the record has all events.
     notes = list({_about(event): event_text(event) for event in reversed(sweep.events)}.values())[::-1]
-    parts += [Text.assemble(("▲ ", "yellow"), note) for note in notes[:MOST_NOTES]]
-    if len(notes) > MOST_NOTES:
-        parts.append(
-            Text.assemble(("▲ ", "yellow"), f"and {len(notes) - MOST_NOTES} more such; they are in the record")
-        )
+    parts += [Text.assemble(("▲ ", "yellow"), note) for note in notes[:MAX_NOTES]]
+    if len(notes) > MAX_NOTES:
+        parts.append(Text.assemble(("▲ ", "yellow"), f"and {len(notes) - MAX_NOTES} more such; they are in the record"))
     parts.append(Text(meaning(sweep.objective), style="dim"))
     glyphs.emit(console, *parts)
 
@@ -185,3 +184,55 @@ def bar(value: float | None, limit: float, ends: tuple[float, float]) -> Text:
     drawn = ["█" if at <= filled else " " for at in range(WIDTH)]
     drawn[cell(limit)] = "┃"
     return Text("".join(drawn), style=glyphs.BAR)
+
+
+def as_json(sweep: Sweep) -> JsonObject:
+    """What ``--json`` writes and the file of a sweep holds (schema 1): results and every sample; unknown is null."""
+    return {
+        "schema": JSON_SCHEMA,
+        **encode(sweep),
+        # What is unknown of an entrant or a sample is null.
+        "entrants": list(map(asdict, sweep.entrants)),
+        "samples": [dict.fromkeys(Sample.__slots__) | encode(sample) for sample in sweep.samples],
+        "notes": list(dict.fromkeys(map(event_text, sweep.events))),
+        "interval": {"alpha": ALPHA, "share_of_a_look": 1 / (1 + STEPS), "over": "launches"},
+        "contenders": [_contender_json(sweep, entrant) for entrant in sweep.entrants],
+    }
+
+
+def _contender_json(sweep: Sweep, entrant: Entrant) -> JsonObject:
+    found = sweep.points(entrant.name)
+    return {
+        "name": entrant.name,
+        "version": entrant.version,
+        "out": entrant.out,
+        "capacity": _capacity_json(capacity(found)) if found else None,
+        "points": list(map(_point_json, found)),
+    }
+
+
+def _capacity_json(found: Capacity) -> JsonObject:
+    return {
+        "found": found.met_per_s is not None,
+        "met_per_s": found.met_per_s,
+        "over_per_s": found.over_per_s,
+        "why": reason_text(found.reason) if found.reason else "",
+    }
+
+
+def _point_json(point: Point) -> JsonObject:
+    return {
+        "rate_per_s": point.rate_per_s,
+        "launches": point.launches,
+        "reached": point.reached,
+        "failed": point.failed,
+        "latency_us": {quantile: _span_json(span) for quantile, span in point.latency_us.items()},
+        "server_cpu_us": point.server_cpu_us,
+        "verdict": point.outcome,
+        "why": reason_text(point.reason) if point.reason else "",
+        "noisy": point.noisy,
+    }
+
+
+def _span_json(span: Span) -> dict[str, float | None]:
+    return {key: value if math.isfinite(value) else None for key, value in asdict(span).items()}

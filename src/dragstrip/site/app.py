@@ -91,9 +91,9 @@ def _store(request: Request) -> Path:
 
 def _races(request: Request) -> Response:
     query = request.query_params.get("q", "")
-    found = views.listed(_store(request), query)
+    races = views.listed(_store(request), query)
     verdicts = views.verdicts(_store(request))
-    return _page("races.html.j2", title="races", races=found, verdicts=verdicts, query=query, store=_store(request))
+    return _page("races.html.j2", title="races", races=races, verdicts=verdicts, query=query, store=_store(request))
 
 
 def _race(request: Request) -> Response:

@@ -8,7 +8,7 @@ from typing import ClassVar
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 #: Open at once; one more ends the one that has waited longest for its request. Connections to be accepted at a time.
-MOST, BACKLOG = 128, 128
+MAX_CONNECTIONS, BACKLOG = 128, 128
 
 #: Seconds for a whole request, from the connection's start or from the response before; a browser needs milliseconds.
 REQUEST_S = 3.0
@@ -29,7 +29,7 @@ class Bounded(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Ends the longest wait if there are too many connections, or this one if none waits."""
         super().connection_made(transport)
-        if len(self.connections) > MOST:
+        if len(self.connections) > MAX_CONNECTIONS:
             ended = next(iter(self.waiting), self)
             ended._await_nothing()
             ended.transport.abort()

@@ -37,5 +37,5 @@ def chart(points: Sequence[Point]) -> str:
             y=y, color=alt.Color("workload:N", title=None), shape=alt.Shape("workload:N", title=None)
         ),
     ).properties(height=280)
-    told = charts.finished(layers, f"throughput over {len(points)} races; dashed lines mark changes")
-    return charts.svg(charts.sized(told, 900) | {"config": charts.config(charts.PAGE)})
+    finished = charts.finished(layers, f"throughput over {len(points)} races; dashed lines mark changes")
+    return charts.svg(charts.sized(finished, 900) | {"config": charts.config(charts.PAGE)})

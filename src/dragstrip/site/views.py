@@ -163,11 +163,11 @@ def standings(path: Path, race_id: str) -> Standings:
     with Store(path, write=False) as store:
         race = store.load(race_id)
     judged = judge(race)
-    found = parts(race, judged, ())
+    columns_parts = parts(race, judged, ())
     return Standings(
         race=race,
-        rows=[row for part in found for row in part.rows],
+        rows=[row for part in columns_parts for row in part.rows],
         sentence=headline(race, judged, ()),
         badge=badge.race_badge(race, judged, ()),
-        table=columns.table(race, found) if len(found) > 1 else None,
+        table=columns.table(race, columns_parts) if len(columns_parts) > 1 else None,
     )

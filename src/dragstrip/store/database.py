@@ -324,8 +324,8 @@ class Store:
         if matching:
             raise StoreError(f"race {id_or_prefix!r} is ambiguous: {few(matching)}; give more digits")
         near = difflib.get_close_matches(id_or_prefix, ids, n=3, cutoff=0.5)
-        told = f"the nearest are {few(near)}" if near else f"the newest are {few(ids)}"
-        raise StoreError(f"race {id_or_prefix!r} is not in {self.path}; {told}; `last` is the newest of all")
+        hint = f"the nearest are {few(near)}" if near else f"the newest are {few(ids)}"
+        raise StoreError(f"race {id_or_prefix!r} is not in {self.path}; {hint}; `last` is the newest of all")
 
     def _ids(self) -> list[str]:
         """Every race's id, newest first."""
@@ -358,22 +358,22 @@ class Store:
 
     def _by_race(self, query: str) -> dict[str, dict[str, None]]:
         """Values by race, each once and in order, of a query that gives pairs of both."""
-        found: dict[str, dict[str, None]] = {}
+        values_by_race: dict[str, dict[str, None]] = {}
         for race_id, value in self._db.execute(query):
-            found.setdefault(race_id, {})[str(value)] = None
-        return found
+            values_by_race.setdefault(race_id, {})[str(value)] = None
+        return values_by_race
 
     def noted(self, kind: EventKind) -> list[tuple[str, Event]]:
         """Every event of a kind as (race, event), newest first; one that can't be read is passed over."""
         query = "SELECT race, at_ns, kind, detail, facts FROM event WHERE kind = ? ORDER BY id DESC"
-        found = []
+        events = []
         with self._told("read"):
             for race_id, *values_ in self._db.execute(query, (str(kind),)):
                 try:
-                    found.append((race_id, event_of(race_id, dict(zip(_EVENT, values_, strict=True)))))
+                    events.append((race_id, event_of(race_id, dict(zip(_EVENT, values_, strict=True)))))
                 except Unreadable as error:
                     self.passed_over.append(str(error))
-        return found
+        return events
 
     def _has(self, race_id: str) -> bool:
         with self._told("read"):

@@ -22,10 +22,10 @@ SEAL = "CREATE TABLE seal (race TEXT NOT NULL, sha256 TEXT NOT NULL)"
 
 #: Bytes and digits of one histogram of latencies; the engine's have fewer. It is compressed: a small one may be a large
 #: one in disguise.
-MOST_HISTOGRAM_BYTES, MOST_DIGITS = 2**20, 3
+MAX_HISTOGRAM_BYTES, MAX_DIGITS = 2**20, 3
 
 #: Counts by which arrays and loops are sized, and the most that a race may have.
-MOST_COUNTS = (
+MAX_COUNTS = (
     ("column", "index", 1_000),
     ("column", "passes", 10_000),
     ("race", "planned_rounds", 100_000),
@@ -146,9 +146,9 @@ def _refuse_impossible_counts(db: sqlite3.Connection) -> None:
     Raises:
         ValueError: one is larger than any race's.
     """
-    for table, name, most in MOST_COUNTS:
-        (found,) = db.execute(f'SELECT count(*) FROM {table} WHERE "{name}" NOT BETWEEN 0 AND {most}').fetchone()
-        if found:
+    for table, name, most in MAX_COUNTS:
+        (beyond,) = db.execute(f'SELECT count(*) FROM {table} WHERE "{name}" NOT BETWEEN 0 AND {most}').fetchone()
+        if beyond:
             raise ValueError(f"{table}.{name} is not between 0 and {most:,}")
 
 
@@ -158,14 +158,16 @@ def _refuse_odd_histograms(db: sqlite3.Connection) -> None:
     Raises:
         ValueError, TypeError, KeyError: one is damaged, or larger than the engine makes them.
     """
-    for kinds, *own in db.execute("SELECT kinds, latency_hdr, lag_hdr, latency_sent_hdr FROM block"):
-        each = [base64.b64decode(one["latency_hdr"]) for one in json.loads(kinds).values()] if kinds else []
-        for one in filter(None, (*own, *each)):
+    for kinds, *of_block in db.execute("SELECT kinds, latency_hdr, lag_hdr, latency_sent_hdr FROM block"):
+        of_kinds = (
+            [base64.b64decode(histogram["latency_hdr"]) for histogram in json.loads(kinds).values()] if kinds else []
+        )
+        for histogram in filter(None, (*of_block, *of_kinds)):
             decoder = zlib.decompressobj()
             try:
-                plain = decoder.decompress(one[8:], MOST_HISTOGRAM_BYTES)
+                plain = decoder.decompress(histogram[8:], MAX_HISTOGRAM_BYTES)
             except zlib.error as error:
                 raise ValueError(f"a histogram can't be decompressed: {error}") from error
             digits, _, highest = struct.unpack_from(">iqq", plain.ljust(40, b"\0"), 12)
-            if decoder.unconsumed_tail or not 1 <= digits <= MOST_DIGITS or highest < 2:
+            if decoder.unconsumed_tail or not 1 <= digits <= MAX_DIGITS or highest < 2:
                 raise ValueError("a histogram is larger than the engine makes them, or empty")

@@ -22,11 +22,15 @@ CEILING = "ceiling"
 def with_profile(facts: Facts, store_path: Path, lanes: Lanes) -> Facts:
     """The facts with the generator's ceiling and the null race, as far as a report speaks of this machine."""
     kept = stored_report(store_path, facts, lanes)
-    found = {one["name"]: {"at": kept["at"]} | one["numbers"] for one in kept.get("findings", ()) if one["numbers"]}
+    numbers = {
+        finding["name"]: {"at": kept["at"]} | finding["numbers"]
+        for finding in kept.get("findings", ())
+        if finding["numbers"]
+    }
     return replace(
         facts,
-        generator_ceiling=decode(GeneratorCeiling, found[CEILING]) if CEILING in found else None,
-        null_race=decode(NullRace, found[NULL_RACE]) if NULL_RACE in found else None,
+        generator_ceiling=decode(GeneratorCeiling, numbers[CEILING]) if CEILING in numbers else None,
+        null_race=decode(NullRace, numbers[NULL_RACE]) if NULL_RACE in numbers else None,
     )
 
 

@@ -53,25 +53,25 @@ def _no_space(path: Path) -> bool:
 def _in_words(error: sqlite3.Error, busy_s: float) -> str:
     """SQLite's error in our words, with what to do."""
     said, code = constraint_in_words(str(error)), getattr(error, "sqlite_errorcode", None)
-    told = {
+    sentences = {
         sqlite3.SQLITE_NOTADB: f"it is not a database; {ELSEWHERE}",
         sqlite3.SQLITE_CORRUPT: (
             f"it is damaged ({said}); `sqlite3 FILE .recover` may save what is left, and {ELSEWHERE} meanwhile"
         ),
     }
     locked = f"another process has kept it locked for {busy_s:g} s; wait for it to end, or {ELSEWHERE}"
-    told |= dict.fromkeys((sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED), locked)
+    sentences |= dict.fromkeys((sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED), locked)
     no_place = f"this user can't write there ({said}); {ELSEWHERE}"
-    told |= dict.fromkeys((sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM), no_place)
+    sentences |= dict.fromkeys((sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM), no_place)
     # Python's own refusals have no code; an extended code holds the plain one in its lowest byte.
-    return said if code is None else told.get(code & 0xFF, said)
+    return said if code is None else sentences.get(code & 0xFF, said)
 
 
 def constraint_in_words(said: str) -> str:
     """What the schema refused, by table and column; a CHECK's name is its sentence. Other words stay as they are."""
     for pattern in _OTHER_TYPE:
-        if found := pattern.search(said):
-            return f"{found['column']} must be {TYPES[found['kind']]}"
+        if match := pattern.search(said):
+            return f"{match['column']} must be {TYPES[match['kind']]}"
     return said.removeprefix("CHECK constraint failed: ")
 
 

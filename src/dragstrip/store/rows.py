@@ -78,15 +78,17 @@ def rows(
     declared = {name: (kind, needed) for _, name, kind, needed, *_ in db.execute(f"PRAGMA table_info({table})")}
     cursor = db.execute(f"SELECT * FROM {table} WHERE {by} = ? ORDER BY {order}", (race_id,))
     names = [column[0] for column in cursor.description]
-    found, good = [], set()
+    dicts, good_types = [], set()
     for row in cursor:
-        kinds = tuple(map(type, row))
-        if kinds not in good:  # a race has thousands of rows, and a handful of combinations
+        types = tuple(map(type, row))
+        if types not in good_types:  # a race has thousands of rows, and a handful of combinations
             for name, value in zip(names, row, strict=True):
-                _refuse_odd(race_id, table, name, value, *declared[name])
-            good.add(kinds)
-        found.append(dict(zip(names, row, strict=True)))
-    return found
+                type_, needed = declared[name]
+                if not isinstance(value, _HELD[type_]) and (value is not None or needed):
+                    raise Unreadable(race_id, f"{table}.{name} is {value!r:.60}, expected {TYPES[type_]}")
+            good_types.add(types)
+        dicts.append(dict(zip(names, row, strict=True)))
+    return dicts
 
 
 def refuse_other_method(db: sqlite3.Connection, race_id: str, store: str = "main") -> None:
@@ -103,11 +105,6 @@ def refuse_other_method(db: sqlite3.Connection, race_id: str, store: str = "main
                 f"it was raced by method {method!r:.20} and this Dragstrip judges by method {METHOD_VERSION}; "
                 f"use the Dragstrip that raced it (version {software!s:.40})",
             )
-
-
-def _refuse_odd(race_id: str, table: str, name: str, value: Any, kind: str, needed: int) -> None:
-    if not isinstance(value, _HELD[kind]) and (value is not None or needed):
-        raise Unreadable(race_id, f"{table}.{name} is {value!r:.60}, expected {TYPES[kind]}")
 
 
 def pick(race_id: str, kind: type, row: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:

@@ -55,15 +55,12 @@ def refuse_other_versions(file: Path, path: Path) -> None:
 
 def _written_by(file: Path) -> str:
     """The version of Dragstrip that ran a store's newest race, read without a change to any file; "" if unknown."""
+    uri = f"{file.absolute().as_uri()}?immutable=1"
     newest = "SELECT software FROM race ORDER BY rowid DESC LIMIT 1"
-    with suppress(sqlite3.Error, ValueError), closing(sqlite3.connect(_immutable(file), uri=True)) as db:
+    with suppress(sqlite3.Error, ValueError), closing(sqlite3.connect(uri, uri=True)) as db:
         (software,) = db.execute(newest).fetchone() or ("",)
         return f"version {software:.40}" if isinstance(software, str) and software else ""
     return ""
-
-
-def _immutable(file: Path) -> str:
-    return f"{file.absolute().as_uri()}?immutable=1"
 
 
 def create(db: sqlite3.Connection, path: Path) -> None:

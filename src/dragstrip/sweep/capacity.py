@@ -25,7 +25,7 @@ from dragstrip.record import Void, VoidKind
 ALPHA, STEPS = 0.05, 5
 
 #: Fewest launches that give an interval; largest share of failed requests that still counts as service (as in blocks).
-LEAST_LAUNCHES, MOST_FAILED = 3, 0.001
+MIN_LAUNCHES, MAX_FAILED = 3, 0.001
 
 #: A bracket's ends within this share of each other are near enough.
 NEAR = 0.05
@@ -34,7 +34,7 @@ NEAR = 0.05
 TOLD = tuple(name for name in QUANTILES if name in ANSWERS)
 
 #: A launch has a few less answers at a rate than planned for a quantile and still tells it.
-FEWEST = 0.9
+MIN_ANSWERS_SHARE = 0.9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,7 +205,7 @@ def points(samples: Sequence[Sample], objective: Objective) -> tuple[Point, ...]
         samples: of one contender.
     """
     rates = sorted({sample.rate_per_s for sample in samples})
-    return tuple(_point(rate, [one for one in samples if one.rate_per_s == rate], objective) for rate in rates)
+    return tuple(_point(rate, [sample for sample in samples if sample.rate_per_s == rate], objective) for rate in rates)
 
 
 def capacity(found: Sequence[Point]) -> Capacity:
@@ -242,16 +242,18 @@ def next_rates(found: Sequence[Point], *, outwards: bool, again: Container[float
 
 
 def _point(rate_per_s: float, samples: Sequence[Sample], objective: Objective) -> Point:
-    good = [one for one in samples if not one.void]
-    launches = sorted({one.launch for one in good})
-    offered, failed = sum(one.offered for one in good), sum(one.failed for one in good)
-    reached = sum(one.departed for one in good) / offered if offered else 0.0
-    each = [[one for one in good if one.launch == at] for at in launches]
-    merged = [_merged(mine) for mine in each]
+    good = [sample for sample in samples if not sample.void]
+    launches = sorted({sample.launch for sample in good})
+    offered, failed = sum(sample.offered for sample in good), sum(sample.failed for sample in good)
+    reached = sum(sample.departed for sample in good) / offered if offered else 0.0
+    by_launch = [[sample for sample in good if sample.launch == at] for at in launches]
+    merged = [_merged(of_launch) for of_launch in by_launch]
     latency_us = {
-        name: span for name in TOLD if (span := _over_launches([_quantile(one, name) for one in merged])) is not None
+        name: span
+        for name in TOLD
+        if (span := _over_launches([_quantile(sample, name) for sample in merged])) is not None
     }
-    share = failed / max(failed + sum(one.answered for one in good), 1)
+    share = failed / max(failed + sum(sample.answered for sample in good), 1)
     reason = _reason(good, samples, reached, share, latency_us.get(objective.quantile), objective)
     return Point(
         rate_per_s=rate_per_s,
@@ -259,7 +261,7 @@ def _point(rate_per_s: float, samples: Sequence[Sample], objective: Objective) -
         reached=reached,
         failed=share,
         latency_us=latency_us,
-        server_cpu_us=_cpu_us(each),
+        server_cpu_us=_cpu_us(by_launch),
         reason=reason,
     )
 
@@ -273,22 +275,22 @@ def _reason(
     objective: Objective,
 ) -> Reason | None:
     """Why the objective is not known to hold; None where it holds."""
-    quantile, limit_us, launches = objective.quantile, objective.limit_us, len({one.launch for one in good})
-    if launches < LEAST_LAUNCHES:
-        causes = Counter(void.kind for one in samples for void in one.void)
+    quantile, limit_us, launches = objective.quantile, objective.limit_us, len({sample.launch for sample in good})
+    if launches < MIN_LAUNCHES:
+        causes = Counter(void.kind for sample in samples for void in sample.void)
         cause = causes.most_common(1)[0][0] if causes else None
-        tried = len({one.launch for one in samples})
+        tried = len({sample.launch for sample in samples})
         return Reason(kind=ReasonKind.FEW_LAUNCHES, quantile=quantile, launches=launches, tried=tried, cause=cause)
-    limited = [one.generator for one in good if one.generator]
-    held = reached >= SUSTAINED and failed <= MOST_FAILED and span is not None and span.high < limit_us
+    limited = [sample.generator for sample in good if sample.generator]
+    held = reached >= SUSTAINED and failed <= MAX_FAILED and span is not None and span.high < limit_us
     if held:
         return None
     if 2 * len(limited) > len(good):
         return Reason(kind=ReasonKind.GENERATOR, quantile=quantile, generator=limited[0])
-    if failed > MOST_FAILED:
+    if failed > MAX_FAILED:
         errors: Counter[str] = Counter()
-        for one in good:
-            errors.update(one.errors)
+        for sample in good:
+            errors.update(sample.errors)
         return Reason(kind=ReasonKind.FAILED, quantile=quantile, share=failed, errors=errors)
     if reached < SUSTAINED:
         return Reason(kind=ReasonKind.NOT_SUSTAINED, quantile=quantile, share=reached)
@@ -302,16 +304,16 @@ def _merged(samples: Sequence[Sample]) -> HdrHistogram | None:
     """One launch's latencies at one rate, all its blocks: its own pauses count, whichever block they fell into."""
     total: HdrHistogram | None = None
     for sample in samples:
-        one = decoded(sample.latency_hdr)
-        if one is not None and total is not None:
-            total.add(one)
-        total = total or one
+        latencies = decoded(sample.latency_hdr)
+        if latencies is not None and total is not None:
+            total.add(latencies)
+        total = total or latencies
     return total
 
 
 def _quantile(merged: HdrHistogram | None, name: str) -> float:
     """In µs; NaN if too few answers tell it."""
-    if merged is None or merged.get_total_count() < FEWEST * ANSWERS[name]:
+    if merged is None or merged.get_total_count() < MIN_ANSWERS_SHARE * ANSWERS[name]:
         return math.nan
     return float(merged.get_value_at_percentile(QUANTILES[name])) / 1000
 
@@ -322,17 +324,17 @@ def _over_launches(values: Sequence[float]) -> Span | None:
     if not len(logs) or len(logs) < len(values):
         return None  # a quantile that some launches can't tell would be told by the quicker ones
     middle = float(logs.mean())
-    if len(logs) < LEAST_LAUNCHES:
+    if len(logs) < MIN_LAUNCHES:
         return Span(math.exp(middle), 0.0, math.inf)
     half = t_quantile(len(logs), 2 * ALPHA / (1 + STEPS)) * float(logs.std(ddof=1)) / math.sqrt(len(logs))
     return Span(math.exp(middle), math.exp(middle - half), math.exp(middle + half))
 
 
 def _cpu_us(launches: Sequence[Sequence[Sample]]) -> float | None:
-    each = []
+    costs_us = []
     for samples in launches:
-        spent = [one.server_cpu_ns for one in samples if one.server_cpu_ns is not None]
-        answered = sum(one.answered for one in samples)
+        spent = [sample.server_cpu_ns for sample in samples if sample.server_cpu_ns is not None]
+        answered = sum(sample.answered for sample in samples)
         if len(spent) == len(samples) and answered:
-            each.append(sum(spent) / answered / 1000)
-    return float(np.median(each)) if each else None
+            costs_us.append(sum(spent) / answered / 1000)
+    return float(np.median(costs_us)) if costs_us else None

@@ -33,7 +33,7 @@ SHARES = (0.1, 0.25, 0.4, 0.55, 0.7, 0.8, 0.9, 1.0)
 
 #: Each rate's blocks in one launch; the lead-in lets a queue form that is there to stay; a block's counted part is at
 #: least this long, and longer if the quantile needs more responses.
-PASSES, LEAD_NS, COUNTED_LEAST_NS, MAX_COUNTED_NS = 2, 50_000_000, 200_000_000, 5_000_000_000
+PASSES, LEAD_NS, MIN_COUNTED_NS, MAX_COUNTED_NS = 2, 50_000_000, 200_000_000, 5_000_000_000
 
 #: What the machine, not the contender, did to a block (kinds of ``validity``'s reasons): never used. All else is
 #: result.
@@ -112,8 +112,13 @@ def _record(
         machine=facts,
         server_cores=setup.lanes.server,
         engine_cores=setup.lanes.engine,
-        entrants=tuple(replace(one, out=loop.out.get(one.name, one.out)) for one in qualification.entrants()),
-        closed_loop_per_s={name: one.calibration.capacity_per_s for name, one in qualification.ready.items()},
+        entrants=tuple(
+            replace(contender, out=loop.out.get(contender.name, contender.out))
+            for contender in qualification.entrants()
+        ),
+        closed_loop_per_s={
+            name: contender.calibration.capacity_per_s for name, contender in qualification.ready.items()
+        },
         samples=tuple(loop.samples),
         events=tuple(loop.events),
         finished=finished,
@@ -128,7 +133,7 @@ def least_rate(quantile: str) -> float:
 def counted_ns(rate_per_s: float, quantile: str) -> int:
     """A block's counted part at this rate."""
     wanted_ns = ceil(ANSWERS[quantile] / PASSES / rate_per_s * 1e9)
-    return min(max(COUNTED_LEAST_NS, wanted_ns), MAX_COUNTED_NS)
+    return min(max(MIN_COUNTED_NS, wanted_ns), MAX_COUNTED_NS)
 
 
 def _refuse_slow(request: Request) -> None:
@@ -206,10 +211,10 @@ class SweepLoop(RoundLoop):
         return sorted(rate for rate in rates if rate >= least) or (least,)
 
     def _next_rates(self, name: str) -> Sequence[float]:
-        own = [sample for sample in self.samples if sample.contender == name]
-        found, again = points(own, self.request.objective), self._measured_again.setdefault(name, set())
-        rates = next_rates(found, outwards=not self.request.rates_per_s, again=again)
-        again |= {point.rate_per_s for point in found} & set(rates)
+        samples = [sample for sample in self.samples if sample.contender == name]
+        measured, again = points(samples, self.request.objective), self._measured_again.setdefault(name, set())
+        rates = next_rates(measured, outwards=not self.request.rates_per_s, again=again)
+        again |= {point.rate_per_s for point in measured} & set(rates)
         return [rate for rate in rates if rate >= least_rate(self.request.objective.quantile)]
 
     def _measure(self, rates: Mapping[str, Sequence[float]], description: str) -> None:

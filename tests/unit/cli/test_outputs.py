@@ -169,12 +169,12 @@ def once(make: Callable[..., Any]) -> Callable[..., Any]:
 
 def swept() -> dict[str, Any]:
     """A sweep's file without samples, which is shown as such."""
-    from dragstrip.report import sweep_json
+    from dragstrip.report.sweep import as_json
     from dragstrip.sweep.capacity import Objective
     from dragstrip.sweep.file import Sweep
 
     race = samples.race(rounds=1)
-    return sweep_json.data(
+    return as_json(
         Sweep(
             id="s",
             seed=1,

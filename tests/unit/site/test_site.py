@@ -147,7 +147,7 @@ def test_a_thousand_slow_clients_are_ended_and_others_are_answered(store: Path) 
                 most = max(most, len(list(Path(f"/proc/{pid}/fd").iterdir())))
                 assert ask(address, "/")[0] == 200
                 open_ -= {one for one in open_ if _is_closed(one)}
-            assert most < 3 * connections.MOST
+            assert most < 3 * connections.MAX_CONNECTIONS
             assert ask(address, "/race/last")[0] == 200
     finally:
         for one in open_:
