@@ -233,7 +233,7 @@ class AddOptions:
     folder: Path | None = option(
         "--to",
         type=click.Path(path_type=Path, file_okay=False),
-        help="Folder for the claim file. [default: beside the store]",
+        help="Folder for the claim file. [default: next to the store]",
     )
 
 

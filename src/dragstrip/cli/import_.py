@@ -22,7 +22,7 @@ class ImportOptions:
 
     file: Path = argument(type=click.Path(path_type=Path, exists=True))
     run: str | None = option(
-        "--beside", metavar="RUN", shell_complete=completion.races, help="Show another tool's result beside this race."
+        "--beside", metavar="RUN", shell_complete=completion.races, help="Show another tool's result with this race."
     )
     name: str | None = option("--name", help="Name for that result. [default: the tool's name]")
     store_path: Path | None = opts.store_option()

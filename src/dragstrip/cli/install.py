@@ -37,7 +37,7 @@ class InstallOptions:
 def install_command(options: InstallOptions) -> None:
     """Install what contenders need, using the system's package managers; shows the commands, then asks.
 
-    `postgresql` is the database that the workloads `db` and `queries` use; --all installs it, too.
+    `postgresql` is the database that the workloads `db` and `queries` use; --all also installs it.
     """
     wanted = _wanted(options)
     if not wanted:

@@ -196,7 +196,7 @@ class LoadOptions:
         show_default=True,
         help="HTTP version: 1.0 as ab speaks it, 2 as h2load.",
     )
-    h2c: bool = option("--h2c", is_flag=True, help="Same as --http 2, for http:// only: HTTP/2 in the clear.")
+    h2c: bool = option("--h2c", is_flag=True, help="Same as --http 2, for http:// only: HTTP/2 without TLS.")
     keep_word: bool = option("-k", is_flag=True, help="ab's keep-alive flag; has no effect, keep-alive is the default.")
     timeout_s: float = opts.timeout_option(
         default="10s", help="Time limit for one response, and for one connection attempt."

@@ -60,7 +60,7 @@ def _rates_per_s(text: str) -> tuple[float, ...]:
     else:
         rates = sorted({rate_per_s(part.strip()) for part in text.split(",")})
     if not 0 < rates[0] <= rates[-1] <= MAX_RATE_PER_S or len(rates) > MAX_RATES:
-        limits = f"1 to {MAX_RATES} rates above 0, up to {MAX_RATE_PER_S:,.0f} a second"
+        limits = f"1 to {MAX_RATES} rates above 0, up to {MAX_RATE_PER_S:,.0f} per second"
         raise ValueError(f"rates {text!r} are out of range; use {limits} (1k:20k:8, 1k,5k,20k or auto)")
     return tuple(rates)
 

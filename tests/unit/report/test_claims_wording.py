@@ -105,8 +105,8 @@ GROUNDS: dict[Ground, tuple[str, Outcome]] = {
     Ground.NOT_CHECKED: ("`dragstrip claims check mine` does it", Outcome.UNTRIED),
 }
 PEAKS: dict[Ground, tuple[str, Outcome]] = {
-    Ground.PEAK_NEAR: ("a served within 10 % of the published 10 answers a second", Outcome.HOLDS),
-    Ground.PEAK_FAR: ("a served 2.5 times the published 10 answers a second", Outcome.OVERTURNED),
+    Ground.PEAK_NEAR: ("a served within 10 % of the published 10 responses per second", Outcome.HOLDS),
+    Ground.PEAK_FAR: ("a served 2.5 times the published 10 responses per second", Outcome.OVERTURNED),
 }
 FINDINGS = [
     *((Finding(claim=CLAIM, reason=reason), text, outcome) for reason, text, outcome in REASONS),

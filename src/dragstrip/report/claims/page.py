@@ -39,7 +39,7 @@ def markdown(rows: Sequence[Row], races: Sequence[Race], *, chart: str = "") -> 
         "",
         *_machine(races),
         "",
-        f"Each claim is raced under its published load, and beside it under fair settings ({FAIR_LOAD.text()}, one "
+        f"Each claim is raced under its published load, and also under fair settings ({FAIR_LOAD.text()}, one "
         "worker per core of the servers' lane). Counts and times of the published runs are replaced by rounds of short "
         "blocks on fresh launches (METHOD.md); HTTP version, keep-alive and connections are as published. A ratio is "
         "the first contender's speed over the second's, with an interval that holds for its whole race at once. By "

@@ -96,7 +96,7 @@ def _ground(ground: Ground, finding: Finding) -> str:
         (published_per_s,) = finding.claim.fields.published.per_s
         near = ground is Ground.PEAK_NEAR
         size = f"within {limit} of" if near else f"{two_digits(finding.ratio / published_per_s)} times"
-        return f"{about} served {size} the published {published_per_s:,.0f} answers a second"
+        return f"{about} served {size} the published {published_per_s:,.0f} responses per second"
     return {
         Ground.SAME: "the two are the same within the race's margin",
         Ground.UNCLEAR: "the interval includes 1, or the race was too short for one",

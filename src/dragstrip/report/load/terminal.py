@@ -72,7 +72,7 @@ def sentence(result: LoadResult) -> str:
     return (
         f"{how}{result.request.url} answered {figures.count(result.requests)} "
         f"request{'s' if result.requests != 1 else ''} right in "
-        f"{result.duration_s:.2f} s: {figures.figure(result.rate_per_s)} a second {over}"
+        f"{result.duration_s:.2f} s: {figures.figure(result.rate_per_s)} per second {over}"
     )
 
 
@@ -273,7 +273,7 @@ def _facts(result: LoadResult) -> Text:
         + (f", unanswered {unanswered:,}" if unanswered else "")
         + f"; read {figures.memory(result.bytes_in)}, written {figures.memory(result.bytes_out)}",
         f"connections opened {result.connects:,}, responses on reused connections {result.reused:,}"
-        + (f"; TLS handshakes under load {figures.figure(shaken)} a second" if shaken is not None else ""),
+        + (f"; TLS handshakes under load {figures.figure(shaken)} per second" if shaken is not None else ""),
         (
             f"load generator: {figures.microseconds(result.engine_us_per_request)} µs CPU per request, "
             f"{result.engine_share:.0%} of {_cores(result)}; connections waited for it "

@@ -148,7 +148,7 @@ def openmetrics(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
         return {"race": race.id, "workload": part.name, "contender": row.name, "version": row.entrant.version}
 
     for measure, scale, name, unit, about in (
-        ("throughput_per_s", 1.0, "dragstrip_throughput", "requests_per_second", "Right answers a second."),
+        ("throughput_per_s", 1.0, "dragstrip_throughput", "requests_per_second", "Correct responses per second."),
         ("server_cpu_us_per_request", 1e-6, "dragstrip_server_cpu", "seconds_per_request", "CPU time of the tree."),
     ):
         for bound, suffix in (("estimate", ""), ("low", "_low"), ("high", "_high")):

@@ -109,7 +109,7 @@ def _frequency(event: Event) -> str:
 
 def _growing(event: Event) -> str:
     per_s, share = event.numbers["bytes_per_s"], event.numbers["share_per_s"]
-    grew = f"grew by {per_s / 2**20:.0f} MiB ({share:.0%}) a second while it was measured"
+    grew = f"grew by {per_s / 2**20:.0f} MiB ({share:.0%}) per second while it was measured"
     return f"{event.subject}: its memory {grew}"
 
 
