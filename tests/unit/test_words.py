@@ -75,7 +75,7 @@ HABITS = {
 #: Further habits, which pages and help must not have; many names in code and in records still have these words.
 PAGE_HABITS = {
     r"(?:^|[.;:] )Where\b[^?]*,": "if, when",
-    r"\b[Ww]hoever\b|\b[Ww]ho\b(?<!user who)(?<!engineer who)": "which",
+    r"\b(?:Whoever|whoever)\b|\b[Ww]ho\b(?<!user who)(?<!engineer who)": "which",
     r"\b[Aa]nybody\b": "any contender",
     r"\b(?:right|wrong|plain) answers?\b|\banswers? (?:rightly|wrongly|right)\b": "a correct or reference response",
     r"\b(?:told|tells?)\b": "shown, reports",
