@@ -246,7 +246,7 @@ def test_a_workload_of_several_requests_has_each_with_its_own_answer(tmp_path: P
     shop = define(tmp_path, MIX)
     data = shop.data("one")
     pool = Asking(shop, data=data, seed=3).exchanges()
-    assert (shop.kind_names, shop.connections, shop.pipelining) == (("look", "buy"), 7, 4)
+    assert (shop.kind_names, shop.traffic.connections, shop.traffic.pipelining) == (("look", "buy"), 7, 4)
     looks, buys = ([one for one in pool if one.kind == kind] for kind in (0, 1))
     assert (len(looks), len(buys)) == (6, 2)
     names = [line.split(" ")[1] for line in data.files["things.txt"].decode().splitlines()]

@@ -2,48 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Literal
 
-from dragstrip.machine_facts import Facts
 from dragstrip.record import Entrant, Load, Race
 
+#: Facts of the machine without which two numbers are of two different things.
+_BLOCKING = ("cpu", "architecture", "virtual", "cores_usable", "engine_io")
 
-def _blocking(of: Facts) -> dict[str, object]:
-    """Facts without which the two numbers are of two different things, by name."""
-    return {
-        "cpu": of.cpu,
-        "architecture": of.architecture,
-        "virtual": of.virtual,
-        "cores_usable": of.cores_usable,
-        "engine_io": of.engine_io,
-    }
-
-
-def _telling(of: Facts) -> dict[str, object]:
-    """Facts that may move a number by a little, by name."""
-    return {
-        "engine_wait": of.engine_wait,
-        "awake": of.awake,
-        "kernel": of.kernel,
-        "distribution": of.distribution,
-        "governor": of.governor,
-        "turbo": of.turbo,
-        "frequency_max_khz": of.frequency_max_khz,
-        "memory_bytes": of.memory_bytes,
-        "mitigations": of.mitigations,
-        "clock_source": of.clock_source,
-        "container": of.container,
-    }
-
+#: Facts that may move a number by a little.
+_CAVEATS = (
+    "engine_wait", "awake", "kernel", "distribution", "governor", "turbo", "frequency_max_khz", "memory_bytes",
+    "mitigations", "clock_source", "container",
+)  # fmt: skip
 
 #: Facts of the parity sheet whose names contain one of these are results, not settings.
 NO_SETTING = ("per 1000", "scrutineering")
 
 
 Weight = Literal["blocks", "caveat", "change"]
+_WEIGHTS: tuple[Weight, ...] = ("blocks", "caveat", "change")
 
 
 class Differs(StrEnum):
@@ -84,8 +64,12 @@ class Unlike:
 
 def unlike(old: Race, new: Race) -> tuple[Unlike, ...]:
     """All that differs and matters, the weightiest first."""
-    found = [*_plans(old, new), *_machines(old, new), *_contenders(old, new)]
-    return tuple(sorted(found, key=lambda one: ("blocks", "caveat", "change").index(one.weight)))
+    differences = [*_plans(old, new), *_machines(old, new)]
+    before = {entrant.name: entrant for entrant in old.entrants}
+    for entrant in new.entrants:
+        if entrant.name in before:
+            differences += _changes(before[entrant.name], entrant)
+    return tuple(sorted(differences, key=lambda difference: _WEIGHTS.index(difference.weight)))
 
 
 def _plans(old: Race, new: Race) -> Iterator[Unlike]:
@@ -110,23 +94,14 @@ def _plans(old: Race, new: Race) -> Iterator[Unlike]:
 
 
 def _machines(old: Race, new: Race) -> Iterator[Unlike]:
-    facts: tuple[tuple[Weight, Callable[[Facts], dict[str, object]]], ...]
-    facts = (("blocks", _blocking), ("caveat", _telling))
-    for weight, named in facts:
-        now = named(new.machine)
-        for name, before in named(old.machine).items():
-            after = now[name]
-            if before != after and before is not None and after is not None:
-                yield Unlike(weight=weight, what=Differs.MACHINE, subject=name, before=before, after=after)
+    facts: list[tuple[Weight, str]] = [("blocks", name) for name in _BLOCKING]
+    facts += [("caveat", name) for name in _CAVEATS]
+    for weight, name in facts:
+        before, after = getattr(old.machine, name), getattr(new.machine, name)
+        if before != after and before is not None and after is not None:
+            yield Unlike(weight=weight, what=Differs.MACHINE, subject=name, before=before, after=after)
     if not old.machine.cpu or not new.machine.cpu:
         yield Unlike(weight="caveat", what=Differs.PROCESSOR_UNKNOWN)
-
-
-def _contenders(old: Race, new: Race) -> Iterator[Unlike]:
-    before = {entrant.name: entrant for entrant in old.entrants}
-    for entrant in new.entrants:
-        if entrant.name in before:
-            yield from _changes(before[entrant.name], entrant)
 
 
 def _changes(old: Entrant, new: Entrant) -> Iterator[Unlike]:

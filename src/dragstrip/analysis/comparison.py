@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 
 import numpy as np
 from scipy.special import stdtrit
@@ -20,8 +21,8 @@ from dragstrip.analysis.comparability import Unlike, unchanged, unlike
 from dragstrip.analysis.fitness import choose
 from dragstrip.analysis.group_sequential import factor_within
 from dragstrip.analysis.interval import Compared, Interval, decide
-from dragstrip.analysis.numbers import FloatArray, RoundNumbers, round_numbers
-from dragstrip.analysis.significance import FLOOR, quantile
+from dragstrip.analysis.numbers import RoundNumbers, round_numbers
+from dragstrip.analysis.significance import FLOOR, FloatArray, quantile
 from dragstrip.errors import BadUsage
 from dragstrip.record import Race
 
@@ -84,7 +85,7 @@ class Comparison:
     @property
     def comparable(self) -> bool:
         """Whether nothing speaks against comparing them."""
-        return not any(one.weight == "blocks" for one in self.unlike)
+        return not any(unlike.weight == "blocks" for unlike in self.unlike)
 
 
 def compare(
@@ -121,7 +122,7 @@ def compare(
         raise BadUsage(f"races {old.id} and {new.id} share no contender: {_few(before)}, then {_few(after)}")
     chosen = _reference(sides, unchanged(old, new), names, reference)
     compared = [name for name in names if name != chosen]
-    family = _Family(alpha=alpha, compared=max(len(compared), 1), margin=margin)
+    change = partial(_change, sides, alpha=alpha, compared=max(len(compared), 1), margin=margin)
     return Comparison(
         old=old.id,
         new=new.id,
@@ -129,13 +130,13 @@ def compare(
         margin=margin,
         alpha=alpha,
         reference=chosen,
-        drift=_change(sides, chosen, None, family) if chosen else None,
-        changes=tuple(_change(sides, name, chosen, family) for name in compared),
+        drift=change(chosen, None) if chosen else None,
+        changes=tuple(change(name, chosen) for name in compared),
         fallen=fallen,
         only_old=tuple(name for name in before if name not in after),
         only_new=tuple(name for name in after if name not in before),
         unlike=unlike(old, new),
-        fixed=all(side.fixed for side in sides),
+        fixed=all(side.race.plan.rounds_fixed for side in sides),
     )
 
 
@@ -155,25 +156,20 @@ def compare_columns(
     then, now = (_by_place(race) for race in (old, new))
     both = [place for place in now if place in then]
     if not both:
-        told = (_few(dict.fromkeys(workload for workload, _ in places)) for places in (then, now))
-        raise BadUsage(f"races {old.id} and {new.id} share no workload: {', then '.join(told)}")
-    made = []
-    for place in both:
-        name, column = now[place]
-        found = compare(
-            then[place][1], column, metric=metric, margin=margin, reference=reference, alpha=new.plan.alpha / len(both)
-        )
-        made.append((name, replace(found, alpha=new.plan.alpha)))
-    return tuple(made)
+        workloads = (_few(dict.fromkeys(workload for workload, _ in places)) for places in (then, now))
+        raise BadUsage(f"races {old.id} and {new.id} share no workload: {', then '.join(workloads)}")
+    alpha = new.plan.alpha
+    compare_column = partial(compare, metric=metric, margin=margin, reference=reference, alpha=alpha / len(both))
+    compared = [(now[place].columns[0].name, compare_column(then[place], now[place])) for place in both]
+    return tuple((name, replace(comparison, alpha=alpha)) for name, comparison in compared)
 
 
-def _by_place(race: Race) -> dict[tuple[str, int], tuple[str, Race]]:
-    """Each column with its name, by its workload and its rate's place among that workload's."""
-    found: dict[tuple[str, int], tuple[str, Race]] = {}
+def _by_place(race: Race) -> dict[tuple[str, int], Race]:
+    """Each column, by its workload and its rate's place among that workload's."""
+    columns: dict[tuple[str, int], Race] = {}
     for column in sorted(by_column(race), key=lambda column: column.load.rate_per_s):
-        place = sum(workload == column.workload for workload, _ in found)
-        found[column.workload, place] = column.columns[0].name, column
-    return found
+        columns[column.workload, sum(workload == column.workload for workload, _ in columns)] = column
+    return columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,10 +178,6 @@ class _Side:
 
     race: Race
     numbers: RoundNumbers
-
-    @property
-    def fixed(self) -> bool:
-        return self.race.plan.rounds_fixed
 
     def logs(self, name: str, against: str | None) -> FloatArray:
         """Per round the log speed, relative to another's in that round; rounds without a number are left out."""
@@ -196,14 +188,15 @@ class _Side:
         return np.asarray(mine[~np.isnan(mine)])
 
     @property
-    def ended(self) -> bool:
-        """A race with a fixed number of rounds has run them all."""
-        return len(self.numbers.rounds) >= self.race.plan.planned_rounds
+    def complete(self) -> bool:
+        """Whether the number of rounds was fixed, and all of them have run."""
+        plan = self.race.plan
+        return plan.rounds_fixed and len(self.numbers.rounds) >= plan.planned_rounds
 
     def factor(self, n: int, alpha: float) -> float:
         """Half-width in standard errors of the interval of ``n`` rounds' mean; infinite where there is none."""
-        if self.fixed:
-            return quantile(n, alpha) if self.ended else math.inf
+        if self.race.plan.rounds_fixed:
+            return quantile(n, alpha) if self.complete else math.inf
         return factor_within(n, alpha, self.race.plan.planned_rounds)
 
 
@@ -221,23 +214,17 @@ def _reference(
     return max(open_, key=lambda name: min(len(side.logs(name, None)) for side in sides))
 
 
-@dataclass(frozen=True, slots=True)
-class _Family:
-    """What all changes of one comparison share: the chance of a false one among them, how many they are, the margin."""
-
-    alpha: float
-    compared: int
-    margin: float
-
-
-def _change(sides: tuple[_Side, _Side], name: str, against: str | None, family: _Family) -> Change:
+def _change(
+    sides: tuple[_Side, _Side], name: str, against: str | None, *, alpha: float, compared: int, margin: float
+) -> Change:
+    """One contender's change; ``alpha``: the chance of a false one among all ``compared``."""
     old, new = (side.logs(name, against) for side in sides)
     mean = float(new.mean() - old.mean()) if len(old) and len(new) else math.nan
-    half, lack = _half(sides, old, new, family.alpha / family.compared)
-    verdict, _ = decide(mean, half, family.margin)
+    half, lack = _half(sides, old, new, alpha / compared)
+    verdict, _ = decide(mean, half, margin)
     return Change(
         name=name,
-        interval=Interval.of_logs(mean, half, 1 - family.alpha),
+        interval=Interval.of_logs(mean, half, 1 - alpha),
         verdict=verdict,
         rounds_old=len(old),
         rounds_new=len(new),
@@ -257,7 +244,7 @@ def _half(
     if min(len(old), len(new)) < FLOOR:
         return math.inf, NoInterval.FEW_ROUNDS
     errors = [float(logs.std(ddof=1)) / math.sqrt(len(logs)) for logs in (old, new)]
-    if all(side.fixed and side.ended for side in sides):
+    if all(side.complete for side in sides):
         squares = [error**2 for error in errors]
         total = sum(squares)
         if total == 0:

@@ -13,12 +13,11 @@ from enum import StrEnum
 from statistics import median
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dragstrip.analysis.cpu_shares import engine_share, lost_to_machine, server_busy, usual_waits
-from dragstrip.analysis.significance import FLOOR
+from dragstrip.analysis.significance import FLOOR, FloatArray
 from dragstrip.metrics import AUTO, KNOWN, SUSTAINED, MetricChoice
-from dragstrip.record import Block, Race, Round
+from dragstrip.record import Block, Launch, Race, Round
 
 #: The generator is the limit where it is busier than the first and the server less busy than the second.
 ENGINE_FULL, SERVER_IDLE = 0.95, 0.90
@@ -34,8 +33,6 @@ MAX_OWN = 0.08
 
 #: A contender still gets faster if its speed rises by more than this share in a round and by this many standard errors.
 RISING, RISING_ERRORS = 0.05, 4.0
-
-FloatArray = NDArray[np.float64]
 
 
 class UnfitReason(StrEnum):
@@ -88,7 +85,7 @@ class Choice:
 
 def shares_lane(race: Race) -> bool:
     """Whether engine or database run on the servers' cores: of several workloads only some may ask the database."""
-    asked = any(one.database_exec_ns is not None for this in race.rounds for one in this.launches)
+    asked = any(launch.database_exec_ns is not None for round_ in race.rounds for launch in round_.launches)
     database = race.machine.database_cores if asked else ()
     return bool(set(race.server_cores) & {*race.engine_cores, *database})
 
@@ -122,47 +119,52 @@ class DatabaseUse:
 def database_use(race: Race) -> dict[str, DatabaseUse]:
     """Of each contender of which the database's counts are known, over the rounds that are not void."""
     cores = max(len(race.machine.database_cores), 1)
-    found = {}
-    for entrant in race.entrants:
-        own = [(this, one) for this in race.rounds if not this.void for one in this.launches]
-        asked = [(this, one) for this, one in own if one.contender == entrant.name and one.database_exec_ns is not None]
-        if not asked:
-            continue
-        cpu_ns = [one.database_cpu_ns for _, one in asked]
-        lasted_ns = [sum(b.duration_ns for b in this.blocks if b.contender == entrant.name) for this, _ in asked]
+    asking: dict[str, list[tuple[Launch, list[Block]]]] = {entrant.name: [] for entrant in race.entrants}
+    for round_ in race.rounds:
+        for launch in () if round_.void else round_.launches:
+            if launch.database_exec_ns is not None and launch.contender in asking:
+                blocks = [block for block in round_.blocks if block.contender == launch.contender]
+                asking[launch.contender].append((launch, blocks))
+    return {name: _use(launches, cores) for name, launches in asking.items() if launches}
+
+
+def _use(launches: Sequence[tuple[Launch, Sequence[Block]]], cores: int) -> DatabaseUse:
+    """Of launches, with their blocks; ``cores``: the database's."""
+    cpu_ns = [launch.database_cpu_ns for launch, _ in launches]
+    blocks = [block for _, blocks in launches for block in blocks]
+    lasted_ns = sum(block.duration_ns for block in blocks)
+    connected_ns = sum(
         # In a block's drain fewer and fewer connections have anything to do.
-        sent_ns = [
-            sum(b.lead_ns + b.counted_ns for b in this.blocks if b.contender == entrant.name) for this, _ in asked
-        ]
-        connected_ns = sum(ns * (one.database_connections or 1) for ns, (_, one) in zip(sent_ns, asked, strict=True))
-        found[entrant.name] = DatabaseUse(
-            executed=sum(one.database_statements or 0 for _, one in asked),
-            wanted=sum(one.database_wanted or 0.0 for _, one in asked),
-            cpu_ns=None if None in cpu_ns else sum(ns or 0 for ns in cpu_ns),
-            answered=sum(b.answered for this, _ in asked for b in this.blocks if b.contender == entrant.name),
-            lasted_ns=sum(lasted_ns),
-            cores=sum(ns or 0 for ns in cpu_ns) / max(sum(lasted_ns) * cores, 1),
-            connections=min(sum(one.database_exec_ns or 0 for _, one in asked) / max(connected_ns, 1), 1.0),
-        )
-    return found
+        sum(block.lead_ns + block.counted_ns for block in blocks) * (launch.database_connections or 1)
+        for launch, blocks in launches
+    )
+    return DatabaseUse(
+        executed=sum(launch.database_statements or 0 for launch, _ in launches),
+        wanted=sum(launch.database_wanted or 0.0 for launch, _ in launches),
+        cpu_ns=None if None in cpu_ns else sum(ns or 0 for ns in cpu_ns),
+        answered=sum(block.answered for block in blocks),
+        lasted_ns=lasted_ns,
+        cores=sum(ns or 0 for ns in cpu_ns) / max(lasted_ns * cores, 1),
+        connections=min(sum(launch.database_exec_ns or 0 for launch, _ in launches) / max(connected_ns, 1), 1.0),
+    )
 
 
-def cores_of(race: Race, this: Sequence[Round]) -> dict[str, int]:
-    """How many cores each contender that is still in the race can use: its threads', at most the servers' lane."""
-    found = {}
-    for entrant in race.entrants:
-        threads = [one.threads for round_ in this for one in round_.launches if one.contender == entrant.name]
-        found[entrant.name] = max(min(len(race.server_cores), max(threads, default=0) or len(race.server_cores)), 1)
-    return found
+def cores_of(race: Race, rounds: Sequence[Round]) -> dict[str, int]:
+    """How many cores each contender can use: as many as it has threads, at most the servers' lane."""
+    cores = len(race.server_cores)
+    threads = {entrant.name: 0 for entrant in race.entrants}
+    for launch in (launch for round_ in rounds for launch in round_.launches):
+        if launch.contender in threads:
+            threads[launch.contender] = max(threads[launch.contender], launch.threads)
+    return {name: max(min(cores, count or cores), 1) for name, count in threads.items()}
 
 
 def by_contender(race: Race, rounds: Sequence[Round]) -> dict[str, list[Block]]:
     """The blocks that are not void of each contender that is still in the race."""
     found: dict[str, list[Block]] = {entrant.name: [] for entrant in race.entrants if not entrant.out}
-    for this in rounds:
-        for block in this.blocks:
-            if block.contender in found and not block.void:
-                found[block.contender].append(block)
+    for block in (block for round_ in rounds for block in round_.blocks):
+        if block.contender in found and not block.void:
+            found[block.contender].append(block)
     return {name: blocks for name, blocks in found.items() if blocks}
 
 
@@ -235,16 +237,16 @@ def choose(race: Race, wanted: str | None = None) -> Choice:
 
 
 def _chosen(race: Race) -> tuple[str, MetricReason | None]:
-    rounds = [this for this in race.rounds if not this.void][:FLOOR]
+    rounds = [round_ for round_ in race.rounds if not round_.void][:FLOOR]
     blocks = by_contender(race, rounds)
     if len(rounds) < FLOOR and not race.load.rate_per_s:
         return "throughput", None
-    if any(block.server_cpu_ns is None for mine in blocks.values() for block in mine):
+    if any(block.server_cpu_ns is None for valid in blocks.values() for block in valid):
         return "throughput", None
     if race.load.rate_per_s:
         return "cpu", SameRate(race.waits)
     cores = cores_of(race, rounds)
-    held = [name for name, mine in blocks.items() if limited(mine, cores[name])]
+    held = [name for name, valid in blocks.items() if limited(valid, cores[name])]
     # A server that waits takes no CPU time meanwhile: by that it would look no worse than one that serves others.
     if held and (not race.waits or len(blocks) - len(held) < 2):
         return "cpu", GeneratorLimit(tuple(held), race.waits)
@@ -253,13 +255,10 @@ def _chosen(race: Race) -> tuple[str, MetricReason | None]:
     shares = lost_shares(race, rounds)
     share = sum(shares.values()) / max(len(shares), 1)
     if share > TAKEN:
-        return "cpu", TimeTaken(share, _stolen(blocks))
+        used = [block for valid in blocks.values() for block in valid]
+        stolen = sum(block.steal_ns for block in used) > 0.01 * sum(block.duration_ns for block in used)
+        return "cpu", TimeTaken(share, stolen)
     return "throughput", None
-
-
-def _stolen(blocks: Mapping[str, Sequence[Block]]) -> bool:
-    each = [block for mine in blocks.values() for block in mine]
-    return sum(block.steal_ns for block in each) > 0.01 * sum(block.duration_ns for block in each)
 
 
 def unfit(race: Race, metric: str) -> dict[str, UnfitReason]:
@@ -267,7 +266,7 @@ def unfit(race: Race, metric: str) -> dict[str, UnfitReason]:
 
     Their pairs get no verdict; those of the others stand.
     """
-    rounds = [this for this in race.rounds if not this.void]
+    rounds = [round_ for round_ in race.rounds if not round_.void]
     cores, found, asked = cores_of(race, rounds), dict[str, UnfitReason](), database_use(race)
     for name, blocks in by_contender(race, rounds).items():
         if name in asked and asked[name].busy > DATABASE_FULL:

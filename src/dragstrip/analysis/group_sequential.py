@@ -12,10 +12,9 @@ from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from dragstrip.analysis.significance import FLOOR, quantile
+from dragstrip.analysis.significance import FLOOR, FloatArray, quantile
 
 #: The share of alpha that is spent. The rest is kept back for what normal theory does not see, above all launches of
 #: two kinds, of which the first rounds may have met one alone: with 30 % of one side's 5 % slower it is all used up.
@@ -33,8 +32,6 @@ ONE_BY_ONE, STEP = 200, 1.02
 
 #: Levels at which what is spent is worked out; between them it is interpolated on the log-log scale, both ways alike.
 _LEVELS = np.concatenate([np.geomspace(1e-250, 1e-8, 300, endpoint=False), np.geomspace(1e-8, 10.0, 420)])
-
-FloatArray = NDArray[np.float64]
 
 
 def weight(n: float | FloatArray) -> float | FloatArray:

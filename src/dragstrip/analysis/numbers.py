@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from dragstrip.analysis.cpu_shares import usual_waits
 from dragstrip.analysis.fitness import choose, lost, taken
+from dragstrip.analysis.significance import FloatArray
 from dragstrip.metrics import ANSWERS, KNOWN
 from dragstrip.record import Block, Race, Round
 
@@ -36,7 +37,6 @@ LATE = 4.0
 #: Fields of a block with its latencies' quantiles, by their names in metrics.
 QUANTILES = {"p50": "p50_ns", "p90": "p90_ns", "p99": "p99_ns", "p99.9": "p999_ns"}
 
-FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 
 

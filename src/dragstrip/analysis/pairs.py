@@ -12,8 +12,8 @@ import numpy as np
 from dragstrip.analysis.fitness import UnfitReason
 from dragstrip.analysis.group_sequential import level_within, stage_of
 from dragstrip.analysis.interval import Compared, Interval, decide
-from dragstrip.analysis.numbers import FloatArray, RoundNumbers, Tables, median_over_passes
-from dragstrip.analysis.significance import FLOOR
+from dragstrip.analysis.numbers import RoundNumbers, Tables, median_over_passes
+from dragstrip.analysis.significance import FLOOR, FloatArray
 from dragstrip.analysis.simultaneous import pair_variances, range_factor
 from dragstrip.analysis.unequal_disturbance import Disturbed, unevenness
 from dragstrip.metrics import KNOWN, PairVerdict

@@ -8,7 +8,11 @@ from __future__ import annotations
 
 from functools import cache
 
+import numpy as np
+from numpy.typing import NDArray
 from scipy.special import stdtrit
+
+FloatArray = NDArray[np.float64]
 
 #: Fewest rounds of both that decide anything: below, a rare slow launch breaks any t interval.
 FLOOR = 10

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr, stdtrit
+
+from dragstrip.analysis.significance import FloatArray
 
 #: Grid of studentized ranges over which tail chances are worked out, and nodes of the two integrals.
 _RANGES = np.concatenate([np.linspace(0.5, 12, 160), np.geomspace(12.2, 4000, 240)])
@@ -26,8 +27,6 @@ FITS = 3
 #: A fitted variance is never below this share of the pair's own: where two contenders disturb each other more than
 #: their own scatter says, the model is wrong for them.
 LEAST_OF_OWN = 0.5
-
-FloatArray = NDArray[np.float64]
 
 
 @cache

@@ -10,7 +10,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+
+from dragstrip.analysis.significance import FloatArray
 
 #: A difference of lost shares counts from this many of its standard errors on (paired, over rounds).
 ERRORS = 3.0
@@ -21,8 +22,6 @@ MIN_ROUNDS = 4
 #: How much of a difference in lost time may be left in a metric's log ratio: half as much again as the most seen where
 #: a disturbance of one contender alone was planted (docs/CALIBRATION.md). Latencies as throughput; memory takes none.
 KEPT = {"throughput": 1.5, "cpu": 0.4, "memory": 0.0}
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

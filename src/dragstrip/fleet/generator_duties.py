@@ -248,7 +248,7 @@ class GeneratorDuties(Duties[_GeneratorsRace]):
         """Has a contender prove its responses."""
         race = self._open_race()
         asked = asking.asking(race.seed, race.folder)
-        load = replace(race.load, pipelining=asked.workload.pipelining)
+        load = replace(race.load, pipelining=asked.workload.traffic.pipelining)
         findings = prove(asked, load, Server(host, port, asking.encryption(race.folder)))
         return Proof(problems=findings.problems, facts=parity.sheet_texts(findings.facts))
 

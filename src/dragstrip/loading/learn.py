@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from dragstrip.errors import BadUsage, DragstripError
 from dragstrip.loading.request import RESUMED, LoadRequest, Target
-from dragstrip.scrutiny import ALPN, Answer, AnswerError, Deadline, quoted, read_answer, read_http2_answer
+from dragstrip.scrutiny import ALPN, Answer, AnswerError, Deadline, Http2Session, quoted, read_answer
 
 #: A body to be compared byte by byte is held in memory, once in every answer's place.
 MAX_BODY_BYTES = 64 * 1024 * 1024
@@ -177,7 +177,7 @@ def _read(request: LoadRequest, to: Target, sock: socket.socket, wire: bytes, de
     if isinstance(sock, ssl.SSLSocket) and sock.selected_alpn_protocol() != ALPN:
         raise AnswerError("does not agree to HTTP/2 (ALPN h2); switch it on there, or leave --http 2 out")
     scheme = "https" if to.tls else "http"
-    return read_http2_answer(sock, wire, scheme=scheme, body_bytes=MAX_BODY_BYTES, deadline=deadline)
+    return Http2Session(sock, scheme).ask(wire, body_bytes=MAX_BODY_BYTES, deadline=deadline)
 
 
 def _refuse_size(request: LoadRequest, answer: Answer) -> None:

@@ -47,7 +47,7 @@ def prove(asking: Asking, load: Load, server: Server) -> Findings:
     if not problems and server.tls is not None:
         resumed = resumption(server, plainest(keepalive))
         facts |= {parity.CERTIFICATE: certificate.KIND, parity.RESUMPTION: resumed}
-        if asking.workload.tls == "resumed" and resumed != "yes":
+        if asking.workload.traffic.tls == "resumed" and resumed != "yes":
             problems = ("does not resume TLS sessions of earlier connections; expected tickets, or stored sessions",)
     if not problems and (partial := partiality(server, plainest(keepalive))):
         problems = (partial,)

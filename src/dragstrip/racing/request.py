@@ -96,7 +96,7 @@ class Request:
 
 def usual_connections(request: Request) -> int:
     """As many as are asked for, as the workload is meant for, or else as is usual."""
-    return request.connections or request.workload.connections or DEFAULT_CONNECTIONS
+    return request.connections or request.workload.traffic.connections or DEFAULT_CONNECTIONS
 
 
 def refuse_elsewhere(
@@ -139,11 +139,11 @@ def load_of(request: Request, lanes: machine.Lanes) -> Load:
     return Load(
         connections=usual_connections(request),
         threads=request.threads or len(lanes.engine),
-        keepalive=request.keepalive and request.workload.keepalive,
+        keepalive=request.keepalive and request.workload.traffic.keepalive,
         timeout_ns=int(request.timeout_s * 1e9),
         http=request.http,
         pace=request.pace,
-        pipelining=request.workload.pipelining,
+        pipelining=request.workload.traffic.pipelining,
         streams=request.streams,
     )
 
@@ -229,12 +229,12 @@ def _refuse_unlike_loads(request: Request) -> None:
     """Several workloads of one race share its connections; how many requests each sends at once is its own affair."""
     if len(request.workloads) == 1:
         return
-    if len({workload.keepalive for workload in request.workloads}) > 1:
-        each = next(workload.name for workload in request.workloads if not workload.keepalive)
+    closing = [workload.name for workload in request.workloads if not workload.traffic.keepalive]
+    if closing and len(closing) < len(request.workloads):
         raise BadUsage(
-            f"workload {each} has a new connection for each request, the others keep theirs; race it by itself"
+            f"workload {closing[0]} has a new connection for each request, the others keep theirs; race it by itself"
         )
-    meant = {workload.name: workload.connections or DEFAULT_CONNECTIONS for workload in request.workloads}
+    meant = {workload.name: workload.traffic.connections or DEFAULT_CONNECTIONS for workload in request.workloads}
     if request.connections is None and len(set(meant.values())) > 1:
         said = ", ".join(f"{name} for {count:,}" for name, count in meant.items())
         raise BadUsage(
@@ -248,19 +248,20 @@ def _refuse_unfit(request: Request, workload: Workload, *, open_loop: bool) -> N
             f"workload {workload.name} sends chunked bodies, which HTTP/1.0 does not support; leave --http 1.0 out"
         )
     framed = next((entry.name for entry in request.entries if entry.http(request.http) == HTTP2), None)
-    if framed and (workload.pipelining > 1 or any(kind.request.framing == "chunked" for kind in workload.kinds)):
+    pipelining = workload.traffic.pipelining
+    if framed and (pipelining > 1 or any(kind.request.framing == "chunked" for kind in workload.kinds)):
         raise BadUsage(
             f"workload {workload.name} has pipelining or chunks, which are HTTP/1.1's, and {framed} is raced over "
             "HTTP/2; use another workload"
         )
-    if workload.pipelining > 1 and (open_loop or not request.keepalive):
+    if pipelining > 1 and (open_loop or not request.keepalive):
         option = "a new connection for each" if not request.keepalive else "a rate"
         raise BadUsage(
-            f"workload {workload.name} sends {workload.pipelining} requests at once on a connection, which can't be "
+            f"workload {workload.name} sends {pipelining} requests at once on a connection, which can't be "
             f"done with {option}; leave it out, or use another workload"
         )
     plain = next((entry.name for entry in request.entries if not entry.tls), None)
-    if plain and workload.tls != "any":
+    if plain and workload.traffic.tls != "any":
         raise BadUsage(
             f"workload {workload.name} is about TLS, and {plain} is raced in the clear; race all over TLS (--tls)"
         )

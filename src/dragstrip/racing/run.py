@@ -92,7 +92,7 @@ def _kept_qualifications(
     if request.site is not LOCAL:
         return None
     versions = (database.find().version,) if workload.asks_database else ()
-    load = replace(load, pipelining=workload.pipelining)
+    load = replace(load, pipelining=workload.traffic.pipelining)
     depends_on = qualification_store.context(
         workload, load, lanes, request.io, facts, request.awake, request.wait, *versions
     )

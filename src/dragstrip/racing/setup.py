@@ -69,7 +69,7 @@ class RaceSetup:
         """The same engine, cores and supervisors for another workload, or another rate (0: a closed loop)."""
         other = copy(self)
         other.workload = workload
-        other.load = replace(self.load, rate_per_s=rate_per_s, pipelining=workload.pipelining)
+        other.load = replace(self.load, rate_per_s=rate_per_s, pipelining=workload.traffic.pipelining)
         return other
 
     def stand_by(self, entries: Iterable[Entry]) -> None:
@@ -217,8 +217,8 @@ def session_plan(
         connections=connections,
         keepalive=load.keepalive,
         timeout_ns=load.timeout_ns,
-        tls=Tls(HOST, cacert=tls.cacert, resume=workload.tls == "resumed") if tls else None,
-        pipelining=workload.pipelining,
+        tls=Tls(HOST, cacert=tls.cacert, resume=workload.traffic.tls == "resumed") if tls else None,
+        pipelining=workload.traffic.pipelining,
         by_length=workload.by_length,
         sequence=workload.sequence(exchanges, asking.seed),
         heads=heads,

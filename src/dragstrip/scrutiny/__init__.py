@@ -10,7 +10,7 @@ can't be equal between contenders becomes a fact for the parity sheet (``dragstr
 from dragstrip.scrutiny.answers import TROUBLE, Findings, describe_error, fault, fetch, is_right, nothing_right
 from dragstrip.scrutiny.connections import BEHAVIOUR_S, connection_behaviour, fairness, plainest, resumption
 from dragstrip.scrutiny.correctness import CORRECTNESS_S, check_correctness
-from dragstrip.scrutiny.http2 import ALPN, read_http2_answer
+from dragstrip.scrutiny.http2 import ALPN, Http2Session
 from dragstrip.scrutiny.reader import Answer, AnswerError, Deadline, quoted, read_answer
 from dragstrip.scrutiny.references import Head, compared, partiality, reference_heads, with_own_form
 from dragstrip.scrutiny.server import Encryption, Server

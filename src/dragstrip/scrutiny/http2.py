@@ -35,13 +35,6 @@ ALPN = "h2"
 _LEFT_OUT = {"connection", "host", "keep-alive", "proxy-connection", "te", "transfer-encoding", "upgrade"}
 
 
-def read_http2_answer(
-    sock: socket.socket, request: bytes, *, scheme: str, body_bytes: int, deadline: Deadline
-) -> Answer:
-    """Sends one request over a new connection and reads its whole answer; as ``Http2Session.ask``."""
-    return Http2Session(sock, scheme).ask(request, body_bytes=body_bytes, deadline=deadline)
-
-
 class Http2Session:
     """HTTP/2 over a connected socket, one request after the other.
 

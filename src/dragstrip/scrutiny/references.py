@@ -68,7 +68,7 @@ def reference_heads(server: Server, exchanges: Sequence[Exchange]) -> list[list[
     by_kind: dict[int, list[Exchange]] = {}
     for exchange in exchanges:
         by_kind.setdefault(exchange.kind, []).append(exchange)
-    found = []
+    by_kind_heads = []
     for kind in sorted(by_kind):
         of_kind = by_kind[kind]
         picked = of_kind[:: max(len(of_kind) // _MAX_PER_KIND, 1)][:_MAX_PER_KIND]
@@ -77,9 +77,11 @@ def reference_heads(server: Server, exchanges: Sequence[Exchange]) -> list[list[
             head = _head(answer)
             heads[head] = None
             if not answer.closes and answer.version.startswith("HTTP/1"):
-                heads[_ending(head)] = None
-        found.append(list(heads))
-    return found
+                # A connection's last head says so.
+                others = (field for field in head if field[0] not in _OF_CONNECTIONS)
+                heads[(*others, (b"connection", b"close", True))] = None
+        by_kind_heads.append(list(heads))
+    return by_kind_heads
 
 
 def _answers(server: Server, exchanges: Sequence[Exchange]) -> list[Answer]:
@@ -113,11 +115,6 @@ def _head(answer: Answer) -> Head:
         reason = answer.reason.encode("latin-1", "replace")
         fields += [(_VERSION, answer.version.encode(), True), (_REASON, reason, reason.isascii())]
     return tuple(fields)
-
-
-def _ending(head: Head) -> Head:
-    """The same head as a connection's last one."""
-    return (*(field for field in head if field[0] not in _OF_CONNECTIONS), (b"connection", b"close", True))
 
 
 def partiality(server: Server, exchange: Exchange) -> str | None:

@@ -44,14 +44,22 @@ def tilts(race: Race) -> Iterator[ParityObservation]:
     yield from _split(sheets, SplitFact.LOGGING, lambda sheet: sheet.access_log.on if sheet.access_log else None)
     yield from _split(sheets, SplitFact.COMPRESSION, lambda sheet: sheet.compression.on if sheet.compression else None)
     yield from _split(sheets, SplitFact.ROOT, lambda sheet: "root" in sheet.runs_as.users if sheet.runs_as else None)
-    yield from _split(sheets, SplitFact.IGNORES_PATHS, _ignores_paths)
+    yield from _split(
+        sheets,
+        SplitFact.IGNORES_PATHS,
+        lambda sheet: sheet.unknown_path.same_body if sheet.unknown_path else None,
+    )
     for name, sheet in sheets.items():
         if sheet.note is not None:
             yield FactListed(ListedFact.NOTE, {name: sheet.note})
     if race.load.keepalive and race.load.http == "1.1":
         yield from _closing(sheets)
     elif race.load.keepalive:
-        yield from _split(sheets, SplitFact.CLOSES_OLD_HTTP, _closes_old_http)
+        yield from _split(
+            sheets,
+            SplitFact.CLOSES_OLD_HTTP,
+            lambda sheet: sheet.old_http.kind is not OldHttpKind.KEEPS if sheet.old_http else None,
+        )
     if len(race.server_cores) > 1:
         yield from _cores(sheets)
 
@@ -77,15 +85,6 @@ def _split(
     names, others = (tuple(name for name, true in found.items() if true is wanted) for wanted in (True, False))
     if names and others:
         yield FactSplits(fact, names, others)
-
-
-def _ignores_paths(sheet: ParitySheet) -> bool | None:
-    return sheet.unknown_path.same_body if sheet.unknown_path else None
-
-
-def _closes_old_http(sheet: ParitySheet) -> bool | None:
-    """Whether it closes each connection of HTTP/1.0 although the load asks to keep it."""
-    return sheet.old_http.kind is not OldHttpKind.KEEPS if sheet.old_http else None
 
 
 def _size(sheets: Sheets) -> Iterator[ParityObservation]:

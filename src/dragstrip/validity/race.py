@@ -14,6 +14,7 @@ from dragstrip.analysis.fitness import (
     DATABASE_FULL,
     SERVER_IDLE,
     choose,
+    cores_of,
     database_use,
     limited,
     lost_shares,
@@ -132,14 +133,13 @@ def _inspect_column(race: Race) -> tuple[Check, ...]:
 def _sides(race: Race) -> list[_Side]:
     """What each contender that is still in the race left, if it left anything."""
     rounds = [this for this in race.rounds if not this.void] or list(race.rounds)
-    sides = []
+    cores, sides = cores_of(race, rounds), []
     for entrant in race.entrants:
         if not entrant.out:
-            launches = tuple(one for this in rounds for one in this.launches if one.contender == entrant.name)
-            blocks = tuple(block for this in rounds for block in this.blocks if block.contender == entrant.name)
-            threads = max((launch.threads for launch in launches), default=0) or len(race.server_cores)
-            cores = max(min(len(race.server_cores), threads), 1)
-            sides.append(_Side(entrant.name, entrant.kind, cores, blocks, launches))
+            name = entrant.name
+            launches = tuple(launch for round_ in rounds for launch in round_.launches if launch.contender == name)
+            blocks = tuple(block for round_ in rounds for block in round_.blocks if block.contender == name)
+            sides.append(_Side(name, entrant.kind, cores[name], blocks, launches))
     return [side for side in sides if side.blocks]
 
 

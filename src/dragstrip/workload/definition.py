@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
-from typing import Literal, Self
+from typing import Self
 
 from dragstrip.contender import Entry, Key, Source
 from dragstrip.contender.template import Json, TemplateRefused, budget, names_in, render, spend
@@ -23,6 +23,7 @@ from dragstrip.workload.fields import (
     MixFile,
     ProbeFields,
     RequestFields,
+    TrafficFields,
     WorkloadFile,
 )
 
@@ -69,34 +70,14 @@ class Workload:
         return self.fields.name
 
     @property
-    def title(self) -> str:
-        """What the server does, in one line."""
-        return self.fields.title
-
-    @property
-    def connections(self) -> int | None:
-        """How many connections it is meant for; None: as many as any race has."""
-        return self.fields.load.connections
-
-    @property
-    def pipelining(self) -> int:
-        """Requests on their way on each connection."""
-        return self.fields.load.pipelining
+    def traffic(self) -> TrafficFields:
+        """How its requests are sent, if nothing else is asked for."""
+        return self.fields.load
 
     @property
     def served_as(self) -> str:
         """The name under which contenders list it: its own, or that of the one that asks for the same."""
         return self.fields.like or self.name
-
-    @property
-    def keepalive(self) -> bool:
-        """Whether connections are kept from one request to the next, where the race keeps them."""
-        return self.fields.load.keepalive
-
-    @property
-    def tls(self) -> Literal["any", "full", "resumed"]:
-        """What it wants of TLS; "any": nothing."""
-        return self.fields.load.tls
 
     @property
     def kind_names(self) -> tuple[str, ...]:
@@ -121,8 +102,7 @@ class Workload:
     @property
     def waits(self) -> bool:
         """Whether its answers wait for something else: a time that is said, a database, or as the definition says."""
-        answers = [kind.answer for kind in self.kinds]
-        return any(one.waits if one.waits is not None else one.earliest_ms > 0 or one.statements > 0 for one in answers)
+        return any(kind.answer.waiting for kind in self.kinds)
 
     @property
     def by_length(self) -> bool:

@@ -87,6 +87,11 @@ class AnswerFields(Strict):
         "default it does if `earliest_ms` or `statements` is above 0",
     )
 
+    @property
+    def waiting(self) -> bool:
+        """Whether it waits, by what is said or by default."""
+        return self.earliest_ms > 0 or self.statements > 0 if self.waits is None else self.waits
+
 
 class DrawFields(Varying):
     """The pool of requests under load: what varies, and how many to draw."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
@@ -125,17 +126,15 @@ def _check_spans(varying: Varying, source: Source, at: tuple[Key, ...]) -> None:
     for name, values in varying.choices.items():
         if not _plain(name):
             raise source.bad((*at, "choices", name), f"given {list(values)!r}", "give a plain name and its values")
-    twice = [name for name in varying.names() if _tables_with(varying, name) > 1]
+    tables = Counter([*varying.numbers, *varying.choices, *varying.texts])
+    twice = sorted(name for name, count in tables.items() if count > 1)
     if twice:
-        raise source.bad(at, f"has {sorted(twice)[0]!r} in two tables", "let each name vary in one way")
+        raise source.bad(at, f"has {twice[0]!r} in two tables", "let each name vary in one way")
 
 
 def _plain(name: str) -> bool:
+    """Whether a template may use the name."""
     return bool(re.fullmatch(r"[a-z_][a-z0-9_]*", name)) and name != "mark"
-
-
-def _tables_with(varying: Varying, name: str) -> int:
-    return sum(name in table for table in (varying.numbers, varying.choices, varying.texts))
 
 
 def _check_varying(kind: Kind, source: Source) -> None:
