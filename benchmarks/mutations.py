@@ -49,7 +49,7 @@ class Mutation:
 
 
 PARSER = ("-p", "dragstrip-engine", "--test", "response", "--test", "corpus")
-STATISTICS = ("tests/statistics/test_analysis.py",)
+STATISTICS = ("tests/statistics",)
 VALIDITY = ("tests/unit/validity",)
 SUPERVISOR = ("tests/unit/process/test_supervisor.py", "tests/live/test_launcher.py")
 

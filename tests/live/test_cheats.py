@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import cheats
 import pytest
 from races import HERE, PYTHON
 
@@ -18,9 +18,6 @@ from dragstrip.racing.launching import LaunchedServer, Servers
 from dragstrip.racing.request import Request, load_of
 from dragstrip.racing.setup import RaceSetup, block_plan, race_setup
 from dragstrip.workload import load as load_workload
-
-sys.path.insert(0, str(HERE.parent / "benchmarks"))
-import cheats  # type: ignore[import-not-found]
 
 #: What the reason must say of each; None: no response shows that it cheats.
 TOLD = {

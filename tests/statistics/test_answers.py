@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
 from collections import Counter
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import answers as script
 import pytest
 import samples
 
@@ -18,14 +17,10 @@ from dragstrip.report.race.export import race_json
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def answers() -> ModuleType:
     """The script as a module."""
-    sys.path.insert(0, str(BENCHMARKS))
-    try:
-        return importlib.import_module("answers")
-    finally:
-        sys.path.remove(str(BENCHMARKS))
+    return script
 
 
 def line(answers: ModuleType, name: str, rates: dict[str, float], **changes: Any) -> dict[str, Any]:

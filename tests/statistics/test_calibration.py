@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import calibration as script
 import pytest
 
 from dragstrip.validity import CheckName
@@ -15,16 +15,10 @@ from dragstrip.validity import CheckName
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def calibration() -> ModuleType:
     """The script as a module."""
-    spec = importlib.util.spec_from_file_location("calibration", BENCHMARKS / "calibration.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["calibration"] = module
-    spec.loader.exec_module(module)
-    return module
+    return script
 
 
 def line(module: ModuleType, kind: str, verdict: str, ratio: float, **changes: Any) -> dict[str, Any]:

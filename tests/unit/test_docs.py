@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import architecture
+import check_prose as prose
 import click
 import pytest
 
@@ -15,9 +17,6 @@ from dragstrip.cli.main import cli
 
 ROOT = Path(__file__).resolve().parents[2]
 
-sys.path.insert(0, str(ROOT / "docs"))
-
-import check_prose as prose  # noqa: E402
 
 PAGES = prose.pages()
 METHOD = ROOT / "docs" / "METHOD.md"
@@ -106,8 +105,6 @@ def test_every_file_that_the_architecture_names_exists() -> None:
 
 def test_the_architecture_page_is_what_the_sources_say() -> None:
     """No circle and no import upwards beyond what the page owns up to; every room stands in its tables."""
-    import draw_architecture as architecture
-
     page = (ROOT / "docs" / "ARCHITECTURE.md").read_text(encoding="utf-8")
     told = re.findall(r"- (?:Python|Rust): .*?, (\d+) circles, (\d+) upwards", page)
     facts = (

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import ast
 import re
-import sys
 from pathlib import Path
 
+import architecture
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "dragstrip"
 SOURCES = sorted(p for p in PACKAGE.rglob("*.py") if "data" not in p.relative_to(PACKAGE).parts)
 
-sys.path.insert(0, str(ROOT / "docs"))
-
-import draw_architecture as architecture  # noqa: E402
 
 #: Rooms whose code may load the compiled engine; judging and drawing old results must work where it cannot load.
 ENGINE_ROOMS = {"compat", "fleet", "racing", "loading", "doctor", "cli"}

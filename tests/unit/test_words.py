@@ -8,11 +8,11 @@ from __future__ import annotations
 import ast
 import io
 import re
-import sys
 import tokenize
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import check_prose as prose
 import click
 import pytest
 
@@ -21,10 +21,6 @@ from dragstrip.cli.main import COMMANDS, cli
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "dragstrip"
 SOURCES = sorted(path for path in PACKAGE.rglob("*.py") if "data" not in path.relative_to(PACKAGE).parts)
-
-sys.path.insert(0, str(ROOT / "docs"))
-
-import check_prose as prose  # noqa: E402
 
 PAGES = prose.pages()
 

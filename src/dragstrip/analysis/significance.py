@@ -1,7 +1,7 @@
 """The floor of rounds that decide anything, and the quantile that intervals are made of.
 
 Method: ``docs/METHOD.md``, "The interval". Numbers in, numbers out; checked against scipy and simulation in
-``tests/statistics/test_analysis.py``.
+``tests/statistics/test_intervals.py``.
 """
 
 from __future__ import annotations
