@@ -1,7 +1,7 @@
 """Definition of a server under test: data in a ``contender.toml``, and what is needed to start it.
 
-``definition`` reads TOML strictly, ``fields`` has the keys, ``found`` looks what is installed, ``entries``
-turns words into entrants, ``start`` settles one launch.
+``definition`` reads TOML strictly, ``fields`` has the keys, ``discovery`` finds what is installed, ``entries`` turns
+words into entrants, ``preparation`` settles one launch, ``template`` renders files within bounds.
 """
 
 from dragstrip.contender.definition import Key, Source, Strict, nearest, parsed, read, validated

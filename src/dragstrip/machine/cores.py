@@ -171,13 +171,16 @@ def _left(physical: list[tuple[int, ...]], taken: tuple[int, ...]) -> list[int]:
 
 
 def _noted(server: tuple[int, ...], engine: tuple[int, ...], threads_of: Callable[[int], Sequence[int]]) -> Lanes:
+    note = ""
     both = set(server) & set(engine)
     if both:
-        return Lanes(server, engine, True, f"server and load generator share core {show_cores(both)}: they slow each "
-                                           "other down, and capacity figures are those of the pair")  # fmt: skip
-    neighbours = {core for core in server if set(threads_of(core)) & set(engine)}
-    note = ""
-    if neighbours:
-        note = (f"server core {show_cores(neighbours)} and a generator core are hardware threads of one physical core: "
-                "the generator's work slows the server down")  # fmt: skip
-    return Lanes(server, engine, False, note)
+        note = (
+            f"server and load generator share core {show_cores(both)}: they slow each other down, and capacity figures "
+            "are those of the pair"
+        )
+    elif neighbours := {core for core in server if set(threads_of(core)) & set(engine)}:
+        note = (
+            f"server core {show_cores(neighbours)} and a generator core are hardware threads of one physical core: "
+            "the generator's work slows the server down"
+        )
+    return Lanes(server, engine, bool(both), note)
