@@ -27,7 +27,7 @@ def by_column(race: Race) -> tuple[Race, ...]:
 
 def _as_race(race: Race, at: int) -> Race:
     column = race.columns[at]
-    rounds = tuple(this for this in race.rounds if this.column == at)
+    rounds = tuple(round_ for round_ in race.rounds if round_.column == at)
     return replace(
         race,
         columns=(column,),
@@ -51,4 +51,4 @@ def _finished(whole: Ending, entrants: Sequence[Entrant], rounds: Sequence[Round
     if sum(not entrant.out for entrant in entrants) < 2:
         return Ending.TOO_FEW
     last = rounds[-MOST_VOID_ROUNDS:]
-    return Ending.VOID if len(last) == MOST_VOID_ROUNDS and all(this.void for this in last) else whole
+    return Ending.VOID if len(last) == MOST_VOID_ROUNDS and all(round_.void for round_ in last) else whole

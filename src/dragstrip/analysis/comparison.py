@@ -182,10 +182,10 @@ class _Side:
     def logs(self, name: str, against: str | None) -> FloatArray:
         """Per round the log speed, relative to another's in that round; rounds without a number are left out."""
         speeds = self.numbers.log_speeds(self.numbers.totals)
-        mine = speeds[:, self.numbers.names.index(name)]
+        logs = speeds[:, self.numbers.names.index(name)]
         if against is not None:
-            mine = mine - speeds[:, self.numbers.names.index(against)]
-        return np.asarray(mine[~np.isnan(mine)])
+            logs = logs - speeds[:, self.numbers.names.index(against)]
+        return np.asarray(logs[~np.isnan(logs)])
 
     @property
     def complete(self) -> bool:

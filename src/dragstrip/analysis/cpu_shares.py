@@ -99,8 +99,8 @@ def lost_to_machine(block: Block, *, cores: int, single_threaded: bool, usual: M
         usual: by contender, its ``usual_waits``.
     """
     taken = taken_by_others(block, 1 if single_threaded else cores) or 0.0
-    own = 0.0 if single_threaded else usual.get(block.contender, 0.0)
-    return min(engine_wait(block) + max(taken - own, 0.0), 1.0)
+    own_wait = 0.0 if single_threaded else usual.get(block.contender, 0.0)
+    return min(engine_wait(block) + max(taken - own_wait, 0.0), 1.0)
 
 
 def speed_of(load: Counters) -> float:

@@ -161,11 +161,11 @@ def cores_of(race: Race, rounds: Sequence[Round]) -> dict[str, int]:
 
 def by_contender(race: Race, rounds: Sequence[Round]) -> dict[str, list[Block]]:
     """The blocks that are not void of each contender that is still in the race."""
-    found: dict[str, list[Block]] = {entrant.name: [] for entrant in race.entrants if not entrant.out}
+    valid: dict[str, list[Block]] = {entrant.name: [] for entrant in race.entrants if not entrant.out}
     for block in (block for round_ in rounds for block in round_.blocks):
-        if block.contender in found and not block.void:
-            found[block.contender].append(block)
-    return {name: blocks for name, blocks in found.items() if blocks}
+        if block.contender in valid and not block.void:
+            valid[block.contender].append(block)
+    return {name: blocks for name, blocks in valid.items() if blocks}
 
 
 def taken(race: Race, round_: Round, waits: Mapping[str, float]) -> Callable[[Block], float]:
@@ -267,17 +267,17 @@ def unfit(race: Race, metric: str) -> dict[str, UnfitReason]:
     Their pairs get no verdict; those of the others stand.
     """
     rounds = [round_ for round_ in race.rounds if not round_.void]
-    cores, found, asked = cores_of(race, rounds), dict[str, UnfitReason](), database_use(race)
+    cores, reasons, asked = cores_of(race, rounds), dict[str, UnfitReason](), database_use(race)
     for name, blocks in by_contender(race, rounds).items():
         if name in asked and asked[name].busy > DATABASE_FULL:
-            found[name] = UnfitReason.DATABASE
+            reasons[name] = UnfitReason.DATABASE
         elif metric == "throughput" and limited(blocks, cores[name]):
-            found[name] = UnfitReason.GENERATOR
+            reasons[name] = UnfitReason.GENERATOR
         elif race.load.rate_per_s and KNOWN[metric].quantile and not _sustained(blocks):
-            found[name] = UnfitReason.RATE
+            reasons[name] = UnfitReason.RATE
         elif not race.load.rate_per_s and _rising(blocks):
-            found[name] = UnfitReason.WARMING
-    return found
+            reasons[name] = UnfitReason.WARMING
+    return reasons
 
 
 def _sustained(blocks: Sequence[Block]) -> bool:

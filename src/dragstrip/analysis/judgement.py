@@ -65,15 +65,15 @@ class Estimate:
         peak_memory_bytes: median over its launches of the tree's peak; None if unreadable.
     """
 
-    throughput_per_s: Interval | None
-    server_cpu_us_per_request: Interval | None
-    rounds: int
-    unsettled: int
     blocks: int
     void_blocks: int
-    requests: int
     errors: Mapping[str, int]
-    peak_memory_bytes: int | None
+    throughput_per_s: Interval | None = None
+    server_cpu_us_per_request: Interval | None = None
+    rounds: int = 0
+    unsettled: int = 0
+    requests: int = 0
+    peak_memory_bytes: int | None = None
     latency_us: Mapping[str, Interval] = field(default_factory=dict)
 
 
@@ -201,10 +201,16 @@ def judge_column(
         fixed=plan.rounds_fixed,
         extensions=plan.extensions,
     )
-    each = {name: numbers_of(tables, name) for name in METRICS}
-    numbers = each[rules.metric]
-    warming = tuple(name for k, name in enumerate(tables.names) if _is_warming(numbers, k))
-    pairs, beside = _all_pairs(race, tables, each, rules, warming)
+    by_metric = {name: numbers_of(tables, name) for name in METRICS}
+    numbers = by_metric[rules.metric]
+    counts = ~np.isnan(numbers.totals)
+    unsettled = (counts & ~numbers.settled).sum(axis=0)
+    warming = tuple(
+        name
+        for name, count, cold in zip(tables.names, counts.sum(axis=0), unsettled, strict=True)
+        if count >= FLOOR and cold > count / 2
+    )
+    pairs, beside = _all_pairs(race, tables, by_metric, rules, warming)
     by_totals = pairs if rules.metric == "throughput" and not rules.typical else beside.get("throughput", ())
     told_apart = frozenset(frozenset((p.a, p.b)) for p in by_totals if p.verdict.separated)
     return ColumnVerdict(
@@ -215,11 +221,11 @@ def judge_column(
         pairs=pairs,
         beside=beside,
         contradictions=_contradictions(beside | {rules.metric: pairs}),
-        estimates=_estimates(race, tables, each, typical=rules.typical),
+        estimates=_estimates(race, tables, by_metric, typical=rules.typical),
         groups=_groups(_ranking(numbers, typical=rules.typical), pairs),
         all_decided=all(pair.decided for pair in pairs),
         warming=warming,
-        pauses=_pauses(each["throughput"], margin, told_apart),
+        pauses=_pauses(by_metric["throughput"], margin, told_apart),
         rounds=done,
         void_rounds=len(race.rounds) - done,
         metric_reason=chosen.reason,
@@ -228,15 +234,15 @@ def judge_column(
 
 
 def _all_pairs(
-    race: Race, tables: Tables, each: Mapping[str, RoundNumbers], rules: Rules, warming: Sequence[str]
+    race: Race, tables: Tables, by_metric: Mapping[str, RoundNumbers], rules: Rules, warming: Sequence[str]
 ) -> tuple[tuple[Pair, ...], dict[str, tuple[Pair, ...]]]:
     """The pairs by the metric that decides, and by each other one that there are numbers of."""
 
     def judged(by: Rules) -> tuple[Pair, ...]:
         why = unfit(race, by.metric)
-        return pairs_of(tables, each[by.metric], by, why | dict.fromkeys(warming, UnfitReason.WARMING))
+        return pairs_of(tables, by_metric[by.metric], by, why | dict.fromkeys(warming, UnfitReason.WARMING))
 
-    others = [replace(rules, metric=name, typical=False) for name in each if name != rules.metric]
+    others = [replace(rules, metric=name, typical=False) for name in by_metric if name != rules.metric]
     return judged(rules), {by.metric: tuple(pair for pair in judged(by) if pair.rounds) for by in others}
 
 
@@ -247,20 +253,15 @@ def _more_s(pairs: Sequence[Pair]) -> float | None:
     return max(known_s) if open_ and len(known_s) == len(open_) else None
 
 
-def _is_warming(numbers: RoundNumbers, k: int) -> bool:
-    counts = ~np.isnan(numbers.totals[:, k])
-    return int(counts.sum()) >= FLOOR and bool((~numbers.settled[counts, k]).mean() > 0.5)
-
-
 def _contradictions(by_metric: Mapping[str, Sequence[Pair]]) -> tuple[Contradiction, ...]:
     """Who serves more and yet spends more: cores that wait, or more of them at work, make the difference."""
     costs = {(pair.a, pair.b): pair.verdict for pair in by_metric.get("cpu", ())}
-    found = []
+    contradictions = []
     for pair in by_metric.get("throughput", ()):
         if pair.verdict.separated and costs.get((pair.a, pair.b)) is pair.verdict.turned:
             ahead, behind = (pair.a, pair.b) if pair.verdict is PairVerdict.FASTER else (pair.b, pair.a)
-            found.append(Contradiction(ahead, behind))
-    return tuple(found)
+            contradictions.append(Contradiction(ahead, behind))
+    return tuple(contradictions)
 
 
 def _ranking(numbers: RoundNumbers, *, typical: bool) -> tuple[str, ...]:
@@ -291,47 +292,47 @@ def _groups(ranking: Sequence[str], pairs: Sequence[Pair]) -> tuple[tuple[str, .
             yield from largest(chosen | {name}, open_ & tied[name], done & tied[name])
             open_, done = open_ - {name}, done | {name}
 
-    found = [tuple(sorted(group, key=place.__getitem__)) for group in largest(set(), set(ranking), set()) if group]
-    return tuple(sorted(found, key=lambda group: [place[name] for name in group]))
+    groups = [tuple(sorted(group, key=place.__getitem__)) for group in largest(set(), set(ranking), set()) if group]
+    return tuple(sorted(groups, key=lambda group: [place[name] for name in group]))
 
 
-def _estimates(race: Race, tables: Tables, each: Mapping[str, RoundNumbers], *, typical: bool) -> dict[str, Estimate]:
-    column = {name: k for k, name in enumerate(tables.names)}
-    left: Counter[str] = Counter()
+def _estimates(
+    race: Race, tables: Tables, by_metric: Mapping[str, RoundNumbers], *, typical: bool
+) -> dict[str, Estimate]:
+    blocks: Counter[str] = Counter()
     errors: dict[str, Counter[str]] = {entrant.name: Counter() for entrant in race.entrants}
     memory: dict[str, list[int]] = {entrant.name: [] for entrant in race.entrants}
-    for this in race.rounds:
-        for block in this.blocks:
-            left[block.contender] += 1
+    for round_ in race.rounds:
+        for block in round_.blocks:
+            blocks[block.contender] += 1
             if block.errors:
                 errors[block.contender].update(block.errors)
-        for launch in this.launches:
+        for launch in round_.launches:
             if launch.peak_memory_bytes is not None:
                 memory[launch.contender].append(launch.peak_memory_bytes)
-    rates, costs = ((found.medians if typical else found.totals) for found in (each["throughput"], each["cpu"]))
-    made = {}
-    for entrant in race.entrants:
-        name, k = entrant.name, column.get(entrant.name)
-        counts = ~np.isnan(rates[:, k]) if k is not None else np.zeros(0, dtype=bool)
-        used = int((tables.answered[:, :, k] > 0).sum()) if k is not None else 0
-        made[name] = Estimate(
-            throughput_per_s=_interval(rates[:, k]) if k is not None else None,
-            server_cpu_us_per_request=_interval(costs[:, k]) if k is not None else None,
+    rates, costs = (
+        numbers.medians if typical else numbers.totals for numbers in (by_metric["throughput"], by_metric["cpu"])
+    )
+    quantiles = {name: numbers.totals for name, numbers in by_metric.items() if KNOWN[name].quantile}
+    estimates = {
+        name: Estimate(blocks=blocks[name], void_blocks=blocks[name], errors=dict(counts))
+        for name, counts in errors.items()
+    }
+    for k, name in enumerate(tables.names):
+        counts = ~np.isnan(rates[:, k])
+        latencies = {quantile: _interval(numbers[:, k]) for quantile, numbers in quantiles.items()}
+        estimates[name] = replace(
+            estimates[name],
+            throughput_per_s=_interval(rates[:, k]),
+            server_cpu_us_per_request=_interval(costs[:, k]),
             rounds=int(counts.sum()),
-            unsettled=int((~tables.settled[counts, k]).sum()) if k is not None else 0,
-            blocks=left[name],
-            void_blocks=left[name] - used,
-            requests=int(tables.requests[:, :, k].sum()) if k is not None else 0,
-            errors=dict(errors[name]),
-            peak_memory_bytes=int(median(memory[name])) if memory[name] and k is not None else None,
-            latency_us=_latencies(each, k),
+            unsettled=int((~tables.settled[counts, k]).sum()),
+            void_blocks=blocks[name] - int((tables.answered[:, :, k] > 0).sum()),
+            requests=int(tables.requests[:, :, k].sum()),
+            peak_memory_bytes=int(median(memory[name])) if memory[name] else None,
+            latency_us={quantile: interval for quantile, interval in latencies.items() if interval},
         )
-    return made
-
-
-def _latencies(each: Mapping[str, RoundNumbers], k: int | None) -> dict[str, Interval]:
-    found = {name: _interval(numbers.totals[:, k]) for name, numbers in each.items() if KNOWN[name].quantile}
-    return {name: one for name, one in found.items() if one} if k is not None else {}
+    return estimates
 
 
 def _interval(numbers: FloatArray) -> Interval | None:
@@ -357,7 +358,7 @@ def _pauses(numbers: RoundNumbers, margin: float, told_apart: Set[frozenset[str]
     if len(ran) < 2:
         return ()
     least = min(ran, key=lambda k: mean[k])
-    found = []
+    pauses = []
     for k in ran:
         excess = losses[:, k] - losses[:, least]
         excess = excess[~np.isnan(excess)]
@@ -366,11 +367,11 @@ def _pauses(numbers: RoundNumbers, margin: float, told_apart: Set[frozenset[str]
             continue
         errors = 2.0 if frozenset((numbers.names[k], numbers.names[least])) in told_apart else 2.5
         if excess.mean() > errors * excess.std(ddof=1) / math.sqrt(n):
-            own, others = (max(-math.expm1(-mean[at]), 0.0) for at in (k, least))
-            if own < MIN_PAUSED:
+            lost, others = (max(-math.expm1(-mean[at]), 0.0) for at in (k, least))
+            if lost < MIN_PAUSED:
                 continue
-            found.append(Pauses(contender=numbers.names[k], lost=own, least=numbers.names[least], others=others))
-    return tuple(found)
+            pauses.append(Pauses(contender=numbers.names[k], lost=lost, least=numbers.names[least], others=others))
+    return tuple(pauses)
 
 
 def still_needed(verdict: ColumnVerdict, race: Race) -> frozenset[str]:

@@ -95,14 +95,16 @@ def pair_variances(
         pairs: columns of the two; variances: of each pair's log ratio over rounds, NaN where there are under two.
         rounds: of each pair.
     """
-    own = [PairVariance(v, n - 1.0) for v, n in zip(variances, rounds, strict=True)]
-    usable = [at for at, one in enumerate(own) if one.freedom >= 2 and math.isfinite(one.variance) and one.variance > 0]
+    alone = [PairVariance(v, n - 1.0) for v, n in zip(variances, rounds, strict=True)]
+    usable = [
+        at for at, pair in enumerate(alone) if pair.freedom >= 2 and math.isfinite(pair.variance) and pair.variance > 0
+    ]
     design = np.zeros((len(usable), contenders))
     for row, at in enumerate(usable):
         design[row, list(pairs[at])] = 1.0
     if len(usable) <= contenders or np.linalg.matrix_rank(design) < contenders:
-        return own
-    seen, freedom = np.array([own[at].variance for at in usable]), np.array([own[at].freedom for at in usable])
+        return alone
+    seen, freedom = np.array([alone[at].variance for at in usable]), np.array([alone[at].freedom for at in usable])
     weights, fitted = freedom / np.mean(seen) ** 2, seen
     for _ in range(FITS):
         root = np.sqrt(weights)[:, None]
@@ -114,9 +116,9 @@ def pair_variances(
     shared = design @ (single[:, None] * design.T)  # covariance of two pairs' log ratios, but for its sign
     freedoms = np.minimum(freedom[:, None], freedom[None, :])
     spread = np.einsum("ip,pq,iq->i", hat, 2 * shared**2 / freedoms, hat)
-    found = list(own)
+    pooled = list(alone)
     for row, at in enumerate(usable):
         joint = 2 * fitted[row] ** 2 / spread[row] if spread[row] > 0 else 0.0
-        if joint > own[at].freedom:
-            found[at] = PairVariance(float(max(fitted[row], own[at].variance * LEAST_OF_OWN)), float(joint))
-    return found
+        if joint > alone[at].freedom:
+            pooled[at] = PairVariance(float(max(fitted[row], alone[at].variance * LEAST_OF_OWN)), float(joint))
+    return pooled

@@ -79,12 +79,12 @@ def correct(exchange: Exchange, answer: Answer) -> Answer:
     return answer
 
 
-def changed_form(exchange: Exchange, own: bytes, given: bytes) -> str | None:
+def changed_form(exchange: Exchange, before: bytes, given: bytes) -> str | None:
     """Why a response in a form of the contender's own is not the same as before; None if it is."""
-    if given == own:
+    if given == before:
         return None
     return (
-        f"{exchange.shown} sent the correct JSON in one form and then in another: {quoted(own)}, then "
+        f"{exchange.shown} sent the correct JSON in one form and then in another: {quoted(before)}, then "
         f"{quoted(given)}; expected the same form each time"
     )
 
@@ -149,10 +149,10 @@ def canonical(body: bytes) -> str | None:
 
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     """An object's members, each of which may occur once: of two, every program would take another one."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    members = dict(pairs)
+    if len(members) < len(pairs):
         raise ValueError("a key occurs twice")
-    return found
+    return members
 
 
 def nothing_right(errors: Mapping[str, int], sample: str, last_words: str) -> str:

@@ -44,8 +44,8 @@ _Fact = TypeVar("_Fact", KeepAlive, OldHttp, UnknownPath)
 
 def plainest(exchanges: Sequence[Exchange]) -> Exchange:
     """The exchange that is easiest to tell the end of: its answer's body is compared, is there, and is the shortest."""
-    told = [exchange for exchange in exchanges if exchange.body and not exchange.chunked]
-    return min(told or exchanges, key=lambda exchange: len(exchange.body))
+    with_body = [exchange for exchange in exchanges if exchange.body and not exchange.chunked]
+    return min(with_body or exchanges, key=lambda exchange: len(exchange.body))
 
 
 def connection_behaviour(server: Server, exchange: Exchange) -> dict[str, parity.Fact]:

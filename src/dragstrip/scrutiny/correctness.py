@@ -105,8 +105,8 @@ class _Trial:
         """An answer that is right, and in its own form the same as before."""
         correct(exchange, answer)
         if exchange.compare == "json":
-            own = self.forms.setdefault((exchange.path, exchange.sends), answer.body)
-            if reason := changed_form(exchange, own, answer.body):
+            before = self.forms.setdefault((exchange.path, exchange.sends), answer.body)
+            if reason := changed_form(exchange, before, answer.body):
                 raise AnswerError(reason)
         self.right += 1
         self.tell(self.right, self.total)
@@ -174,12 +174,12 @@ def _in_words(ways: Sequence[Way]) -> str:
 
 def doubled_headers(answers: Iterable[Answer]) -> dict[str, tuple[str, ...]]:
     """Headers that some answer has twice though they may occur once: their values, by lower-case name."""
-    found: dict[str, tuple[str, ...]] = {}
+    doubled: dict[str, tuple[str, ...]] = {}
     for answer in answers:
         for name in ONCE:
             if len(values := answer.every(name)) > 1:
-                found.setdefault(name, values)
-    return found
+                doubled.setdefault(name, values)
+    return doubled
 
 
 def _in_pieces(exchange: Exchange) -> tuple[bytes, ...]:

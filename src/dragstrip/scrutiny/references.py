@@ -132,12 +132,12 @@ def partiality(server: Server, exchange: Exchange) -> str | None:
     if seen[True] & seen[False]:
         return None
     mine, theirs = (min(seen[usual], key=sorted) for usual in (True, False))
-    told = "; ".join(
+    differences = "; ".join(
         f"{who} gets {', '.join(f'{name}: {value}'.rstrip(': ') for name, value in sorted(given - without))}"
         for who, given, without in (("Dragstrip", mine, theirs), ("a browser", theirs, mine))
         if given - without
     )
-    return f"sends a browser (User-Agent) another head than Dragstrip: {told}; expected the same head"
+    return f"sends a browser (User-Agent) another head than Dragstrip: {differences}; expected the same head"
 
 
 def _settled(answer: Answer) -> frozenset[tuple[str, str]]:

@@ -48,15 +48,15 @@ def count_from_now(asked: OwnCount | None, server: Server) -> Callable[[], int |
         step = added
 
     def since() -> int | None:
-        last, told = before, None
+        last, count = before, None
         for number, read in enumerate(readings(), 1):
             if read is None or last is None or before is None or step is None:
                 return None
-            told = read - before - number * step
+            count = read - before - number * step
             if number > 1 and read - last == step:
                 break
             last = read
-        return told
+        return count
 
     return since
 

@@ -232,10 +232,12 @@ def _round_reasons(record: Round) -> Iterator[Void]:
 
 
 def _fallen(record: Round) -> set[str]:
-    mine: dict[str, list[Block]] = {}
+    by_contender: dict[str, list[Block]] = {}
     for block in record.blocks:
-        mine.setdefault(block.contender, []).append(block)
+        by_contender.setdefault(block.contender, []).append(block)
     died = {launch.contender for launch in record.launches if launch.died}
     return died | {
-        name for name, blocks in mine.items() if all(block.gave_up for block in blocks) or wrong_under_load(blocks)
+        name
+        for name, blocks in by_contender.items()
+        if all(block.gave_up for block in blocks) or wrong_under_load(blocks)
     }

@@ -45,7 +45,7 @@ class Noise:
 
 def noise(race: Race) -> Noise:
     """How much the machine disturbed this race: by time lost, and by how much more blocks scatter than calm ones do."""
-    rounds = [this for this in race.rounds if not this.void]
+    rounds = [round_ for round_ in race.rounds if not round_.void]
     shares = lost_shares(race, rounds)
     if not shares:
         return Noise(level="unknown", lost=None, factor=None)
@@ -65,24 +65,24 @@ def _factor(race: Race) -> float | None:
     Each contender's log number less the mean of all in the round: what rounds share cancels in every pair, too.
     """
     metric = choose(race).metric
-    rounds = [this for this in race.rounds if not this.void]
+    rounds = [round_ for round_ in race.rounds if not round_.void]
     waits = usual_waits((block for round_ in rounds for block in round_.blocks), len(race.server_cores))
     every, calm, shares = [], [], []
     for round_ in rounds:
         share = taken(race, round_, waits)
-        found = by_contender(race, [round_])
+        valid = by_contender(race, [round_])
         quiet = {
             name: [block for block in blocks if share(block) < CALM and not block.steal_ns]
-            for name, blocks in found.items()
+            for name, blocks in valid.items()
         }
-        if len(found) < 2 or min(map(len, quiet.values())) < LEAST_CALM:
+        if len(valid) < 2 or min(map(len, quiet.values())) < LEAST_CALM:
             continue
-        every.append(_apart([_value(blocks, metric) for blocks in found.values()]))
+        every.append(_apart([_value(blocks, metric) for blocks in valid.values()]))
         calm.append(_apart([_value(blocks, metric) for blocks in quiet.values()]))
-        shares.append(sum(map(len, quiet.values())) / sum(map(len, found.values())))
+        shares.append(sum(map(len, quiet.values())) / sum(map(len, valid.values())))
     if len(every) < LEAST_ROUNDS:
         return None
-    scatter = [math.sqrt(sum(value * value for one in _centred(all_) for value in one)) for all_ in (every, calm)]
+    scatter = [math.sqrt(sum(value * value for row in _centred(all_) for value in row)) for all_ in (every, calm)]
     # Of fewer blocks, a mean scatters more: by the square root of how many fewer.
     return max(scatter[0] / (scatter[1] * math.sqrt(sum(shares) / len(shares))), 1.0) if scatter[1] > 0 else None
 
@@ -94,11 +94,11 @@ def _apart(values: Sequence[float]) -> tuple[float, ...]:
 
 def _centred(rounds: Sequence[Sequence[float]]) -> list[list[float]]:
     """Each contender's values less their mean over rounds; contenders that were not in all rounds are left out."""
-    if len({len(one) for one in rounds}) > 1:
-        most = max(len(one) for one in rounds)
-        rounds = [one for one in rounds if len(one) == most]
+    if len({len(row) for row in rounds}) > 1:
+        most = max(len(row) for row in rounds)
+        rounds = [row for row in rounds if len(row) == most]
     means = [sum(column) / len(rounds) for column in zip(*rounds, strict=True)]
-    return [[value - mean for value, mean in zip(one, means, strict=True)] for one in rounds]
+    return [[value - mean for value, mean in zip(row, means, strict=True)] for row in rounds]
 
 
 def _value(blocks: Sequence[Block], metric: str) -> float:

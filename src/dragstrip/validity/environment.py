@@ -159,7 +159,7 @@ def _miscounted(race: Race, name: str, blocks: Sequence[Block]) -> tuple[int, in
         answered[block.round] += block.answered
         sent[block.round] += block.sent
     fewer = more = known = 0
-    for launch in (launch for this in race.rounds for launch in this.launches if launch.contender == name):
+    for launch in (launch for round_ in race.rounds for launch in round_.launches if launch.contender == name):
         if launch.served is not None and launch.round in sent:
             fewer += max(answered[launch.round] - launch.served - LATE_COUNTS, 0)
             more += max(launch.served - sent[launch.round] - LATE_COUNTS, 0)

@@ -91,13 +91,13 @@ def uneven_launches(speeds: Mapping[int, float], others: Sequence[Mapping[int, f
     if len(speeds) < MIN_LAUNCHES:
         return Uneven()
     rounds = sorted(speeds)
-    own = np.array([speeds[index] for index in rounds])
+    logs = np.array([speeds[index] for index in rounds])
     met = np.array([median([other[index] for other in others if index in other] or [0.0]) for index in rounds])
-    slow = _rare(own) & _rare(own - met)
+    slow = _rare(logs) & _rare(logs - met)
     if slow.any():
-        return Uneven(slow={rounds[i]: math.exp(own[i]) for i in np.flatnonzero(slow)})
-    share, slower = _kinds(own)
-    return Uneven(kinds=(share, slower) if share and _kinds(own - met)[0] else None)
+        return Uneven(slow={rounds[i]: math.exp(logs[i]) for i in np.flatnonzero(slow)})
+    share, slower = _kinds(logs)
+    return Uneven(kinds=(share, slower) if share and _kinds(logs - met)[0] else None)
 
 
 def of_two_kinds(race: Race) -> bool:
@@ -109,8 +109,8 @@ def of_two_kinds(race: Race) -> bool:
         if not entrant.out
     }
     return any(
-        uneven_launches(own, [other for rival, other in speeds.items() if rival != name]).kinds is not None
-        for name, own in speeds.items()
+        uneven_launches(speed, [other for rival, other in speeds.items() if rival != name]).kinds is not None
+        for name, speed in speeds.items()
     )
 
 

@@ -51,12 +51,12 @@ def links(race: Race, by_name: Mapping[str, Sequence[Block]]) -> Iterator[Check]
 
 def _summed(race: Race, kind: EventKind) -> dict[str, dict[str, float]]:
     """By machine: the numbers of all its rounds, added up; a line rate is the last one's."""
-    found: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    machines: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     for event in events_of(race, kind):
-        sums = found[event.subject]
+        sums = machines[event.subject]
         for name, value in event.numbers.items():
             sums[name] = value if name == "line_mbps" else sums[name] + value
-    return found
+    return machines
 
 
 def _uses(

@@ -81,8 +81,8 @@ def _split(
     sheets: Sheets, fact: SplitFact, true_of: Callable[[ParitySheet], bool | None]
 ) -> Iterator[ParityObservation]:
     """Of which contenders a fact is true (None: unknown), if there are others as well."""
-    found = {name: true_of(sheet) for name, sheet in sheets.items()}
-    names, others = (tuple(name for name, true in found.items() if true is wanted) for wanted in (True, False))
+    truths = {name: true_of(sheet) for name, sheet in sheets.items()}
+    names, others = (tuple(name for name, true in truths.items() if true is wanted) for wanted in (True, False))
     if names and others:
         yield FactSplits(fact, names, others)
 

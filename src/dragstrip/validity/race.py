@@ -132,7 +132,7 @@ def _inspect_column(race: Race) -> tuple[Check, ...]:
 
 def _sides(race: Race) -> list[_Side]:
     """What each contender that is still in the race left, if it left anything."""
-    rounds = [this for this in race.rounds if not this.void] or list(race.rounds)
+    rounds = [round_ for round_ in race.rounds if not round_.void] or list(race.rounds)
     cores, sides = cores_of(race, rounds), []
     for entrant in race.entrants:
         if not entrant.out:
@@ -166,10 +166,10 @@ def _database(race: Race, sides: Sequence[_Side]) -> Iterator[Check]:
 
 def _parity(race: Race) -> Iterator[Check]:
     """One warning for each thing that tilts the race; what differs without tilting it is on the sheet only."""
-    found = list(tilts(race))
-    if not found:
+    tilting = list(tilts(race))
+    if not tilting:
         yield check_result(CheckName.PARITY, (), seen.Plain.NO_TILT)
-    for tilt in found:
+    for tilt in tilting:
         yield check_result(CheckName.PARITY, [Finding(Status.WARN, tilt)], fact=tilt.fact)
 
 
@@ -178,7 +178,7 @@ def _warns(value: float, limit: float) -> Status:
 
 
 def _rounds(race: Race) -> Check:
-    valid = sum(not this.void for this in race.rounds)
+    valid = sum(not round_.void for round_ in race.rounds)
     counted = seen.Rounds(valid, len(race.rounds) - valid, race.finished)
     status = Status.PASS if valid >= FLOOR else Status.WARN
     return check_result(CheckName.ROUNDS, [Finding(status, counted)], counted)

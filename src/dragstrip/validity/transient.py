@@ -15,11 +15,11 @@ def void_passes(race: Race) -> dict[tuple[int, int], frozenset[VoidKind]]:
     """
     racing = {entrant.name for entrant in race.entrants if not entrant.out}
     why: dict[tuple[int, int], frozenset[VoidKind]] = {}
-    for this in race.rounds:
-        whole = _kinds(this.void)
-        for block in this.blocks:
+    for round_ in race.rounds:
+        whole = _kinds(round_.void)
+        for block in round_.blocks:
             if block.contender in racing:
-                key = (this.index, block.pass_index)
+                key = (round_.index, block.pass_index)
                 why[key] = why.get(key, whole) | _kinds(block.void)
     return why
 
@@ -32,7 +32,7 @@ def causes(race: Race) -> Counter[VoidKind]:
     """Kinds of reasons that voided passes of contenders still in the race; how many passes each."""
     why = Counter(kind for kinds in void_passes(race).values() for kind in sorted(kinds))
     # A round that left no block has no passes, but a reason.
-    why.update(kind for this in race.rounds if not this.blocks for kind in _kinds(this.void))
+    why.update(kind for round_ in race.rounds if not round_.blocks for kind in _kinds(round_.void))
     return why
 
 

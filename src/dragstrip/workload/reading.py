@@ -78,12 +78,23 @@ def _kinds(fields: WorkloadFile | MixFile, source: Source) -> Iterator[Kind]:
         yield Kind(fields.name, 1, fields.request, fields.answer, fields.load, fields.probes, (), body)
         return
     seen: set[str] = set()
-    for number, one in enumerate(fields.request):
+    for number, request in enumerate(fields.request):
         at: tuple[Key, ...] = ("request", number)
-        if one.name in seen:
-            raise source.bad((*at, "name"), f"given {one.name!r} a second time", "give each request a name of its own")
-        seen.add(one.name)
-        yield Kind(one.name, one.weight, one, one.answer, one.load, one.probes, at, _file_body(one, source, at))
+        if request.name in seen:
+            raise source.bad(
+                (*at, "name"), f"given {request.name!r} a second time", "give each request a name of its own"
+            )
+        seen.add(request.name)
+        yield Kind(
+            request.name,
+            request.weight,
+            request,
+            request.answer,
+            request.load,
+            request.probes,
+            at,
+            _file_body(request, source, at),
+        )
 
 
 def _file_body(request: RequestFields, source: Source, at: tuple[Key, ...]) -> bytes | None:
@@ -103,18 +114,18 @@ def _check_files(workload: Workload) -> None:
     source = workload.source
     files: set[str] = set()
     rows: set[str] = set()
-    for number, one in enumerate(workload.fields.data):
+    for number, file in enumerate(workload.fields.data):
         at = ("data", number)
-        if one.file in files:
-            raise source.bad((*at, "file"), f"given {one.file!r} a second time", "give each file a name of its own")
-        if bool(one.bytes_) == bool(one.content):
-            raise source.bad(at, "has to have either `bytes` or `content`", "give one of the two")
-        if one.name and (one.name in rows or not re.fullmatch(r"[a-z_][a-z0-9_]*", one.name) or one.name == "mark"):
-            raise source.bad((*at, "name"), f"given {one.name!r}", "give a plain name that no other file has")
-        files.add(one.file)
-        rows.add(one.name)
-        _check_spans(one, source, at)
-        _check_template(source, (*at, "content"), one.content, {"rows"})
+        if file.file in files:
+            raise source.bad((*at, "file"), f"given {file.file!r} a second time", "give each file a name of its own")
+        if bool(file.bytes_) == bool(file.content):
+            raise source.bad(at, "has to have either `bytes` or `content`", "give file of the two")
+        if file.name and (file.name in rows or not re.fullmatch(r"[a-z_][a-z0-9_]*", file.name) or file.name == "mark"):
+            raise source.bad((*at, "name"), f"given {file.name!r}", "give a plain name that no other file has")
+        files.add(file.file)
+        rows.add(file.name)
+        _check_spans(file, source, at)
+        _check_template(source, (*at, "content"), file.content, {"rows"})
 
 
 def _check_spans(varying: Varying, source: Source, at: tuple[Key, ...]) -> None:
@@ -141,20 +152,20 @@ def _check_varying(kind: Kind, source: Source) -> None:
     """Load and probes must vary the same names, within spans that aren't empty."""
     for table, varying in (("load", kind.load), ("probes", kind.probes)):
         _check_spans(varying, source, (*kind.at, table))
-    here, there = kind.load.names(), kind.probes.names()
-    if here != there:
+    loaded, probed = kind.load.names(), kind.probes.names()
+    if loaded != probed:
         table = next((name for name in ("numbers", "choices", "texts") if getattr(kind.probes, name)), "numbers")
         raise source.bad(
             (*kind.at, "probes", table),
-            f"varies {sorted(there)} where the load varies {sorted(here)}",
+            f"varies {sorted(probed)} where the load varies {sorted(loaded)}",
             "give both the same names",
         )
     for number, case in enumerate(kind.probes.always):
-        if set(case) != here:
+        if set(case) != loaded:
             raise source.bad(
                 (*kind.at, "probes", "always", number),
                 f"has {sorted(case)}",
-                f"give each of {sorted(here)} a value",
+                f"give each of {sorted(loaded)} a value",
             )
 
 
@@ -186,7 +197,7 @@ def _check_headers(kind: Kind, source: Source) -> None:
 
 def _check_templates(kind: Kind, workload: Workload) -> None:
     known, source = kind.load.names(), workload.source
-    rows = {one.name for one in workload.fields.data if one.name}
+    rows = {file.name for file in workload.fields.data if file.name}
     request = kind.request
     texts = [(kind.asked_at("path"), request.path), (kind.asked_at("body"), request.body or "")]
     texts += [(kind.asked_at("headers", name), text) for name, text in request.headers.items()]
