@@ -45,7 +45,7 @@ CELLS = (("sleep", False), ("sleep", True), ("poll", False), ("poll", True))
 HELLO = Exchange(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", 200, b"hello world\n")
 CONNECTIONS, LEAD_NS, COUNTED_NS, TIMES = 32, 2_000_000, 12_000_000, 6
 #: An interval over fewer says nothing.
-LEAST_ROUNDS = 5
+MIN_ROUNDS = 5
 #: A block in which engine or server waited for its core for so large a share of the time was disturbed.
 WAITED = 0.05
 
@@ -269,7 +269,7 @@ def measure(lanes: machine.Lanes, seconds: float, *, first: bool) -> tuple[list[
     try:
         with keep_awake.hold(cores) as kept:
             bench = Bench(engines, lanes.server[0], cores, kept, first)
-            while time.monotonic() < until or len(rounds) < LEAST_ROUNDS:
+            while time.monotonic() < until or len(rounds) < MIN_ROUNDS:
                 rounds.append(bench.round())
     finally:
         if first:

@@ -76,7 +76,7 @@ PLANTS: dict[CheckName, tuple[str, ...]] = {
 RULE_SINCE = {CheckName.CLOCK: "2026-11-21T22:50", CheckName.VOID_PASSES: "2026-11-22T00:41"}
 
 #: A race is clean in which nothing was planted and the host took at most this share of the machine's cores.
-HOST_MOST = 0.005
+MAX_HOST = 0.005
 
 #: A line that is no race but what ``dragstrip doctor`` foretold meanwhile.
 FORECAST = "forecast"
@@ -298,11 +298,11 @@ def _checks(good: Sequence[Line]) -> list[str]:
     latest = max(RULE_SINCE.values())
     at = latest.replace("T", " ")
     today = [line for line in _since(unplanted, latest) if "host" in line]
-    clean = [line for line in today if line["host"] <= HOST_MOST]
-    disturbed = [line for line in today if line["host"] > HOST_MOST]
+    clean = [line for line in today if line["host"] <= MAX_HOST]
+    disturbed = [line for line in today if line["host"] > MAX_HOST]
     told = [
         f"Since the last change of a check ({at}), stolen time was read before and after each race. "
-        f"In *clean* races, in which the host took at most {100 * HOST_MOST:.1f} % of the cores, "
+        f"In *clean* races, in which the host took at most {100 * MAX_HOST:.1f} % of the cores, "
         f"all checks passed in {_silent(clean)}.",
         f"In the others (median {100 * np.median([line['host'] for line in disturbed]):.1f} %), "
         f"all checks passed in {_silent(disturbed)}."

@@ -27,7 +27,7 @@ import dragstrip
 from dragstrip import workload
 from dragstrip.contender import shipped
 
-LEAST_READY = 30
+MIN_READY = 30
 
 
 class Person:
@@ -105,8 +105,8 @@ def check(person: Person, only: Sequence[str], *, install: bool) -> list[tuple[s
     silent = [row["name"] for row in rows if row["status"] != "ready" and not (row["reason"] and row["remedy"])]
     return [
         (
-            f"as {person.name}: {len(ready)} contenders ready, {LEAST_READY} wanted",
-            bool(only) or len(ready) >= LEAST_READY,
+            f"as {person.name}: {len(ready)} contenders ready, {MIN_READY} wanted",
+            bool(only) or len(ready) >= MIN_READY,
         ),
         (f"as {person.name}: each ready one passes for all its workloads{told_of(failed)}", not failed),
         (f"as {person.name}: nothing is left afterwards{told_of(left)}", not left),

@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PLANTED = ROOT / "target" / "release" / "examples" / "planted"
 
 #: A race that the machine disturbed is run again, so many times in a row at most.
-RUNS_MOST = 3
+MAX_RUNS = 3
 
 
 def dragstrip(*words: str) -> subprocess.CompletedProcess[str]:
@@ -41,14 +41,14 @@ def dragstrip(*words: str) -> subprocess.CompletedProcess[str]:
 def race(server: str, told: argparse.Namespace, store: Path) -> str:
     """Races it beside the reference; the race's id. One that comes to no result is run again."""
     words = ["nginx-return", "--serve", f"mine={server}", "--rounds", str(told.rounds), "--budget", "60s", "-q"]
-    for _ in range(RUNS_MOST):
+    for _ in range(MAX_RUNS):
         done = dragstrip("race", *words, "--metric", told.metric, "--store", str(store))
         if done.returncode == 0:
             with closing(sqlite3.connect(store)) as kept:
                 return str(kept.execute("SELECT id FROM race ORDER BY rowid DESC").fetchone()[0])
         said = " ".join((done.stderr.strip() or done.stdout).split())
         print(f"    race again (exit {done.returncode}): {said[:200]}", flush=True)
-    sys.exit(f"{RUNS_MOST} races in a row ended without a result; what was tried is kept, the same call goes on")
+    sys.exit(f"{MAX_RUNS} races in a row ended without a result; what was tried is kept, the same call goes on")
 
 
 def one_try(told: argparse.Namespace) -> dict[str, Any]:

@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 #: A burst's CPU time, uniform between these.
-LEAST_MS, MOST_MS = 1.0, 50.0
+MIN_MS, MAX_MS = 1.0, 50.0
 #: A burst that could not begin for so long is dropped, and those planned meanwhile with it.
 LATE_MOST_S = 1.0
 #: Seconds between two looks at the one server; between two looks for new processes of it.
@@ -229,9 +229,9 @@ class Core:
         """Seconds of a pause, and of CPU time of the burst that follows it."""
         if not self._duty:
             return 3600.0, 0.0
-        usual_s = (LEAST_MS + MOST_MS) / 2e3
+        usual_s = (MIN_MS + MAX_MS) / 2e3
         pause_s = self._chance.expovariate(1.0) * usual_s * (1 / self._duty - 1)
-        return pause_s, self._chance.uniform(LEAST_MS, MOST_MS) / 1e3
+        return pause_s, self._chance.uniform(MIN_MS, MAX_MS) / 1e3
 
     def all_the_time(self, until_s: float) -> None:
         """Bursts by the clock."""

@@ -36,7 +36,7 @@ ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT / "src" / "dragstrip" / "data"
 
 #: Longest time for one command in this process; a process has its start besides, on a machine that does other things.
-LONGEST_S, START_S = 5.0, 5.0
+MAX_S, START_S = 5.0, 5.0
 
 #: Those that ask some forty programs for their versions, which takes as long as it takes.
 ASKING, ASKING_S = (["claims"], ["contenders"]), 60.0
@@ -243,7 +243,7 @@ def file_line(rng: random.Random, good: dict[str, list[tuple[str, str]]], place:
 def in_process(words: list[str], found: Findings) -> None:
     """One command line in this process, with an alarm; a late one is tried again: the machine may have been busy."""
     code, said, spent_s = _tried(words)
-    bound_s = ASKING_S if words[:1] in ASKING else LONGEST_S
+    bound_s = ASKING_S if words[:1] in ASKING else MAX_S
     if spent_s > bound_s:
         bound_s *= slowdown()
         code, said, spent_s = min((code, said, spent_s), _tried(words), key=lambda one: one[2])
@@ -311,7 +311,7 @@ def _fill(place: Path) -> None:
 
 def as_process(words: list[str], found: Findings, env: dict[str, str]) -> None:
     """One command line as a user runs it."""
-    bound_s = (LONGEST_S + START_S) * slowdown()
+    bound_s = (MAX_S + START_S) * slowdown()
     began = time.monotonic()
     try:
         done = subprocess.run(

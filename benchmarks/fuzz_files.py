@@ -32,7 +32,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "testing.md"
 BEGIN, END = "<!-- fuzz-files: begin -->", "<!-- fuzz-files: end -->"
 
-MOST_CPU_S, MAX_BYTES = 2.0, 500 * 2**20
+MAX_CPU_S, MAX_BYTES = 2.0, 500 * 2**20
 
 #: execve, execveat, fork, vfork; clone; by machine.
 SYSTEM_CALLS = {"x86_64": ((59, 322, 57, 58), 56), "aarch64": ((221, 281), 220)}
@@ -329,7 +329,7 @@ def worker(place: Path, seed: int, first: int, last: int, step: int, prove: str)
         kind = prove or rng.choice(list(cases.kinds))
         print(json.dumps({"begins": number, "kind": kind}), flush=True)
         began, how, said = time.process_time(), "fault", ""
-        signal.setitimer(signal.ITIMER_PROF, 5 * MOST_CPU_S)
+        signal.setitimer(signal.ITIMER_PROF, 5 * MAX_CPU_S)
         try:
             if prove == "process":
                 os.system("true")
@@ -344,7 +344,7 @@ def worker(place: Path, seed: int, first: int, last: int, step: int, prove: str)
             said = f"{type(error).__name__}: {error}"[:300]
         signal.setitimer(signal.ITIMER_PROF, 0)
         spent_s = time.process_time() - began
-        if spent_s > MOST_CPU_S:
+        if spent_s > MAX_CPU_S:
             how, said = "fault", f"took {spent_s:.1f} s of CPU time; {said}"
         if seen:
             how, said = "fault", "; ".join(seen)

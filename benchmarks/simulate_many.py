@@ -15,7 +15,7 @@ from scipy import stats
 
 from dragstrip.analysis import FLOOR
 from dragstrip.analysis.group_sequential import level_within, stage_of
-from dragstrip.analysis.simultaneous import LEAST_OF_OWN, pair_variances, range_factor
+from dragstrip.analysis.simultaneous import MIN_OF_OWN, pair_variances, range_factor
 
 Array = NDArray[np.float64]
 ALPHA = 0.05
@@ -133,7 +133,7 @@ def halves(numbers: Array, rounds: int) -> Array:
 
 def least_factor(n: int, contenders: int, rounds: int) -> float:
     """No interval at round ``n`` is fewer of its own standard errors wide, so that most looks need no closer one."""
-    return range_factor(contenders, 10_000, level(n, rounds)) * float(np.sqrt(LEAST_OF_OWN))
+    return range_factor(contenders, 10_000, level(n, rounds)) * float(np.sqrt(MIN_OF_OWN))
 
 
 def held(numbers: Array, true: Array) -> tuple[float, float]:

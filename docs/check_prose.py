@@ -20,7 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 
 #: A sentence's most words, and a line's most characters.
-MOST_WORDS, MOST_CHARACTERS = 35, 100
+MAX_WORDS, MAX_CHARACTERS = 35, 100
 
 #: Pages of which every sentence is held to that length.
 STRICT = tuple(
@@ -112,7 +112,7 @@ def long_sentences(path: Path) -> list[str]:
     return [
         f"{path.relative_to(ROOT)}:{number}: {count} words: {sentence}"
         for number, sentence in sentences(path.read_text(encoding="utf-8"))
-        if (count := words(sentence)) > MOST_WORDS
+        if (count := words(sentence)) > MAX_WORDS
     ]
 
 
@@ -121,7 +121,7 @@ def long_lines(path: Path) -> list[str]:
     return [
         f"{path.relative_to(ROOT)}:{number}: {len(line)} characters"
         for number, line in written(path.read_text(encoding="utf-8"))
-        if len(line) > MOST_CHARACTERS and len(line.split()) > 2
+        if len(line) > MAX_CHARACTERS and len(line.split()) > 2
     ]
 
 
@@ -143,7 +143,7 @@ def long_docstrings() -> list[str]:
                     continue
                 place = f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 1)}"
                 flat = " ".join(paragraph.split())
-                found += [f"{place}: {words(one)} words: {one}" for one in split(flat) if words(one) > MOST_WORDS]
+                found += [f"{place}: {words(one)} words: {one}" for one in split(flat) if words(one) > MAX_WORDS]
     return found
 
 

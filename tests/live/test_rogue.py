@@ -28,7 +28,7 @@ from dragstrip.store.database import Store
 ROGUE = Path(__file__).parents[1] / "servers" / "rogue.py"
 
 #: Our own process may take so much memory, whatever servers send.
-MOST_MB = 300
+MAX_MB = 300
 #: What the command has when it has started.
 STARTED_MB = 110
 
@@ -225,7 +225,7 @@ def test_scrutineering_names_what_a_server_did(found: dict[str, object], mode: s
 
 def test_scrutineering_of_all_of_them_at_once_stays_small(found: dict[str, object]) -> None:
     """Endless answers too: none is held beyond its cap."""
-    assert found["grown by MB"] < MOST_MB - STARTED_MB  # type: ignore[operator]
+    assert found["grown by MB"] < MAX_MB - STARTED_MB  # type: ignore[operator]
 
 
 def test_load_names_what_a_server_did_before_it_loads_it() -> None:
@@ -253,7 +253,7 @@ def test_load_names_what_a_server_did_before_it_loads_it() -> None:
         if words or mode not in LOAD_MAY_TELL:
             assert bool(words) == bool(expected), (mode, words)
             assert said(expected, words), (mode, words)
-    assert grown() < MOST_MB - STARTED_MB
+    assert grown() < MAX_MB - STARTED_MB
 
 
 @pytest.fixture
@@ -298,7 +298,7 @@ def left_over(folder: Path) -> list[str]:
 def sound(done: Done) -> None:
     """No traceback, no more memory than may be, whatever came."""
     assert "Traceback" not in done.said, done.said
-    assert done.peak_mb < MOST_MB, done.words
+    assert done.peak_mb < MAX_MB, done.words
 
 
 @EACH

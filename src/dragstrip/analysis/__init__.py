@@ -5,7 +5,7 @@ are compared over the rounds in which both ran. Every ratio is *a's speed over b
 better one, for CPU time too, where the better one spends less.
 """
 
-from dragstrip.analysis.columns import MOST_VOID_ROUNDS, by_column, with_column
+from dragstrip.analysis.columns import MAX_VOID_ROUNDS, by_column, with_column
 from dragstrip.analysis.comparability import Differs, Unlike
 from dragstrip.analysis.comparison import Change, Comparison, NoInterval, compare, compare_columns
 from dragstrip.analysis.fitness import UnfitReason

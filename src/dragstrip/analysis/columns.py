@@ -12,7 +12,7 @@ from dataclasses import replace
 from dragstrip.record import Ending, Entrant, EventKind, Race, Round
 
 #: A void round is repeated. This many in a row end the race: a sixth attempt would not be valid either.
-MOST_VOID_ROUNDS = 5
+MAX_VOID_ROUNDS = 5
 
 #: Events that stand beside the whole race: none of its columns.
 _BESIDE = frozenset({EventKind.FOREIGN, EventKind.VERDICT, EventKind.COUNTED_RUN})
@@ -50,5 +50,5 @@ def _finished(whole: Ending, entrants: Sequence[Entrant], rounds: Sequence[Round
         return whole
     if sum(not entrant.out for entrant in entrants) < 2:
         return Ending.TOO_FEW
-    last = rounds[-MOST_VOID_ROUNDS:]
-    return Ending.VOID if len(last) == MOST_VOID_ROUNDS and all(round_.void for round_ in last) else whole
+    last = rounds[-MAX_VOID_ROUNDS:]
+    return Ending.VOID if len(last) == MAX_VOID_ROUNDS and all(round_.void for round_ in last) else whole

@@ -26,7 +26,7 @@ FITS = 3
 
 #: A fitted variance is never below this share of the pair's own: where two contenders disturb each other more than
 #: their own scatter says, the model is wrong for them.
-LEAST_OF_OWN = 0.5
+MIN_OF_OWN = 0.5
 
 
 @cache
@@ -120,5 +120,5 @@ def pair_variances(
     for row, at in enumerate(usable):
         joint = 2 * fitted[row] ** 2 / spread[row] if spread[row] > 0 else 0.0
         if joint > alone[at].freedom:
-            pooled[at] = PairVariance(float(max(fitted[row], alone[at].variance * LEAST_OF_OWN)), float(joint))
+            pooled[at] = PairVariance(float(max(fitted[row], alone[at].variance * MIN_OF_OWN)), float(joint))
     return pooled

@@ -14,7 +14,7 @@ from dragstrip.scrutiny import is_right
 
 #: An answer that came without its statement came from elsewhere: fewer than this share of those wanted are too few.
 #: What a block's last answers lack or have too much of the pool's mean lies far below.
-LEAST_SHARE = 0.95
+MIN_SHARE = 0.95
 
 #: By chance, a mean is off by more than this many of its standard errors in one of 30,000 cases.
 ERRORS = 4.0
@@ -25,7 +25,7 @@ ASKED = 4
 
 def served_from_elsewhere(statements: int, wanted: float) -> str | None:
     """Why a contender's answers can't have come from the database, in words for the record; None if they can."""
-    if statements >= LEAST_SHARE * wanted:
+    if statements >= MIN_SHARE * wanted:
         return None
     return (
         f"did not ask the database for its answers: they take {wanted:,.0f} statements there, and the database "

@@ -151,7 +151,7 @@ class ColumnLoop(RoundLoop):
         if len(self.contenders) < 2:
             return Ending.TOO_FEW
         plan = self.race.plan
-        if self.void_in_a_row >= analysis.MOST_VOID_ROUNDS:
+        if self.void_in_a_row >= analysis.MAX_VOID_ROUNDS:
             return Ending.VOID
         if plan.rounds_fixed:
             return Ending.ROUNDS if self.done >= plan.planned_rounds else None

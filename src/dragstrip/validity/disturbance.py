@@ -22,7 +22,7 @@ LOST, FACTOR = (0.02, 0.15), (1.5, 3.0)
 
 #: A block in which others took less than this is as on a quiet machine; fewest of them in a round of each contender,
 #: and fewest rounds, that tell a scatter.
-CALM, LEAST_CALM, LEAST_ROUNDS = 0.01, 3, 8
+CALM, MIN_CALM, MIN_ROUNDS = 0.01, 3, 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,12 +75,12 @@ def _factor(race: Race) -> float | None:
             name: [block for block in blocks if share(block) < CALM and not block.steal_ns]
             for name, blocks in valid.items()
         }
-        if len(valid) < 2 or min(map(len, quiet.values())) < LEAST_CALM:
+        if len(valid) < 2 or min(map(len, quiet.values())) < MIN_CALM:
             continue
         every.append(_apart([_value(blocks, metric) for blocks in valid.values()]))
         calm.append(_apart([_value(blocks, metric) for blocks in quiet.values()]))
         shares.append(sum(map(len, quiet.values())) / sum(map(len, valid.values())))
-    if len(every) < LEAST_ROUNDS:
+    if len(every) < MIN_ROUNDS:
         return None
     scatter = [math.sqrt(sum(value * value for row in _centred(all_) for value in row)) for all_ in (every, calm)]
     # Of fewer blocks, a mean scatters more: by the square root of how many fewer.

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dragstrip.loading.result import LoadResult
 
 #: Rows of the picture at most, and the widths from which it stands beside the percentiles, in cells.
-MOST_ROWS, BESIDE, BESIDE_OPEN = 12, 76, 104
+MAX_ROWS, BESIDE, BESIDE_OPEN = 12, 76, 104
 
 KIND_MEANS = {
     "connect": "no connection could be opened",
@@ -134,7 +134,7 @@ def _latencies(result: LoadResult, latencies: HdrHistogram, width: int) -> list[
     """Percentiles and picture, side by side where there is room, so that the whole report fits on a screen."""
     is_open = result.request.offer is not None
     table = _percentiles(result, latencies)
-    picture = _picture([bin_ for bin_ in bins(latencies, MOST_ROWS) if bin_.count])
+    picture = _picture([bin_ for bin_ in bins(latencies, MAX_ROWS) if bin_.count])
     if width < (BESIDE_OPEN if is_open else BESIDE):
         return [table, Text(), picture]
     both = Table.grid(padding=(0, 2, 0, 0), expand=True)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 #: Maximum number of checks' sentences in a live display; the report has all.
-MOST_TROUBLES = 4
+MAX_TROUBLES = 4
 
 #: Seconds between two plain lines that say who is waited for.
 WAITING_S = 5.0
@@ -205,7 +205,7 @@ def lights(race: Race) -> list[RenderableType]:
     troubled = [check for check in checks if check.status is not Status.PASS and check.name is not CheckName.ROUNDS]
     sentences = [
         Text.assemble((f"{check.status} ", glyphs.STATUS_STYLE[check.status]), _first_line(check_text(check)))
-        for check in troubled[:MOST_TROUBLES]
+        for check in troubled[:MAX_TROUBLES]
     ]
     return [row, *sentences]
 

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from dragstrip.validity import Check
 
 #: A page stays below 3 MiB: a longer race's blocks are exported instead. Bytes of base64.
-MOST_RAW = 1_000_000
+MAX_RAW = 1_000_000
 
 #: Machine facts that are not read as they stand.
 _BYTES = "_bytes"
@@ -203,7 +203,7 @@ def _of_column(column: ColumnSections) -> list[tuple[str, str]]:
 def _raw(race: Race) -> str:
     """Every block as gzipped CSV in base64; empty where it would make the page too heavy."""
     packed = base64.b64encode(gzip.compress(tables.csv_text(tables.block_rows(race)).encode(), mtime=0))
-    return packed.decode() if race.rounds and len(packed) <= MOST_RAW else ""
+    return packed.decode() if race.rounds and len(packed) <= MAX_RAW else ""
 
 
 @cache
