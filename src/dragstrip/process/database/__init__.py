@@ -1,10 +1,17 @@
 """PostgreSQL for workloads that ask a database: found, filled, started afresh for each round, counted.
 
 ``programs`` finds it, ``template`` makes one data directory per race, ``instance`` starts copies of it under a
-supervisor, ``usage`` has what each contender made of it.
+supervisor, and counts what each contender makes of them.
 """
 
-from dragstrip.process.database.instance import CONNECTIONS, Database, DatabaseGoneError, Instance
+from dragstrip.process.database.instance import (
+    CONNECTIONS,
+    Database,
+    DatabaseGoneError,
+    Instance,
+    Spent,
+    Usage,
+    spent,
+)
 from dragstrip.process.database.programs import DEBIAN, NAME, TITLE, Programs, find
 from dragstrip.process.database.template import drawn_rows, settings
-from dragstrip.process.database.usage import Spent, Usage, spent

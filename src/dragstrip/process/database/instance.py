@@ -1,4 +1,7 @@
-"""One running PostgreSQL per round, on a fresh copy of the race's data, under a supervisor as contenders are."""
+"""One running PostgreSQL per round, on a fresh copy of the race's data, under a supervisor as contenders are.
+
+It counts what each contender makes of it: counts that only grow, and their difference over a stretch of load.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,6 @@ from dragstrip.contender import Start
 from dragstrip.errors import StageError
 from dragstrip.process.database import template
 from dragstrip.process.database.programs import NAME, TITLE, Programs
-from dragstrip.process.database.usage import Usage
 from dragstrip.process.launcher import Launcher, ServerProcess, scratch_root
 from dragstrip.process.ports import HOST, free_port
 from dragstrip.process.scratch import MEMORY
@@ -53,6 +55,48 @@ _BACKENDS = "SELECT usename, pid FROM pg_stat_activity WHERE backend_type = 'cli
 
 class DatabaseGoneError(StageError):
     """The database ended, or lost its connections, while it was needed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """One contender's use of the database up to a moment.
+
+    Args:
+        statements: executions of statements that name the table.
+        exec_ns: time within their execution, waits for a lock, a sleep or a core included.
+        cpu_ns: CPU time of its backends, by process.
+    """
+
+    statements: int = 0
+    exec_ns: int = 0
+    cpu_ns: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """What a contender made of the database over a stretch.
+
+    Args:
+        cpu_ns: of its backends; None where one of them ended meanwhile and took its count with it.
+        connections: how many it had at the end.
+    """
+
+    statements: int
+    exec_ns: int
+    cpu_ns: int | None
+    connections: int
+
+
+def spent(before: Usage, after: Usage) -> Spent:
+    """The difference of two moments."""
+    ended = before.cpu_ns.keys() - after.cpu_ns.keys()
+    cpu_ns = sum(now - before.cpu_ns.get(pid, 0) for pid, now in after.cpu_ns.items())
+    return Spent(
+        statements=after.statements - before.statements,
+        exec_ns=after.exec_ns - before.exec_ns,
+        cpu_ns=None if ended else cpu_ns,
+        connections=len(after.cpu_ns),
+    )
 
 
 class Database:
@@ -222,7 +266,10 @@ class Instance:
         with self._asking:
             try:
                 if self._connection is None:
-                    self._connection = _connect(self.folder, self.process.port)
+                    self._connection = psycopg.connect(
+                        host=str(self.folder), port=self.process.port, user=template.OWNER, dbname=template.DATABASE,
+                        connect_timeout=5, autocommit=True,
+                    )  # fmt: skip
                 cursor = self._connection.execute(statement.encode(), values or None)
                 return cursor.fetchall() if cursor.description else []
             except psycopg.OperationalError as error:
@@ -234,14 +281,6 @@ def _segment_of(data: Path) -> int | None:
     with contextlib.suppress(OSError, ValueError, IndexError):
         return int((data / "postmaster.pid").read_text().splitlines()[6].split()[1])
     return None
-
-
-def _connect(folder: Path, port: int) -> psycopg.Connection[Any]:
-    import psycopg
-
-    return psycopg.connect(
-        host=str(folder), port=port, user=template.OWNER, dbname=template.DATABASE, connect_timeout=5, autocommit=True
-    )
 
 
 def _answers(host: str, port: int) -> str | None:

@@ -52,6 +52,9 @@ _SETTINGS: Mapping[str, str] = {
 }
 
 
+_libc = ctypes.CDLL(None)
+
+
 def settings() -> dict[str, str]:
     """What is set otherwise than PostgreSQL's own defaults, by name (its manual, chapter 20)."""
     return dict(_SETTINGS)
@@ -106,7 +109,8 @@ def _run(programs: Programs, folder: Path, name: str, *words: str, script: str =
         done = subprocess.run(
             [programs.place(name), *words],
             input=script, capture_output=True, text=True, errors="replace", timeout=MAKING_S, cwd=folder,
-            env={"PATH": os.defpath, "LANG": "C.UTF-8", "TZ": "UTC"}, umask=0o077, preexec_fn=_end_with_us,
+            env={"PATH": os.defpath, "LANG": "C.UTF-8", "TZ": "UTC"}, umask=0o077,
+            preexec_fn=lambda: _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0),  # it ends with this process
             user=user[0] if user else None, group=user[1] if user else None, extra_groups=[] if user else None,
         )  # fmt: skip
     except (OSError, subprocess.SubprocessError) as error:
@@ -114,11 +118,3 @@ def _run(programs: Programs, folder: Path, name: str, *words: str, script: str =
     if done.returncode or "ERROR:" in done.stderr or "FATAL:" in done.stderr:
         last = "\n".join((done.stdout + done.stderr).splitlines()[-15:])
         raise StageError(f"{TITLE}: {name} failed with exit status {done.returncode}; its last lines:\n{last}")
-
-
-_libc = ctypes.CDLL(None)
-
-
-def _end_with_us() -> None:
-    """In the child: a kill of this process ends it, too."""
-    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
