@@ -58,11 +58,9 @@ class Duties(Generic[_Race]):
         self._lock = threading.Lock()
 
     def hello(self) -> Hello:
-        """Identity of this machine; its serial numbers are sent as hashes."""
         return hello()
 
     def hold(self, session: str, client: str) -> None:
-        """This machine is held for a client."""
         holder.hold(session, client)
 
     def beat(self) -> None:
@@ -73,7 +71,6 @@ class Duties(Generic[_Race]):
         return Clock(now_ns=time.monotonic_ns())
 
     def facts(self) -> Facts:
-        """What is known of the machine."""
         return machine.facts()
 
     def usage(self) -> Usage:
@@ -94,7 +91,6 @@ class Duties(Generic[_Race]):
         return CoreSets(server=alone, engine=alone[: machine.MAX_ENGINE_CORES])
 
     def before_round(self) -> None:
-        """A round is about to begin."""
         self._open_race().monitor.before()
 
     def after_round(self) -> list[Event]:

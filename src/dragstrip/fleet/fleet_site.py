@@ -80,7 +80,6 @@ class FleetAwake(Awake):
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """The cores stay awake for as long as this lasts."""
         if self.way is None:
             yield
             return
@@ -102,7 +101,6 @@ class FleetSurroundings:
     machines: Machines
 
     def before(self) -> None:
-        """A round is about to begin."""
         self.machines.on_all(lambda node: node.channel.ask(Duties.before_round))
 
     def after(self) -> list[Event]:
@@ -151,7 +149,6 @@ class FleetSetup(RaceSetup):
                 self.traffic[name].append(own)
 
     def stand_by(self, entries: Iterable[Entry]) -> None:
-        """Starts the supervisors of contenders that will be launched."""
         sent = [SentEntry.of(entry) for entry in entries if entry.url is None]
         self.machines.server.channel.ask(ServerDuties.stand_by, sent)
 
@@ -185,7 +182,6 @@ class FleetSetup(RaceSetup):
         return Findings(problems=proof.problems, facts=dict(proof.facts))
 
     def connection_facts(self, launched: LaunchedServer) -> dict[str, parity.Fact]:
-        """What it does with connections."""
         return dict(self._proof(GeneratorDuties.connection_facts, launched, 120.0 + TOLD_S).facts)
 
     def _proof(self, duty: Callable[..., Proof], launched: LaunchedServer, within_s: float) -> Proof:
@@ -218,7 +214,6 @@ class FleetSetup(RaceSetup):
                     raise
 
     def surroundings(self) -> FleetSurroundings:
-        """Every machine."""
         return FleetSurroundings(self.machines)
 
     def wait_for_quiet(self, *, busy_below: float, at_most_s: float) -> None:
@@ -312,7 +307,6 @@ class FleetSite:
         self._machines = machines
 
     def machines(self) -> dict[str, str]:
-        """Name and identity of each."""
         return {node.name: node.identity for node in self._machines.all}
 
     def facts(self) -> Facts:
@@ -347,13 +341,11 @@ class FleetSite:
         return state
 
     def pending_build(self, entry: Entry) -> tuple[str, ...] | None:
-        """What is to be built of it there."""
         if entry.url is not None:
             return None
         return self._server.begin(ServerDuties.pending_build, SentEntry.of(entry))(60.0)
 
     def build(self, entry: Entry) -> Path | None:
-        """Builds it there."""
         if entry.url is None:
             self._server.begin(ServerDuties.build, SentEntry.of(entry))(BUILD_S)
         return None

@@ -133,7 +133,6 @@ class GeneratorDuties(Duties[_GeneratorsRace]):
         return race.engine.open(session_plan(server, asked, load, exchanges, heads, connections, turns))
 
     def close_session(self, session: int) -> None:
-        """Closes its connections."""
         self._open_race().engine.close(session)
 
     def observe(self, session: int, server: int) -> None:
@@ -154,7 +153,6 @@ class GeneratorDuties(Duties[_GeneratorsRace]):
         return Tallies(tallies=tallies, traffic=race.meter.end())
 
     def stop_run(self) -> None:
-        """Ends a run that goes on."""
         self._open_race().engine.stop()
 
     def ready_load(
@@ -186,7 +184,7 @@ class GeneratorDuties(Duties[_GeneratorsRace]):
         if prepared.script is not None:
             state = prepared.script.state
             script = LoadScript(hooks=state.hooks, fixed=state.fixed, printed=prepared.printed)
-        io, backend, stamps = loading.worked(race.engine, session)
+        used = race.engine.used(session)
         return LoadReady(
             reference=ReferenceResponse(learned=replace(learned, body=b""), body_bytes=len(learned.body)),
             connections=prepared.connections,
@@ -196,9 +194,9 @@ class GeneratorDuties(Duties[_GeneratorsRace]):
             plain_statuses=loading.plain_statuses(prepared),
             notes=list(prepared.notes),
             doubts=list(prepared.doubts),
-            io=io,
-            backend=backend,
-            stamps=stamps,
+            io=used.io,
+            backend=used.backend,
+            stamps=used.stamps,
             script=script,
         )
 
@@ -245,7 +243,6 @@ class GeneratorDuties(Duties[_GeneratorsRace]):
             time.sleep(0.02)
 
     def prove(self, *, asking: SentAsking, host: str, port: int) -> Proof:
-        """Has a contender prove its responses."""
         race = self._open_race()
         asked = asking.asking(race.seed, race.folder)
         load = replace(race.load, pipelining=asked.workload.traffic.pipelining)
@@ -253,7 +250,6 @@ class GeneratorDuties(Duties[_GeneratorsRace]):
         return Proof(problems=findings.problems, facts=parity.sheet_texts(findings.facts))
 
     def connection_facts(self, *, asking: SentAsking, host: str, port: int) -> Proof:
-        """What a contender does with connections."""
         race = self._open_race()
         server = Server(host, port, asking.encryption(race.folder))
         facts = connection_facts(asking.asking(race.seed, race.folder), server)

@@ -42,7 +42,6 @@ class Connected:
 
     @property
     def name(self) -> str:
-        """The machine's."""
         return self.machine.name
 
     @property
@@ -152,7 +151,6 @@ class Machines:
 
     @property
     def server(self) -> Connected:
-        """The servers' machine."""
         return self._connected[self.fleet.server.name]
 
     @property

@@ -21,7 +21,6 @@ class Meter:
         self._first: LinkReading | None = None
 
     def begin(self) -> None:
-        """A run is about to begin."""
         self._first = read_link(self._device, self._cores)
 
     def end(self) -> Traffic:

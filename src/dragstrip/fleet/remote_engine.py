@@ -139,7 +139,6 @@ class RemoteEngine:
         self._close(self._sessions.pop(session, ()))
 
     def stop(self) -> None:
-        """Ends the current run."""
         stop(self._machines.generators)
 
     def shutdown(self) -> None:

@@ -21,39 +21,31 @@ class RemoteServer(Running):
         self._ended: Ended | None = None
 
     def thread_cpu_ns(self) -> dict[str, int]:
-        """CPU time of each of its threads so far."""
         return self._channel.ask(ServerDuties.thread_cpu_ns, self.number)
 
     def users(self) -> tuple[str, ...]:
-        """The users that it runs as."""
         return self._look().users
 
     def alive(self) -> bool:
-        """Whether its main process is there."""
         return self._ended is None and self._look().alive
 
     def counts(self) -> tuple[int, int]:
-        """Processes and threads of it now."""
         look = self._look()
         return look.processes, look.threads
 
     def log_tail(self, lines: int = 20) -> str:
-        """Its last lines of output."""
         with contextlib.suppress(MachineLost):
             text = self._ended.log_tail if self._ended else self._look().log_tail
             return "\n".join(text.splitlines()[-lines:])
         return ""
 
     def resident_bytes(self) -> int:
-        """Its memory now."""
         return self._look().resident_bytes
 
     def freeze(self) -> None:
-        """It stands still."""
         self._channel.ask(ServerDuties.freeze, self.number)
 
     def thaw(self) -> None:
-        """It goes on."""
         self._channel.ask(ServerDuties.thaw, self.number)
 
     def watch(self) -> None:
@@ -61,7 +53,6 @@ class RemoteServer(Running):
         self._channel.ask(ServerDuties.watch, self.number)
 
     def begin_stop(self, *, grace_s: float = GRACE_S) -> None:
-        """Gives it its stop signal."""
         if self._ended is None:
             with contextlib.suppress(MachineLost):
                 self._channel.ask(ServerDuties.begin_stop, self.number, grace_s)

@@ -55,11 +55,9 @@ class ServerDuties(Duties[_ServersRace]):
         return Ready(state.version, {}) if isinstance(state, Ready) else state
 
     def pending_build(self, entry: SentEntry) -> tuple[str, ...] | None:
-        """What is to be built of it."""
         return contender.pending_build(entry.entry())
 
     def build(self, entry: SentEntry) -> None:
-        """Builds it."""
         contender.build(entry.entry())
 
     def open(self, *, seed: int, cores: tuple[int, ...], address: str, token: str, keep_cores_awake: bool) -> Opened:
@@ -83,7 +81,6 @@ class ServerDuties(Duties[_ServersRace]):
             return Opened(port=observer.port, awake=awake.text, way=awake.way)
 
     def stand_by(self, entries: Sequence[SentEntry]) -> None:
-        """Starts the supervisors of contenders that will be launched."""
         self._open_race().launching.stand_by([sent.entry() for sent in entries])
 
     def launch(self, entry: SentEntry, workload: SentWorkload) -> ServerStarted:
@@ -104,7 +101,6 @@ class ServerDuties(Duties[_ServersRace]):
         )  # fmt: skip
 
     def look(self, number: int) -> ServerState:
-        """How a server is now."""
         running = self._running(number)
         processes, threads = running.counts()
         return ServerState(
@@ -113,7 +109,6 @@ class ServerDuties(Duties[_ServersRace]):
         )  # fmt: skip
 
     def thread_cpu_ns(self, number: int) -> dict[str, int]:
-        """CPU time of its threads."""
         return self._running(number).thread_cpu_ns()
 
     def watch(self, number: int) -> None:
@@ -122,19 +117,15 @@ class ServerDuties(Duties[_ServersRace]):
         observer.watch(number, cgroup_cpu_stat=running.cpu_stat(), schedstats=list(running.schedstats()))
 
     def freeze(self, number: int) -> None:
-        """It stands still."""
         self._running(number).freeze()
 
     def thaw(self, number: int) -> None:
-        """It goes on."""
         self._running(number).thaw()
 
     def begin_stop(self, number: int, grace_s: float) -> None:
-        """Gives it its stop signal."""
         self._running(number).begin_stop(grace_s=grace_s)
 
     def stop(self, number: int, grace_s: float) -> Ended:
-        """Ends every process of it."""
         ended = self._running(number).stop(grace_s=grace_s)
         self._open_race().observer.forget(number)
         self._servers.pop(number, None)
@@ -157,7 +148,6 @@ class ServerDuties(Duties[_ServersRace]):
         self._open_race().meter.begin()
 
     def end_run(self) -> Traffic:
-        """The generators are done."""
         return self._open_race().meter.end()
 
     def close(self) -> None:

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Learned", "LoadRequest", "LoadResult", "Offer", "Prepared", "Progress", "Slice", "Step", "Target", "drive",
-    "merged", "plain_statuses", "prepare", "run", "session_plan", "worked",
+    "merged", "plain_statuses", "prepare", "run", "session_plan",
 ]  # fmt: skip
 
 #: How often a run is looked at.
@@ -108,7 +108,7 @@ def run(request: LoadRequest, progress: Progress, load_script: ScriptLoader | No
     check(request)
     prepared = prepare(request, load_script)
     progress.begun(prepared.request, prepared.learned, list(prepared.doubts))
-    return _told_script(prepared, result_of(prepared, _load(prepared, progress)))
+    return _told_script(prepared, _load(prepared, progress))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,24 +150,6 @@ class Prepared:
     def made_under_load(self) -> bool:
         """A script makes the requests while the load goes on."""
         return self.script is not None and self.script.state.fixed is None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Loaded:
-    """What the engine did: its slices in their order, what ended it, and how it worked.
-
-    Args:
-        started: wall clock, ISO 8601 UTC.
-        finished, io, backend, stamps: as in ``LoadResult``. notes: about the cores' sleep, in words.
-    """
-
-    started: str
-    slices: tuple[Slice, ...]
-    finished: LoadEnding
-    io: str
-    backend: Backend
-    stamps: str
-    notes: tuple[str, ...]
 
 
 def prepare(
@@ -263,7 +245,7 @@ def _right_answer(request: LoadRequest, to: Target, asked: Asked, wire: bytes) -
     return learn(request, to, wire)
 
 
-def _load(prepared: Prepared, progress: Progress) -> Loaded:
+def _load(prepared: Prepared, progress: Progress) -> LoadResult:
     """Runs the engine to the end, or until it is interrupted.
 
     Raises:
@@ -280,42 +262,22 @@ def _load(prepared: Prepared, progress: Progress) -> Loaded:
             finished = LoadEnding.INTERRUPTED
         if prepared.script is not None:
             prepared.script.refuse_failure()
-        io, backend, stamps = worked(engine, session)
-    notes = list[str]()
+        used = engine.used(session)
+    notes = list(prepared.notes)
     if awake is not None:
         how = f"kept awake: {awake.text}" if awake.way else f"not kept awake, though asked ({awake.text})"
         notes.append(f"cores {how}")
-    return Loaded(
-        started=started,
-        slices=tuple(slices),
-        finished=finished,
-        io=io,
-        backend=backend,
-        stamps=stamps,
-        notes=tuple(notes),
-    )
-
-
-def worked(engine: Engine, session: int) -> tuple[str, Backend, str]:
-    """What the session runs with, as the engine says it (``LoadResult.io``, ``backend``, ``stamps``)."""
-    used = engine.used(session)
-    return used.io, Backend(used.backend), used.stamps
-
-
-def result_of(prepared: Prepared, loaded: Loaded) -> LoadResult:
-    """What was prepared and what came of it, as one record; the slices' histograms are added up."""
-    slices = loaded.slices
-    # What was feared and did not come needs no word afterwards.
-    doubts = prepared.doubts if any("connect" in part.errors for part in slices) else ()
+    if any("connect" in part.errors for part in slices):  # otherwise what was feared did not happen
+        notes += prepared.doubts
     return LoadResult(
-        request=prepared.request,
+        request=request,
         target=prepared.target,
         learned=prepared.learned,
-        started=loaded.started,
+        started=started,
         software=__version__,
         cores=prepared.cores,
         connections=prepared.connections,
-        slices=slices,
+        slices=tuple(slices),
         latency_hdr=merged(part.latency_hdr for part in slices),
         connect_hdr=merged(part.connect_hdr for part in slices),
         first_byte_hdr=merged(part.first_byte_hdr for part in slices),
@@ -323,12 +285,12 @@ def result_of(prepared: Prepared, loaded: Loaded) -> LoadResult:
         lag_hdr=merged(part.lag_hdr or b"" for part in slices),
         plain_statuses=plain_statuses(prepared),
         any_body=prepared.any_body,
-        io=loaded.io,
-        backend=loaded.backend,
-        stamps=loaded.stamps,
+        io=used.io,
+        backend=Backend(used.backend),
+        stamps=used.stamps,
         by_length=prepared.by_length,
-        finished=loaded.finished,
-        notes=(*prepared.notes, *loaded.notes, *doubts),
+        finished=finished,
+        notes=tuple(notes),
     )
 
 

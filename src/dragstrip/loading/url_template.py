@@ -12,7 +12,7 @@ import math
 import random
 import re
 import string
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from dragstrip.errors import BadUsage
@@ -32,56 +32,16 @@ _PATH = re.compile(r"/[!-~]*")
 
 
 @dataclass(frozen=True, slots=True)
-class _Whole:
-    """``int`` and ``seq``: a whole number of a range, both bounds included."""
+class _Place:
+    """A placeholder: how many values it has, and each by its index.
 
-    low: int
-    high: int
-    in_order: bool
+    Args:
+        in_order: its values are taken in order, not drawn.
+    """
 
-    @property
-    def size(self) -> int:
-        return self.high - self.low + 1
-
-    def at(self, index: int) -> str:
-        return str(self.low + index)
-
-
-@dataclass(frozen=True, slots=True)
-class _Choice:
-    """``choice``: one of some texts."""
-
-    words: tuple[str, ...]
+    size: int
+    at: Callable[[int], str]
     in_order: bool = False
-
-    @property
-    def size(self) -> int:
-        return len(self.words)
-
-    def at(self, index: int) -> str:
-        return self.words[index]
-
-
-@dataclass(frozen=True, slots=True)
-class _Text:
-    """``text``: this many lower-case letters and digits."""
-
-    length: int
-    in_order: bool = False
-
-    @property
-    def size(self) -> int:
-        return int(len(_LETTERS) ** self.length)
-
-    def at(self, index: int) -> str:
-        found = []
-        for _ in range(self.length):
-            index, letter = divmod(index, len(_LETTERS))
-            found.append(_LETTERS[letter])
-        return "".join(found)
-
-
-_Place = _Whole | _Choice | _Text
 
 
 def drawn(template: str, *, count: int | None = None, seed: int = 1) -> tuple[Asked, ...]:
@@ -162,14 +122,25 @@ def _place(template: str, text: str) -> _Place:
         match = _RANGE.fullmatch(given)
         if not match or int(match[1]) > int(match[2]):
             raise refused(f"has no valid range; use {{{kind}:1..1000}}, smaller number first")
-        return _Whole(int(match[1]), int(match[2]), in_order=kind == "seq")
+        low, high = int(match[1]), int(match[2])
+        return _Place(high - low + 1, lambda index: str(low + index), in_order=kind == "seq")
     if kind == "choice":
         words = given.split(",")
         if len(words) < 2 or len(set(words)) < len(words):
             raise refused("is not a valid choice; give at least two different texts: {choice:a,b}")
-        return _Choice(tuple(words))
+        return _Place(len(words), words.__getitem__)
     if kind == "text":
         if not re.fullmatch(r"\d{1,4}", given) or not 1 <= int(given) <= MAX_TEXT:
             raise refused(f"has no valid length; give 1 to {MAX_TEXT:,} characters: {{text:8}}")
-        return _Text(int(given))
+        length = int(given)
+        return _Place(len(_LETTERS) ** length, lambda index: _text(index, length))
     raise refused(f"is not a valid placeholder; use {_PLACES}")
+
+
+def _text(index: int, length: int) -> str:
+    """One of all texts of this many lower-case letters and digits."""
+    letters = []
+    for _ in range(length):
+        index, letter = divmod(index, len(_LETTERS))
+        letters.append(_LETTERS[letter])
+    return "".join(letters)

@@ -30,7 +30,6 @@ class PreparedColumn:
 
     @property
     def workload(self) -> str:
-        """The workload's name."""
         return self.setup.workload.name
 
 

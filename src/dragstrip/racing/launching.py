@@ -81,12 +81,10 @@ class LaunchedServer:
 
     @property
     def name(self) -> str:
-        """The contender's name."""
         return self.entry.name
 
     @property
     def server(self) -> Server:
-        """Where it serves."""
         return Server(self.running.host, self.running.port, self.tls)
 
     def connected(self) -> int:

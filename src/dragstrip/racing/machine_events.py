@@ -50,7 +50,6 @@ class MachineMonitor:
     _began_s: float = 0.0
 
     def before(self) -> None:
-        """A round is about to begin."""
         self._cpu_ns, self._began_s = machine.cpu_by_process(self.cores), time.monotonic()
         self._throttled = machine.throttled(self.cores)
         self._first_khz = self._first_khz or machine.frequencies_khz(self.cores)

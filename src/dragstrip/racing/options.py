@@ -69,7 +69,6 @@ class FloatRange:
         return number
 
     def expected(self) -> str:
-        """What would be valid."""
         low = "above 0" if self.min is None else f"from {self.min:g}"
         auto = f" or {AUTO!r}" if self.auto else ""
         return f"a number {low} and {'below' if self.open_end else 'up to'} {self.max:g}{auto}"
@@ -88,7 +87,6 @@ class Choice:
         return value
 
     def expected(self) -> str:
-        """What would be valid."""
         return " or ".join(map(str, self.values))
 
 
@@ -105,7 +103,6 @@ class Text:
         return value
 
     def expected(self) -> str:
-        """What would be valid."""
         return f"a text like {self.example!r}"
 
 

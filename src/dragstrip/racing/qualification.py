@@ -63,7 +63,6 @@ class _Tried:
 
     @property
     def name(self) -> str:
-        """The contender's name."""
         return self.entry.name
 
     def entrant(self) -> Entrant:
@@ -110,7 +109,6 @@ class Qualification:
         return {tried.name: tried.reason for tried in self.contenders if isinstance(tried, Rejected)}
 
     def entrants(self) -> tuple[Entrant, ...]:
-        """For the race's record."""
         return tuple(tried.entrant() for tried in self.contenders)
 
 
@@ -210,7 +208,6 @@ class _Candidate:
 
     @property
     def name(self) -> str:
-        """The contender's."""
         return self.entry.name
 
     @property

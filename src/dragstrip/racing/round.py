@@ -172,7 +172,6 @@ class _Round:
     out: dict[str, str] = field(default_factory=dict)
 
     def run(self) -> Outcome:
-        """Runs it."""
         started_ns, database_lost = time.monotonic_ns(), False
         try:
             with self.setup.database_up() as database, self.servers:

@@ -105,7 +105,6 @@ class RaceSetup:
         return Asking.of(self.workload, self.seed, launched.entry, launched.data)
 
     def prove(self, launched: LaunchedServer) -> Findings:
-        """Has a contender prove its answers."""
         return prove(self.asking(launched), self.load, launched.server)
 
     def connection_facts(self, launched: LaunchedServer) -> dict[str, parity.Fact]:
