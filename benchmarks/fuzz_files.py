@@ -170,7 +170,7 @@ class Cases:
         from dragstrip.contender import commands
         from dragstrip.contender.template import render
         from dragstrip.loading import request_pool
-        from dragstrip.racing.rerun import request_of
+        from dragstrip.racing.request import request_of
         from dragstrip.report.race import export
         from dragstrip.store import export_file
         from dragstrip.store.database import Store

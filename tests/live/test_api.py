@@ -15,7 +15,7 @@ import samples
 import dragstrip
 from dragstrip.analysis import judge
 from dragstrip.errors import BadUsage
-from dragstrip.racing.rerun import request_of
+from dragstrip.racing.request import request_of
 from dragstrip.store.database import Store
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -14,7 +14,7 @@ import jsonschema
 import pytest
 import races
 
-from dragstrip.racing.rerun import request_of
+from dragstrip.racing.request import request_of
 from dragstrip.record import Race
 from dragstrip.store.database import Store
 

@@ -21,7 +21,7 @@ from dragstrip.racing.progress import Progress
 from dragstrip.racing.request import Request
 from dragstrip.racing.resume import resume as resume_race
 from dragstrip.racing.schedule import ROUNDS_WANTED
-from dragstrip.racing.site import LOCAL, Site
+from dragstrip.racing.setup import LOCAL, Site
 from dragstrip.record import Event, EventKind, Race
 from dragstrip.store.database import Store
 from dragstrip.store.json_values import encode

@@ -30,7 +30,7 @@ from dragstrip.store.database import Store, default_path
 
 if TYPE_CHECKING:
     from dragstrip.contender import AllowedHost
-    from dragstrip.racing.site import Site
+    from dragstrip.racing.setup import Site
 
 EXIT_FAILURE, EXIT_USAGE, EXIT_VOID, EXIT_INTERRUPTED = 1, 2, 3, 130
 
@@ -203,7 +203,7 @@ def placed(
         BadUsage: cores are given as well as a fleet. BadDefinition: the fleet's file is invalid.
         MachineLost: a machine can't be reached.
     """
-    from dragstrip.racing.site import LOCAL
+    from dragstrip.racing.setup import LOCAL
 
     if fleet is None:
         yield LOCAL

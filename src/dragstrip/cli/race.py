@@ -32,7 +32,7 @@ from dragstrip.racing import run as racing
 from dragstrip.racing.request import Request
 from dragstrip.racing.resume import refuse_other_machine, resume
 from dragstrip.racing.schedule import ROUNDS_WANTED
-from dragstrip.racing.site import Site
+from dragstrip.racing.setup import Site
 from dragstrip.record import Ending, Event, Race
 from dragstrip.report import glyphs
 from dragstrip.report.comparison import Ruled, ruling_line

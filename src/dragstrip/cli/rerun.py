@@ -14,7 +14,7 @@ from dragstrip.cli import options as opts
 from dragstrip.cli.consent import ask_to_run
 from dragstrip.cli.options import EXIT_FAILURE, EXIT_VOID, gathered, open_store, option, placed, read_race
 from dragstrip.racing import run as racing
-from dragstrip.racing.rerun import request_of
+from dragstrip.racing.request import request_of
 from dragstrip.record import Ending, Race
 from dragstrip.report import comparison
 from dragstrip.report.race import terminal as race_terminal

@@ -12,7 +12,8 @@ import click
 from dragstrip import contender
 from dragstrip.cli import options as opts
 from dragstrip.cli.options import EXIT_FAILURE, EXIT_USAGE, gathered, option
-from dragstrip.racing import verify as verification
+from dragstrip.racing.verify import Proof, ProofStatus
+from dragstrip.racing.verify import verify as proofs_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,25 +44,25 @@ def verify(options: VerifyOptions) -> None:
 
     Exit code 1 if a ready contender fails, 2 if a contender you named is missing.
     """
-    rows = []
+    proofs = list[Proof]()
     everybody = not (options.names or options.serve or options.line_up)
     for folder, reason in contender.broken_definitions(options.folders).items() if everybody else ():
-        proof = verification.Proof(contender=folder, status="failed", reason=reason)
-        rows.append(asdict(proof))
+        proof = Proof(contender=folder, status=ProofStatus.FAILED, reason=reason)
+        proofs.append(proof)
         if not options.as_json:
             _show(proof, options.parity)
     cores = {"server_cores": options.server_cores, "engine_cores": options.engine_cores}
-    for proof in verification.verify(_entries(options), options.workload, **cores):
-        rows.append(asdict(proof))
+    for proof in proofs_of(_entries(options), options.workload, **cores):
+        proofs.append(proof)
         if not options.as_json:
             _show(proof, options.parity)
     if options.as_json:
-        click.echo(json.dumps(rows, indent=2))
-    if any(row["status"] == "failed" for row in rows):
+        click.echo(json.dumps([asdict(proof) for proof in proofs], indent=2))
+    if any(proof.status is ProofStatus.FAILED for proof in proofs):
         sys.exit(EXIT_FAILURE)
-    tried = {row["contender"] for row in rows if row["status"] != "missing"}
+    tried = {proof.contender for proof in proofs if proof.status is not ProofStatus.MISSING}
     named = options.names or options.serve  # of a line-up, or of all that there are, some are missing mostly
-    sys.exit(EXIT_USAGE if named and {row["contender"] for row in rows} - tried else 0)
+    sys.exit(EXIT_USAGE if named and {proof.contender for proof in proofs} - tried else 0)
 
 
 def _entries(options: VerifyOptions) -> tuple[contender.Entry, ...]:
@@ -72,8 +73,8 @@ def _entries(options: VerifyOptions) -> tuple[contender.Entry, ...]:
     return (*contender.entrants(names, extra_dirs=options.folders, settings=options.settings), *served)
 
 
-def _show(proof: verification.Proof, parity: bool) -> None:
-    status = proof.status.upper() if proof.status == "failed" else proof.status
+def _show(proof: Proof, parity: bool) -> None:
+    status = proof.status.upper() if proof.status is ProofStatus.FAILED else proof.status
     at = f" at {proof.workload}" if proof.workload else ""
     click.echo(f"{status:<8} {proof.contender}{at}{': ' if proof.reason else ''}{proof.reason}")
     if not parity and "doubled headers" in proof.facts:

@@ -301,7 +301,7 @@ BUILD_S, OPEN_S = 960.0, 60.0
 
 
 class FleetSite:
-    """All machines of a fleet, as ``racing.site.Site`` has it."""
+    """All machines of a fleet, as ``racing.setup.Site`` has it."""
 
     def __init__(self, machines: Machines) -> None:
         self._machines = machines

@@ -218,13 +218,11 @@ class GeneratorDuties(Duties[_GeneratorsRace]):
         script = prepared.script
         if script is not None:
             script.refuse_failure()
-        return LoadRan.model_validate(
-            {
-                "finished": finished,
-                "slices": slices,
-                "printed": script.printed() if script is not None else "",
-                "globals": _globals(script.state) if script is not None and script.state.sets_up else [],
-            }
+        return LoadRan(
+            finished=finished,
+            slices=slices,
+            printed=script.printed() if script is not None else "",
+            globals=_globals(script.state) if script is not None and script.state.sets_up else [],
         )
 
     @contextmanager

@@ -25,8 +25,7 @@ from dragstrip.racing.progress import Progress
 from dragstrip.racing.proving import statements
 from dragstrip.racing.qualification_store import DISTURBED_S, GOOD_S, KeptQualification, QualificationStore
 from dragstrip.racing.request import Request
-from dragstrip.racing.setup import RaceSetup
-from dragstrip.racing.site import LOCAL, Site
+from dragstrip.racing.setup import LOCAL, RaceSetup, Site
 from dragstrip.record import Entrant, Load
 from dragstrip.scrutiny import BEHAVIOUR_S, CORRECTNESS_S, Deadline
 from dragstrip.workload import HTTP2

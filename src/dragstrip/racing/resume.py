@@ -16,8 +16,7 @@ from dragstrip.racing.progress import Progress
 from dragstrip.racing.qualification import qualify_all
 from dragstrip.racing.race_loop import RaceLoop
 from dragstrip.racing.request import database_lane, refuse_elsewhere
-from dragstrip.racing.setup import RaceSetup
-from dragstrip.racing.site import LOCAL, Site
+from dragstrip.racing.setup import LOCAL, RaceSetup, Site
 from dragstrip.record import Ending, EventKind, Race
 from dragstrip.store.database import Store
 from dragstrip.store.one_writer import writing

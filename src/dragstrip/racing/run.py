@@ -27,7 +27,7 @@ from dragstrip.racing.request import (
     refuse_unfit_load,
     refuse_workloads,
 )
-from dragstrip.racing.site import LOCAL
+from dragstrip.racing.setup import LOCAL
 from dragstrip.record import METHOD_VERSION, Backend, Event, Load, Race
 from dragstrip.store.database import Store
 from dragstrip.store.one_writer import writing

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
-from dragstrip import machine, parity
-from dragstrip.contender import Entry
+from dragstrip import contender, machine, parity
+from dragstrip.contender import Entry, Missing, Ready
 from dragstrip.errors import EngineFailure, MachineLost, StageError
 from dragstrip.machine import Lanes
 from dragstrip.machine_facts import DatabaseFacts, Facts
@@ -32,6 +33,7 @@ from dragstrip.scrutiny import (
     reference_heads,
     with_own_form,
 )
+from dragstrip.store import machine_profile
 from dragstrip.workload import HOST, Asking, Exchange, Workload
 
 if TYPE_CHECKING:
@@ -324,3 +326,39 @@ def race_setup(
             yield RaceSetup(engine, lanes, load, workload, launching, seed, awake=kept, database=stored)
         except EngineError as error:
             raise EngineFailure(f"the load engine: {error}") from error
+
+
+class Site(Protocol):
+    """The machine, or the machines, of a race; the functions of ``contender`` and ``machine`` say what each raises.
+
+    ``machines``: name and identity of each, by which a race's rounds are of the same ones; None for one machine.
+    """
+
+    def machines(self) -> dict[str, str] | None: ...
+    def facts(self) -> Facts: ...
+    def with_profile(self, facts: Facts, store_path: Path, lanes: Lanes) -> Facts: ...
+    def lanes(self, server: str | None, engine: str | None) -> Lanes: ...
+    def check(self, entry: Entry) -> Ready | Missing: ...
+    def pending_build(self, entry: Entry) -> tuple[str, ...] | None: ...
+    def build(self, entry: Entry) -> Path | None: ...
+    def race_setup(
+        self, workload: Workload, load: Load, lanes: Lanes, seed: int, io: str, keep: str, wait: str
+    ) -> AbstractContextManager[RaceSetup]: ...
+
+
+class _Local:
+    """This machine."""
+
+    facts = staticmethod(machine.facts)
+    with_profile = staticmethod(machine_profile.with_profile)
+    lanes = staticmethod(machine.lanes)
+    check = staticmethod(contender.check)
+    pending_build = staticmethod(contender.pending_build)
+    build = staticmethod(contender.build)
+    race_setup = staticmethod(race_setup)
+
+    def machines(self) -> None:
+        """None: it is one machine alone."""
+
+
+LOCAL: Site = _Local()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from dragstrip.contender import Entry, Missing, check
 from dragstrip.racing.progress import Silent
@@ -14,18 +15,26 @@ from dragstrip.racing.setup import race_setup
 from dragstrip.workload import load as load_workload
 
 
+class ProofStatus(StrEnum):
+    """What became of a contender; one that is missing was tried at no workload."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    MISSING = "missing"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
     """How one contender fared in scrutineering at one workload.
 
     Args:
-        status: "passed", "failed" or "missing" (then at no workload); reason: why not passed, else "".
+        reason: why it did not pass, else "".
         facts: its parity sheet.
     """
 
     contender: str
     workload: str = ""
-    status: str
+    status: ProofStatus
     reason: str = ""
     facts: Mapping[str, str] = field(default_factory=dict)
 
@@ -37,7 +46,7 @@ def verify(
     for named in entries:
         state = check(named)
         if isinstance(state, Missing):
-            yield Proof(contender=named.name, status="missing", reason=f"{state.reason}; {state.remedy}")
+            yield Proof(contender=named.name, status=ProofStatus.MISSING, reason=f"{state.reason}; {state.remedy}")
             continue
         for name in [workload] if workload else named.workloads or ("hello",):
             own = named.contender.fields.workload.get(name) if named.contender else None
@@ -52,12 +61,12 @@ def verify(
             entry = named.for_workload(request.workload.served_as, asks_database=request.workload.asks_database)
             if entry is not named and isinstance(state := check(entry), Missing):
                 reason = f"{state.reason}; {state.remedy}"
-                yield Proof(contender=entry.name, workload=name, status="missing", reason=reason)
+                yield Proof(contender=entry.name, workload=name, status=ProofStatus.MISSING, reason=reason)
                 continue
             lanes = lanes_of(request)
             with race_setup(request.workload, load_of(request, lanes), lanes, seed=secrets.randbits(32)) as setup:
                 (result,) = qualify_all(setup, [entry], {entry.name: state}, Silent()).contenders
             if isinstance(result, Rejected):
-                yield Proof(contender=entry.name, workload=name, status="failed", reason=result.reason)
+                yield Proof(contender=entry.name, workload=name, status=ProofStatus.FAILED, reason=result.reason)
             else:
-                yield Proof(contender=entry.name, workload=name, status="passed", facts=result.facts)
+                yield Proof(contender=entry.name, workload=name, status=ProofStatus.PASSED, facts=result.facts)

@@ -18,8 +18,7 @@ from dragstrip.racing import schedule
 from dragstrip.racing.launching import Launching
 from dragstrip.racing.progress import Silent
 from dragstrip.racing.race_loop import RaceLoop
-from dragstrip.racing.request import Request, refuse_efficiency, refuse_workloads
-from dragstrip.racing.rerun import request_of
+from dragstrip.racing.request import Request, refuse_efficiency, refuse_workloads, request_of
 from dragstrip.racing.setup import RaceSetup
 from dragstrip.record import Ending, Load, Race
 from dragstrip.store.database import Store
