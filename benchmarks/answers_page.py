@@ -68,7 +68,7 @@ def beside_builds(line: Line) -> bool:
 
 
 def warned(line: Line) -> bool:
-    """The pair says whom the machine disturbed more."""
+    """Whether the machine disturbed one contender of the pair more."""
     return bool(the_pair(line).get("disturbed"))
 
 

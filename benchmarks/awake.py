@@ -1,4 +1,4 @@
-"""Is a server charged for whom it has to wake? Planted servers, cores awake and not, engines that sleep and that poll.
+"""Does a server pay for waking its client? Injected costs, cores awake or not, engines that sleep or poll.
 
     python benchmarks/awake.py --seconds 240             # into docs/CALIBRATION.md, between its own marks
 

@@ -102,10 +102,10 @@ def _node(share: float) -> tuple[str, ...]:
     return (*both, "--contenders", str(CONTENDERS))
 
 
-#: The doctor is asked anew after so many races.
+#: The doctor runs again after this many races.
 FORECAST_EVERY = 20
 
-#: A server against itself gets so long: called the same by then, or left open, which is right as well.
+#: Budget of a server against itself, s: "same" and an undecided pair are both correct.
 SAME_S = 25
 
 KINDS = (

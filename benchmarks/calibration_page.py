@@ -78,7 +78,7 @@ RULE_SINCE = {CheckName.CLOCK: "2026-11-21T22:50", CheckName.VOID_PASSES: "2026-
 #: A race is clean in which nothing was planted and the host took at most this share of the machine's cores.
 MAX_HOST = 0.005
 
-#: A line that is no race but what ``dragstrip doctor`` foretold meanwhile.
+#: A line with the forecast of ``dragstrip doctor`` instead of a race.
 FORECAST = "forecast"
 
 HEAD = """# Calibration
@@ -177,7 +177,7 @@ def _hit(line: Line, *, found: bool) -> bool:
 
 
 def _beside(good: Sequence[Line]) -> list[float]:
-    """Seconds of each race that were no rounds."""
+    """Seconds of each race outside its rounds."""
     decisive = (line["pairs"].get(line["metric"], {}) for line in good)
     return [line["took_s"] - pair["spent_s"] for line, pair in zip(good, decisive, strict=True) if pair.get("spent_s")]
 

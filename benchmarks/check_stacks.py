@@ -1,6 +1,6 @@
 """Are the shipped contenders what they say: installed by `dragstrip install`, each passing for all its workloads?
 
-    make check-stacks                # as you are; as root also once more as nobody, in a cache of nobody's own
+    make check-stacks                # as you are; as root also as user ``nobody``, with a cache of its own
 
 Prints a line for each contender and workload, then what must hold, each with whether it does; exit status 1 if one
 does not. Nothing of a server may be left: no process, no scratch folder (and with it no socket). Takes some minutes.
@@ -77,7 +77,7 @@ def left_by(pid: int) -> list[str]:
 def check(person: Person, only: Sequence[str], *, install: bool) -> list[tuple[str, bool]]:
     """Everything as one person; what must hold and whether it does."""
     print(f"\n== as {person.name}", flush=True)
-    # The second one brings the database and the drivers, which nobody gets who doesn't ask for them.
+    # The second one installs the database and the drivers, which the first one leaves out.
     for also in ([], ["--workload", "db"]) if install else ():
         status, told, _ = person.types("install", *(only or ["--all"]), *also, "--yes")
         print(told + (f"(exit status {status})" if status else ""), flush=True)
@@ -127,7 +127,7 @@ def told_of(names: Sequence[str]) -> str:
 
 
 def main() -> None:
-    """Checks as ourselves and, as root, as nobody."""
+    """Checks as the current user and, if that is root, also as ``nobody``."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--only", default="", help="contenders, separated by commas; else all")
     options.add_argument("--as", dest="people", default="", help="self, nobody, or both; else whatever is possible")

@@ -5,9 +5,9 @@ one waits. Each asks its timer for a time of its own: where timers count whole m
 that are wanted, since one may end up to a millisecond early. So the factor is connections × 15 / that time. A race
 of one connection shows how long each really waits: a timer ends no sooner than asked, and most end later.
 
-Other programs on the cores tilt the factor: while one has the engine's core, answers of an event loop lie unread and
-nothing is under way, but a server that blocks works on at its queue. With builds beside it the factor was missed by up
-to 20 % for that reason. So it all runs at real-time priority, where that is allowed.
+Other programs on the cores bias the factor: while one uses the engine's core, an event loop's responses are unread
+and nothing is in flight, but a server that blocks works on at its queue. With builds running, the factor was missed
+by up to 20 % for that reason. So everything runs at real-time priority, if that is allowed.
 
 Exit code 1 where a factor is missed by over 10 %; ``--record`` writes all of it into docs/workloads.md.
 """
@@ -34,7 +34,7 @@ WITHIN = 0.10
 
 @dataclass(frozen=True)
 class Seen:
-    """One server at so many connections: answers a second, and the median latency in milliseconds."""
+    """One server at one number of connections: responses per second, and the median latency in milliseconds."""
 
     per_s: float
     latency_ms: float

@@ -12,7 +12,7 @@ the share that the scheduler gives to one program of several.
 ``--only`` works only while one server works: its CPU time (schedstat, all threads) is read about every millisecond on
 each core, and duty, bursts and pauses run on the clock of that server's own work. ``--caches`` walks through memory of
 twice the last-level cache in every burst. It ends by itself after ``--seconds``, or with the command behind ``--exec``,
-and nothing of it outlives the process that was started. What it took is told at the end, as JSON.
+and none of its processes outlives it. At the end it prints what it used, as JSON.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ MIN_MS, MAX_MS = 1.0, 50.0
 LATE_MOST_S = 1.0
 #: Seconds between two looks at the one server; between two looks for new processes of it.
 LOOK_S, FIND_S = 0.001, 0.1
-#: While a burst runs, the one server is still at work if it ran, or could have, so long ago at most.
+#: While a burst runs, the server is still at work if it ran, or could have run, within this time.
 STILL_S = 0.00075
 #: It is at work that ran for this share of the time since the last look: an idle one's timers don't count.
 WORKS = 0.1
@@ -78,7 +78,7 @@ def last_level_cache() -> int:
 
 
 def walker(size: int) -> Callable[[], None]:
-    """Writes to one word of every cache line of so many bytes, WALK of them with each call, round and round."""
+    """Writes to one word of every cache line of ``size`` bytes, WALK of them per call, in a cycle."""
     import numpy as np
 
     memory = np.ones(size // 8, dtype=np.int64)
@@ -100,8 +100,8 @@ class Watch:
 
     Args:
         pattern: of command lines; processes below a match count with it. Not this program, whatever started it,
-            nor a race that is under way, whose own command line names its contenders.
-        pid_file: process ids, one a line; read anew all the while.
+            nor a running race, whose command line names its contenders.
+        pid_file: process ids, one per line; read again at each search.
     """
 
     def __init__(self, pattern: re.Pattern[str] | None, pid_file: Path | None) -> None:
@@ -142,7 +142,7 @@ class Watch:
         return False
 
     def _find(self) -> None:
-        """Looks for its processes and threads anew."""
+        """Finds its processes and threads again."""
         wanted = set()
         for root in self._roots():
             for pid in _tree(root):
@@ -391,7 +391,7 @@ def _end(cores: Sequence[tuple[int, int]]) -> list[dict[str, Any]]:
         with os.fdopen(reading, "rb") as pipe:
             if select.select([pipe], [], [], 10.0)[0] and (text := pipe.read()):
                 took.append(json.loads(text))
-        os.kill(pid, signal.SIGKILL)  # its own child, not yet waited for: the id is nobody else's
+        os.kill(pid, signal.SIGKILL)  # its own child, not yet waited for, so the id can't have been reused
         os.waitpid(pid, 0)
     return took
 

@@ -42,7 +42,7 @@ if hasattr(blocks, "_waits"):
 dragstrip.cli.main.main()
 """
 
-#: How a marked contender's command line is told from its twin's: the same file by another way to say it.
+#: Distinguishes a marked contender's command line from its twin's: the same file by another path.
 MARK = "/\\./"
 
 #: Fields of a block that the table has: nanoseconds, told in microseconds; ``MAY_LACK`` those that may not be readable.

@@ -84,7 +84,7 @@ def former(drive: Path) -> Command:
 
 
 def generators(cell: Cell, here: dict[str, str], old: Path | None) -> dict[str, Command]:
-    """Who is measured in a case; with ``old`` that build and this one, nobody else."""
+    """The generators measured in a case; with ``old`` only that build and this one."""
     taken: dict[str, Command] = {ENGINE: rivals.engine}
     if old is not None:
         return taken | {FORMER: former(old)}

@@ -69,7 +69,7 @@ def race(machines: fleets.Machines, fleet: Path, kind: Kind, budget_s: float) ->
     pair = next((one for one in told["pairs"] if one["metric"] == told["columns"][0]["metric"]), None)
     if pair is None:
         return line | {"failed": f"no pair: {told['finished']}"}
-    if pair["a"] != "base":  # the pair as its first contender is told it, turned round
+    if pair["a"] != "base":  # the pair in the other order
         turned = {"faster": "slower", "slower": "faster"}
         ends = {name: 1 / pair[of] if pair[of] else None for name, of in (("low", "high"), ("high", "low"))}
         pair |= {"verdict": turned.get(pair["verdict"], pair["verdict"]), "ratio": 1 / pair["ratio"], **ends}

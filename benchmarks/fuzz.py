@@ -3,8 +3,8 @@
 Builds ``crates/engine/fuzz`` with coverage and AddressSanitizer (what cargo-fuzz does, without needing it), runs it
 over the committed corpus and a growing one below ``target``, and says how many inputs were read. ``--record`` adds
 that to the runs in docs/ENGINE.md (``--latest``: of the latest run, from its log). Exit code 1 on a finding, which is
-left in ``target/fuzz/artifacts``; 0 with a word where there is no nightly (``rustup toolchain install nightly``) or no
-C++ compiler.
+left in ``target/fuzz/artifacts``; 0 with a message if the nightly toolchain (``rustup toolchain install nightly``) or
+a C++ compiler is missing.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def outcome(target: str, told: str) -> str:
 
 
 def added(earlier: str, said: str) -> str:
-    """The page's part with one run more: the sum, and a line for each. Every run draws its inputs anew."""
+    """The page's part with one run more: the sum, and a line for each. Every run draws new inputs."""
     runs = [*re.findall(r"^(?:- )?([\d,]+ inputs read .*)$", earlier, re.M), said]
     total = sum(int(line.split()[0].replace(",", "")) for line in runs)
     lines = [f"- {line}" for line in runs]

@@ -44,7 +44,7 @@ ASKING, ASKING_S = (["claims"], ["contenders"]), 60.0
 #: Exit codes that commands have: done, failed, refused, void, interrupted.
 KNOWN = (0, 1, 2, 3, 130)
 
-#: What nobody meant, and what somebody might have.
+#: Nonsense values, and values that a user might give.
 ODD = [
     "", " ", "-", "--", "-1", "0", "1", "2", "17", "1e9", "nan", "inf", "-inf", "9" * 20, "9" * 5000, "0x10", "١٢",
     "x", "é", "💥", "\x1b[2J", "a\nb", "../../../etc/passwd", "/", "/proc", "/proc/self/mem", "/dev/null", "/dev/zero",
@@ -221,7 +221,7 @@ def seeds() -> dict[str, list[tuple[str, str]]]:
 
 
 def file_line(rng: random.Random, good: dict[str, list[tuple[str, str]]], place: Path, url: str) -> list[str]:
-    """Writes a damaged file, and the command that reads it; what it would start if it were good is spoiled besides."""
+    """Writes a damaged file, and the command that reads it, which is also made unable to start anything."""
     kind = rng.choice([*sorted(good), "export"])
     if kind == "export":
         data = bytearray((place / "good.race").read_bytes())
@@ -370,7 +370,7 @@ def stand(place: Path) -> Iterator[str]:
 
 
 def fuzz(*, lines: int, files: int, processes: int, seed: int, say: Callable[[str], None] = lambda _: None) -> Findings:
-    """Runs so many of each, from one seed; the same seed gives the same commands."""
+    """Runs these numbers of each kind from one seed; the same seed gives the same commands."""
     rng, found, good = random.Random(seed), Findings(), seeds()
     place = Path(tempfile.mkdtemp(prefix="dragstrip-fuzz-"))
     soft, hard = resource.getrlimit(resource.RLIMIT_CORE)

@@ -50,7 +50,7 @@ SCRIPT, AWAKE = "supervisor.py", "keep_awake.py"
 
 @dataclass
 class Result:
-    """One kill: whom, in which phase, and what was wrong afterwards."""
+    """One kill: the killed process, the phase, and what was wrong afterwards."""
 
     victim: str
     phase: str
@@ -71,7 +71,7 @@ class Process:
 
 
 def processes() -> dict[int, Process]:
-    """Every process that is no zombie, by its number."""
+    """Every process except zombies, by its id."""
     found = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError, ValueError, IndexError):
@@ -222,7 +222,7 @@ def dragstrip(*words: str) -> list[str]:
 
 
 def undisturbed(folder: Path) -> dict[str, float]:
-    """Seconds that each phase of a race takes where nobody kills; its store stays in the folder."""
+    """Seconds of each phase of a race without kills; its store stays in the folder."""
     folder.mkdir()
     run = Run(folder, 0, 0)
     began, times = {"start": run.began}, {}
@@ -359,7 +359,7 @@ def check(
     kills: int, *, seed: int = 1, resume_every: int = 10, minutes: float = 12.0, say: Callable[[str], object] = print,
     times: Mapping[str, float] | None = None, recorded: Path | None = None,
 ) -> list[Result]:  # fmt: skip
-    """So many kills, or as many as fit into the minutes; says each one's outcome.
+    """Runs this many kills, or as many as fit into the minutes; prints each outcome.
 
     Args:
         times: seconds of each phase, to draw the moments from; None: an undisturbed race shows them.

@@ -56,7 +56,7 @@ QUANTILES = (0.5, 0.9, 0.985, 0.995, 0.999, 1.0)
 LOW = (0.0, 0.001, 0.01)
 LOW_CONNECTIONS = (1, 16, 100)
 BACKENDS = ("uring", "epoll")
-#: The histogram's step for short latencies is 0.512 µs, of which the middle is told.
+#: The histogram's step for short latencies is 0.512 µs; its middle is shown.
 STEP_US = 0.512
 
 

@@ -38,7 +38,7 @@ def race(words: list[str], budget: str, where: Path) -> tuple[str, float, str]:
 
 
 def series(title: str, words: list[str], times: int, budget: str, right: set[str], where: Path) -> None:
-    """Runs one kind of race so many times and prints what came of it."""
+    """Runs one kind of race ``times`` times and prints the results."""
     print(f"\n{title}\n  dragstrip race {' '.join(words)} --budget {budget}", flush=True)
     calls, spent = [], []
     for number in range(times):

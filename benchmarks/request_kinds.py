@@ -26,7 +26,7 @@ GOALS = {"POST of 1 KiB": 1.15, "mix of four": 1.15}
 OLD = "hello, earlier build"
 
 
-#: Runs of so many requests each: what only the second one has more is its requests' own.
+#: Requests of two runs; their difference is the cost of the additional requests alone.
 FEW, MANY = 1_000, 9_000
 
 
@@ -40,7 +40,7 @@ def instructions(command: list[str], words: tuple[str, ...]) -> float | None:
         return None
     counted = []
     for requests in (FEW, MANY):
-        # One connection, seconds that are never reached, the first core, and at most so many requests.
+        # One connection, a time limit that is never reached, the first core, and the maximum of requests.
         drive = [*command[:4], "1", "120", "0", str(requests), "epoll", *words]
         tool = [valgrind, "--tool=callgrind", "--callgrind-out-file=/dev/null"]
         told = subprocess.run([*tool, *drive], capture_output=True, text=True, check=True)

@@ -27,7 +27,7 @@ RELEASE = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release"
 DRIVE, PROOF = RELEASE / "examples" / "drive", RELEASE / "examples" / "proof"
 #: Where `make bench` puts what it builds of others: outside the project.
 TOOLS = Path(os.environ.get("DRAGSTRIP_BENCH_TOOLS", Path.home() / ".cache" / "dragstrip-bench"))
-#: Longest that a generator may take beyond what it was told, seconds.
+#: Seconds that a generator may run beyond its set time.
 PATIENCE_S = 30
 
 NGINX = """
@@ -123,7 +123,7 @@ def _h2load(cell: Cell, port: int, core: int) -> list[str]:
 
 def _oha(cell: Cell, port: int, core: int) -> list[str]:
     close = [] if cell.keepalive else ["--disable-keepalive"]
-    # -w: what is under way at the end is waited for, else oha counts it as errors.
+    # -w: waits for requests in flight at the end; otherwise oha counts them as errors.
     words = ["--no-tui", "-w", "-z", f"{cell.seconds}s", "-c", str(cell.connections)]
     return ["oha", *words, *close, f"http://127.0.0.1:{port}/"]
 

@@ -106,8 +106,8 @@ def on_recorded_noise(races: int) -> Iterator[str]:
 def orders() -> Iterator[str]:
     """Two contenders' order within a round: what the machine's fast phases leave over, by the recorded blocks.
 
-    What a launch did different from the other is taken out; what is left is taken as blocks of 30 ms, a third of them
-    lead-in, to which sides are given anew.
+    Differences between launches are removed; the rest is split into blocks of 30 ms, a third of them lead-in, and sides
+    are assigned to these blocks again.
     """
     yield "| the machine's part in a round's log ratio, four passes of 10 + 20 ms | every pass drawn | alternating |"
     yield "|-|-|-|"

@@ -97,7 +97,7 @@ def swapped(this: Round) -> Round:
 
 
 def planted(this: Round, truth: float) -> Round:
-    """The same round with b slower: in the same time and for the same CPU time it gave so many times fewer answers."""
+    """The same round with b slower: ``truth`` times fewer responses in the same time and CPU time."""
 
     def slower(block: Block) -> Block:
         if block.contender == "a":

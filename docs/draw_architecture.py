@@ -1,4 +1,4 @@
-"""Who imports whom, in Python and in Rust: prints circles and imports upwards, draws docs/pictures/architecture.svg.
+"""Imports between packages, in Python and Rust: prints cycles and upward imports, draws docs/pictures/architecture.svg.
 
     python docs/draw_architecture.py            # draws, writes docs/ARCHITECTURE.md's parts, prints what breaks a rule
     python docs/draw_architecture.py --check    # prints only; the exit code is 1 where a rule is broken

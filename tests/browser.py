@@ -69,7 +69,7 @@ class Watched:
             self.said.append(f"request: {url[:200]}")
 
     def _failed(self, request: Any) -> None:
-        # A page that closes its own stream, or goes elsewhere, aborts the request: that is no failure.
+        # A page that closes its own stream, or navigates away, aborts the request: not a failure.
         if request.failure != "net::ERR_ABORTED":
             self.said.append(f"failed: {request.url[:200]} ({request.failure})")
 

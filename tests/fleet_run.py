@@ -2,7 +2,7 @@
 
     python fleet_run.py FLEET CONTENDER CONNECTIONS ACCESS_LOG SECONDS [RATE …]
 
-One block of so many seconds for each rate (0: a closed loop). It says ``running`` once all is open, and waits for a
+One block of this many seconds for each rate (0: a closed loop). It prints ``running`` once all is open, and waits for a
 line.
 """
 

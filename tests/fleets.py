@@ -166,7 +166,7 @@ class Machines:
         return f"10.78.0.{NUMBERS[name][0]}"
 
     def cut(self, name: str, *links: str) -> None:
-        """Takes a machine's links down: nothing gets through any more, and nobody is told."""
+        """Takes a machine's links down silently: nothing gets through any more."""
         for link in links or ("control", "data"):
             self._ip("netns", "exec", self.namespace(name), "ip", "link", "set", link, "down")
 
@@ -218,7 +218,7 @@ class Machines:
         return found
 
     def idle_within(self, name: str, seconds: float) -> bool:
-        """Whether nothing runs on a machine any more after so long at most."""
+        """Whether everything on a machine ends within ``seconds``."""
         until = time.monotonic() + seconds
         while self.ours(name):
             if time.monotonic() > until:
@@ -257,7 +257,7 @@ class Machines:
             for link in ("control", *(("data",) if name != "client" else ())):
                 self._connect(name, link)
         self._keys()
-        # As at the machine's own start. It stays: other fleets' sshds answer nobody without it.
+        # As at the machine's own start. It stays: without it, other fleets' sshds refuse connections.
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
         for name in NUMBERS:
             if name != "client":

@@ -46,14 +46,14 @@ http {{
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that nobody listens on now."""
+    """A free port of 127.0.0.1."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return int(free.getsockname()[1])
 
 
 def as_started() -> str:
-    """Has nginx's workers run as whoever starts it; root's would be nobody, who may not look into a test's folder."""
+    """Makes nginx's workers run as its starter: root's would be ``nobody``, without access to test folders."""
     return "user root; " if os.geteuid() == 0 else ""
 
 

@@ -25,7 +25,7 @@ DRAGSTRIP = [sys.executable, "-m", "dragstrip"]
 SCHEMA = json.loads((Path(dragstrip.__file__).parent / "data" / "schema" / "race.schema.json").read_text())
 PYTHON = "/usr/bin/python3"  # one that an unprivileged user may execute
 
-#: Races that the running test has started, by process: what they leave is told by their number in its name.
+#: Process ids of races that the running test has started; what they leave has the id in its name.
 begun: set[int] = set()
 
 
@@ -100,7 +100,7 @@ def rounds_in(env: Mapping[str, str]) -> int:
 
 @contextlib.contextmanager
 def running_server() -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """A right server that nobody's race starts: its URL and its process. It is ended at the end, if it still runs."""
+    """A correct server outside any race: its URL and its process. It is ended at the end, if it still runs."""
     port = free_port()
     server = subprocess.Popen([PYTHON, str(HERE / "servers" / "misbehaving.py"), str(port), "none"])
     try:

@@ -71,7 +71,7 @@ TIERS = {
         Part("soak-fuzz", "the response parser and HTTP/2's frames on ten million inputs each"),
     ),
 }
-#: What a tier may take on two quiet cores, in seconds, once all is built; 0 where there is no limit.
+#: Time limit of a tier on two quiet cores, in seconds, without building; 0: no limit.
 BUDGET_S = {"test": 360, "check": 900, "soak": 0}
 
 
@@ -99,7 +99,7 @@ def run(part: Part) -> Took:
             stdout=out,
             stderr=subprocess.STDOUT if out else None,
         )
-        # Its own CPU time, and that of all whom it waited for: another part may run meanwhile.
+        # CPU time of the process and of its awaited children: another part may run at the same time.
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = code = os.waitstatus_to_exitcode(status)
         if part.computes:

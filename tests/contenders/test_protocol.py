@@ -114,7 +114,7 @@ def asks_database(workload: str) -> bool:
 
 @contextlib.contextmanager
 def serving(text: str, workload: str) -> Iterator[tuple[Start, subprocess.Popen[bytes]]]:
-    """Starts a contender straight from its Start, as nobody when root, and waits until it listens."""
+    """Starts a contender directly from its Start, as ``nobody`` if root, and waits until it listens."""
     scratch = Path(tempfile.mkdtemp(prefix="contender-"))
     try:
         entry: Entry = contender.entry(text)
@@ -218,7 +218,7 @@ def _keeps_a_busy_connection(one: Launched) -> None:
 
 
 def _lets_no_connection_own_a_worker(one: Launched) -> None:
-    """Each of many open connections gets its answers in turn, twice: nobody starves behind another (uWSGI's
+    """Each of many open connections gets its responses in turn, twice: none starves behind another (uWSGI's
     http11-socket, kept upstream connections, too few processes)."""
     (exchange,) = one.asking().exchanges()
     with contextlib.ExitStack() as stack:
@@ -391,7 +391,7 @@ def launches(request: pytest.FixtureRequest) -> Iterator[Callable[[str, str], di
     ],
 )
 def test_every_contender(launches: Any, name: str, workload: str, side: str) -> None:
-    """As nobody, started by its definition: this side of one launch is as it should be."""
+    """As ``nobody``, started by its definition: this side of one launch is correct."""
     error = launches(name, workload)[side]
     if error is not None:
         raise error

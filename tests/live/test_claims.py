@@ -151,7 +151,7 @@ def test_no_difference_and_a_peak_are_judged_by_their_own_tolerance(tmp_path: Pa
 
 
 def test_a_void_race_and_a_contender_that_fell_out_give_no_verdict(tmp_path: Path) -> None:
-    """The cause is told; the figures of a void race settle nothing."""
+    """The cause is reported; the figures of a void race decide nothing."""
     claim = planted(tmp_path)
     disturbed = _all(samples.race(FAST), engine_wait_ns=20_000_000)
     found = assess(claim, PUBLISHED, disturbed)
@@ -243,7 +243,7 @@ def test_a_contender_whose_own_blocks_are_void_has_no_verdict_and_what_voided_th
 
 
 def test_on_a_very_disturbed_machine_the_decided_stays_and_the_undecided_may_be_raced_again(tmp_path: Path) -> None:
-    """The row says so, and whom the machine disturbed more. On a quiet machine it stays open."""
+    """The row names the cause and the more disturbed contender. On a quiet machine it stays undecided."""
     claim = planted(tmp_path)
     level = samples.race(EVEN, noise=0.1)
     found = assess(claim, PUBLISHED, level)
@@ -405,7 +405,7 @@ def test_what_was_void_by_what_may_pass_is_raced_again_and_what_would_be_void_ag
 
 
 def test_a_run_that_got_stuck_is_judged_by_what_became_of_its_connections(tmp_path: Path) -> None:
-    """Every request answered overturns it; some that waited in vain uphold it, and the counts are told."""
+    """If every request is answered, the claim fails; if some waited in vain, it holds, and the counts are shown."""
     claim = planted(tmp_path, published="", more='kind = "ends"\nload.requests = 1000\nload.connections = 100')
     race = samples.race(FAST)
     assert assess(claim, PUBLISHED, race).outcome == Outcome.UNTRIED
@@ -668,7 +668,7 @@ STOOD_IN = {"openresty": "2023-uwsgi-lua54-openresty", "redbean": "2023-redbean-
 @pytest.mark.thorough
 def test_a_program_that_comes_on_path_races_for_its_claim_without_further_settings(tmp_path: Path) -> None:
     """Its place is taken by one that serves as it does: Debian's nginx, its Lua modules loaded for it beforehand."""
-    folder = Path(tempfile.mkdtemp(prefix="claims-"))  # pytest's own are closed to nobody
+    folder = Path(tempfile.mkdtemp(prefix="claims-"))  # user ``nobody`` can't enter pytest's own folders
     folder.chmod(0o755)
     # OpenResty's -V, too, begins with its name and version; its module's own stands among the arguments.
     told = "nginx version: openresty/9.9.9.1\\nconfigure arguments: --add-module=../ngx_lua-0.10.99"

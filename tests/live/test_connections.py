@@ -16,7 +16,7 @@ def tried(answer) -> dict[str, parity.Fact]:  # type: ignore[no-untyped-def]
 
 
 def closing_after(count: int, *, says: bool):  # type: ignore[no-untyped-def]
-    """A server that closes each connection after so many answers, by the header or without a word."""
+    """A server that closes each connection after this many responses, with or without the header."""
     asked: dict[str, int] = {"on this": 0}
 
     def answer(request: bytes, _number: int) -> tuple[bytes, bool]:

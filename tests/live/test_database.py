@@ -196,7 +196,7 @@ def postgres_of(race: subprocess.Popen[str]) -> list[psutil.Process]:
 
 
 def test_a_database_that_dies_voids_its_round_and_one_that_is_orphaned_goes(tmp_path: Path) -> None:
-    """Killed in the second round: that one is void and run again, and nobody is out. Then ``kill -9`` of the race."""
+    """Killed in the second round, which is void and repeated; no contender is out. Then ``kill -9`` of the race."""
     env = settings(tmp_path)
     words = [*planted("one", "right"), *planted("two", "right")]
     race = begin(env, "race", *words, "--workload", "db", "--rounds", "500", stdout=subprocess.PIPE)

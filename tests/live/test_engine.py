@@ -90,7 +90,7 @@ def connect(engine: Engine, port: int, connections: int = 4, **settings: object)
 
 
 def counted(session: int, requests: int, limit_ns: int = HOUR_NS) -> BlockPlan:
-    """A block that ends with so many requests; 0: with its time."""
+    """A block that ends after this many requests; 0: after its time."""
     return BlockPlan(session, counted_ns=limit_ns, max_requests=requests)
 
 
@@ -226,12 +226,12 @@ def test_a_killed_server_ends_the_block_early_and_gave_up_says_so(
 
 
 def test_ctrl_c_keeps_the_finished_blocks(engine: Engine, faulty: Callable[..., Faulty]) -> None:
-    """KeyboardInterrupt comes out, the block under way is dropped, and the engine can be used again."""
+    """KeyboardInterrupt is raised, the current block is dropped, and the engine can be used again."""
     server = faulty("stall", "30")
     session = connect(engine, server.port, timeout_ns=HOUR_NS)
 
     def interrupt() -> None:
-        assert server.line() == "fault"  # the third block is under way and will not end
+        assert server.line() == "fault"  # the third block is running and will not end
         signal.raise_signal(signal.SIGINT)
 
     thread = threading.Thread(target=interrupt)
@@ -246,7 +246,7 @@ def test_ctrl_c_keeps_the_finished_blocks(engine: Engine, faulty: Callable[..., 
 
 
 def test_stop_from_another_thread_returns_what_is_finished(engine: Engine, faulty: Callable[..., Faulty]) -> None:
-    """While a run is under way, all but stop() is refused, and Python's other threads go on."""
+    """During a run, every call except stop() is refused, and Python's other threads go on."""
     server = faulty("stall", "10")
     session = connect(engine, server.port, timeout_ns=HOUR_NS)
     refusals: list[str] = []
@@ -268,7 +268,7 @@ def test_stop_from_another_thread_returns_what_is_finished(engine: Engine, fault
 
 
 def test_the_servers_cpu_time_is_read_around_each_block(engine: Engine, faulty: Callable[..., Faulty]) -> None:
-    """From its threads' schedstat; None once it has gone, None where nobody told what to watch."""
+    """From its threads' schedstat; None after it has exited, None if no process was given."""
     watched, unwatched = faulty("none"), faulty("none")
     one, other = connect(engine, watched.port), connect(engine, unwatched.port)
     threads = [str(path / "schedstat") for path in Path(f"/proc/{watched.process.pid}/task").iterdir()]
@@ -390,7 +390,7 @@ def refused(kind: str, words: str) -> Iterator[None]:
 
 @pytest.mark.skipif(not Path("/proc/self/limits").exists(), reason="no limits to be read")
 def test_too_few_descriptors_are_of_a_kind_of_their_own() -> None:
-    """Whether that is known beforehand or comes from the kernel; it is no fault of the server's."""
+    """Whether the limit is known beforehand or comes from the kernel; the server is not at fault."""
     code = """
 import os, resource
 from dragstrip._engine import Engine, EngineError, Exchange, ReferenceServer, SessionPlan, Target

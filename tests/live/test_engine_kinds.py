@@ -22,7 +22,7 @@ def port() -> Iterator[int]:
 
 
 def run(port: int, exchanges: list[Exchange], io: str = "auto", count: int = 3000, **how: object) -> Tally:
-    """So many requests over four connections."""
+    """Sends this many requests over four connections."""
     engine = Engine([0], io=io)
     try:
         plan = SessionPlan(

@@ -52,7 +52,7 @@ def logging_nginx(machines: Machines) -> Path:
     source, folder = shipped()["nginx-return"].folder, machines.folder / "logged"
     folder.mkdir()
     (machines.folder / "log").mkdir()
-    (machines.folder / "log").chmod(0o777)  # nginx runs as nobody
+    (machines.folder / "log").chmod(0o777)  # nginx runs as ``nobody``
     for file in source.iterdir():
         text = file.read_text().replace('name = "nginx-return"', 'name = "logged"')
         text = text.replace("access_log off;", f"access_log {machines.folder}/log/access.log combined;")
@@ -85,7 +85,7 @@ def ids(machines: Machines) -> set[str]:
 
 
 class Racing:
-    """A race under way on the client; it has a round when this is made."""
+    """A race that runs on the client and has completed a round."""
 
     def __init__(self, machines: Machines, *more: str) -> None:
         self.machines, before = machines, ids(machines)
@@ -233,7 +233,7 @@ def test_load_over_a_fleet_counts_what_the_servers_own_log_has(machines: Machine
 
 @pytest.mark.thorough
 def test_a_count_over_a_fleet_is_the_servers_own(machines: Machines) -> None:
-    """Closed loop, pipelined, open loop, fewer than connections: the log has exactly so many each time."""
+    """Closed loop, pipelined, open loop, fewer requests than connections: the log has exactly this many each time."""
     runs = (("-n", "1001"), ("-n", "1002", "--pipeline", "3"), ("-n", "503", "-R", "1000"), ("-n", "7", "-c", "9"))
     with own_nginx(machines) as (at, log):
         for number, words in enumerate(runs):
@@ -338,7 +338,7 @@ def test_a_script_over_a_fleet_runs_on_each_generator_and_its_done_once(machines
 
 @pytest.mark.thorough
 def test_on_a_terminal_load_over_a_fleet_shows_how_it_stands(machines: Machines) -> None:
-    """A line that is drawn anew with what both have sent so far, and taken away for the report."""
+    """A line that is redrawn with the requests of both so far, and removed before the report."""
     with own_nginx(machines) as (at, log):
         load = ("load", f"http://{at}/", "--fleet", str(machines.fleet()), "-d", "4s", "-R", "1000", "--json", "-")
         seen, done = on_a_terminal(machines, *load)
@@ -561,7 +561,7 @@ except TimeoutError:
 @pytest.mark.soak
 @pytest.mark.timeout(500)
 def test_a_generator_that_is_killed_is_named_and_the_race_goes_on_with_it(machines: Machines) -> None:
-    """Its round is void and committed; its agent is started anew, on the same machine since the same boot."""
+    """Its round is void and committed; its agent is started again, on the same machine since the same boot."""
     racing = Racing(machines, "--node-wait", "200s")
     rounds = len(racing.race().rounds)
     machines.kill("one")
@@ -580,7 +580,7 @@ def test_a_generator_that_is_killed_is_named_and_the_race_goes_on_with_it(machin
 @pytest.mark.soak
 @pytest.mark.timeout(700)  # a race, its end, and one that goes on
 def test_a_server_machine_that_is_cut_off_ends_the_race_with_what_it_has(machines: Machines) -> None:
-    """Nobody can tell it to stop: it stops by itself. ``--resume`` then goes on with the rounds there are."""
+    """The client can't reach it: it stops by itself. ``--resume`` then continues with the stored rounds."""
     racing = Racing(machines, "--node-wait", "5s")
     done = len(racing.race().rounds)
     machines.cut("server")
@@ -651,7 +651,7 @@ def test_a_sweep_runs_over_a_fleet_as_a_race_does(machines: Machines) -> None:
 
 @pytest.mark.soak
 def test_a_client_that_is_killed_leaves_nothing_running_and_its_rounds_readable(machines: Machines) -> None:
-    """kill -9, whatever is under way: every agent sees the end of its pipe."""
+    """kill -9 at any time: every agent sees the end of its pipe."""
     racing = Racing(machines)
     racing.process.kill()
     racing.process.wait()

@@ -172,7 +172,7 @@ def test_a_launch_answers_and_its_stop_leaves_nothing(launcher: Launcher, root: 
 
 
 def test_a_port_that_another_program_holds_is_named(launcher: Launcher, root: Path) -> None:
-    """By looking at the port, not at the server's words; a server that died of something else is no such case."""
+    """By the port, not by the server's messages; a server that died of another cause is not such a case."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         with pytest.raises(PortTaken, match=f"Another program holds port {port}"):
@@ -359,7 +359,7 @@ def _sleeper(launcher: Launcher, root: Path, command: tuple[str, ...]) -> Server
 
 @as_root
 def test_an_unprivileged_server_runs_as_nobody_in_a_directory_of_its_own(launcher: Launcher, root: Path) -> None:
-    """All its ids are nobody's, no supplementary group is left, and its scratch directory is its own."""
+    """All its ids are those of ``nobody``, without supplementary groups, and it owns its scratch directory."""
     nobody = pwd.getpwnam("nobody")
     running = _sleeper(launcher, root, ("/bin/sleep", "600"))
     assert running.note == ""
@@ -425,7 +425,7 @@ def test_however_the_race_ends_nothing_of_the_race_is_left(tmp_path: Path, numbe
 
 
 def test_a_supervisor_killed_outright_is_noticed_and_its_server_ended(root: Path) -> None:
-    """Nobody can promise more after kill -9, but the session is ended and the launch counts as died."""
+    """More is impossible after kill -9, but the session is ended and the launch counts as died."""
     with Launcher(name="mine", scratch_root=root) as launcher:
         running = as_server(launcher, root, "none")
         os.kill(launcher.pid, signal.SIGKILL)

@@ -39,7 +39,7 @@ def faulty() -> Iterator[Callable[..., str]]:
 def test_a_counted_run_answers_exactly_as_many_as_nginx_logs(
     nginx: Nginx, count: int, connections: int, more: list[str]
 ) -> None:
-    """The two plain requests that teach the right answer are among them: nobody has to subtract anything."""
+    """The count includes the two reference requests, so that nothing has to be subtracted."""
     found = told(nginx.url(), "-n", str(count), "-c", str(connections), *more)
     assert len(nginx.ended()) == count
     assert (found["requests"], found["failed"], found["late"]) == (count, 0, 0)
@@ -371,7 +371,7 @@ def test_ctrl_c_reports_what_was_measured_and_exits_130(nginx: Nginx, words: lis
     assert process.returncode == 130, out + err
     assert out.startswith("interrupted: ")
     answered = int(re.search(r"answered ([\d,]+) requests", out)[1].replace(",", ""))  # type: ignore[index]
-    assert answered > 2000  # what the log had long before, the block under way included
+    assert answered > 2000  # what the log had long before, including the current block
     assert "p99.999" in out
     assert "Traceback" not in err
 

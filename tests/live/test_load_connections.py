@@ -72,7 +72,7 @@ def test_pipelined_requests_are_each_answered_checked_and_logged(nginx: Nginx) -
 
 
 def test_a_unix_socket_is_loaded_like_a_port(tmp_path: Path) -> None:
-    """Kept alive and not; a path where nobody listens is said."""
+    """With and without keep-alive; the message names a path without a listener."""
     path = f"{tmp_path}/socket"
     server = Nginx(tmp_path, f"listen unix:{path};")
     words = ["http://localhost/", "--unix", path, "-c", "4"]
@@ -138,7 +138,7 @@ def test_https_is_loaded_with_the_server_proved(tmp_path: Path, version: str) ->
 
 
 def test_a_certificate_that_proves_nothing_is_refused_with_what_would_do(tmp_path: Path) -> None:
-    """Of another name, expired, signed by somebody unknown, or none at all; nothing is loaded."""
+    """For another name, expired, signed by an unknown authority, or missing; nothing is loaded."""
     signer = Authority(tmp_path)
     ports = {name: free_port() for name in ("other", "old")}
     words = {"other": signer.sign("other", "DNS:elsewhere.test"), "old": signer.sign("old", "IP:127.0.0.1", days=-1)}

@@ -75,7 +75,7 @@ def test_an_open_loop_bodies_and_the_first_byte_go_over_http_2(ports: tuple[Ngin
 
 
 def test_h2loads_shape_names_the_protocol_as_alpn_does(ports: tuple[Nginx, str, str]) -> None:
-    """h2c in the clear, h2 over TLS after TLS's own lines; no heads are told, for nobody counted them unpacked."""
+    """h2c in the clear, h2 over TLS after TLS's own lines; header bytes are not shown, since they were not counted."""
     server, clear, encrypted = ports
     words = ("--http", "2", "-n", "52", "-c", "2", "--streams", "5", "--style", "h2load")
     shown = load(clear, *words).stdout

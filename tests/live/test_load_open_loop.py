@@ -94,7 +94,7 @@ def test_a_planted_delay_and_a_planted_stall_are_in_the_histogram(truth: Callabl
 
 @live
 def test_a_rate_that_is_not_reached_is_said_and_is_a_failure_only_where_asked(truth: Callable[..., str]) -> None:
-    """The offered rate is never lowered: what did not leave is told."""
+    """The offered rate is never lowered: unsent requests are reported."""
     url = truth("--every", "1", "--delay-ms", "20")
     words = [url, "-R", "1000", "-d", "1s", "-c", "2"]  # at most 100 a second can be answered
     found = told(*words)

@@ -63,7 +63,7 @@ class Part:
         self.log, self.start = server.log, server.log.stat().st_size
 
     def lines(self, at_least: int) -> list[str]:
-        """All of it, once so many lines are there: nginx writes one behind its answer."""
+        """The whole log once it has this many lines: nginx writes a line after its response."""
         deadline = time.monotonic() + 20
         while len(found := self.log.read_bytes()[self.start :].splitlines()) < at_least:
             assert time.monotonic() < deadline, f"{len(found)} of {at_least} lines"
@@ -179,7 +179,7 @@ def test_each_thread_has_its_own_state_and_tables_are_copied(served: Nginx, tmp_
 
 
 def test_setup_chooses_where_a_thread_connects(served: Nginx, tmp_path: Path) -> None:
-    """The URL names a port where nobody listens."""
+    """The URL names a port without a listener."""
     script = write(tmp_path, f'function setup(thread) thread.addr = wrk.lookup("127.0.0.1", {served.port})[1] end')
     found = told("http://127.0.0.1:1/", "-n", "20", "-c", "2", "-s", script)
     assert (found["requests"], found["errors"]) == (20, {})
@@ -299,7 +299,7 @@ def test_a_script_that_fails_ends_the_load_in_words(served: Nginx, tmp_path: Pat
 
 
 def test_a_done_that_fails_does_not_take_the_report_along(served: Nginx, tmp_path: Path) -> None:
-    """The run was sound: it is told, and the exit code is 1."""
+    """The run was valid: it is reported, and the exit code is 1."""
     script = write(tmp_path, "function done(summary)\n return summary.nothing.there end")
     done = load(served.url(), "-n", "50", "-c", "2", "-s", script)
     assert done.returncode == 1

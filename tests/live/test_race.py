@@ -132,7 +132,7 @@ def test_its_record_follows_the_schema_and_its_exit_code_says_whether_there_is_a
 def test_a_contender_that_is_wrong_or_dies_is_named_with_what_it_did(crowd: Raced, name: str) -> None:
     """It yields no number and is in no pair, the report says why, and the others race on.
 
-    One that never listens is told with how long it was waited for; one that dies, with its last words, wherever it
+    One that never listens is reported with the time waited for it; one that dies, with its last words, wherever it
     died: as it was warmed up, in a lead-in, in a block.
     """
     bad = crowd.contender(name)
@@ -182,7 +182,7 @@ def test_a_running_server_is_raced_by_its_address(crowd: Raced) -> None:
 
 
 def test_a_restless_leaking_contender_is_frozen_while_idle_and_its_growth_is_told(crowd: Raced) -> None:
-    """It works for a third of the time though nobody asks: the sheet says that it is frozen, and it still serves."""
+    """It works for a third of the time without requests: the sheet says that it is frozen, and it still serves."""
     quiet, restless = crowd.contender("nginx-return"), crowd.contender("restless")
     assert "frozen but for its own blocks" in restless["parity"]["while idle"]
     assert "while idle" not in quiet["parity"]

@@ -24,7 +24,7 @@ pytestmark = [
 
 
 def test_one_server_races_itself_in_the_clear_and_over_tls_in_both_versions(tmp_path: Path) -> None:
-    """All answers are right; the sheet names what was agreed on, and what differs is told."""
+    """All responses are correct; the sheet names the agreed protocol and cipher, and differences are reported."""
     out, env = tmp_path / "out.json", settings(tmp_path)
     names = ["nginx-return", "nginx-return:tls=on", "nginx-return:http=2,tls=on"]
     done = dragstrip_run(env, "race", *names, "--rounds", "2", "-c", "4", "--json", str(out))
@@ -99,7 +99,7 @@ def test_each_request_has_a_handshake_or_takes_up_a_session_as_the_server_saw_it
         folder, log = Path(place) / "logging", Path(place) / "log"
         Path(place).chmod(0o755)
         log.touch()
-        log.chmod(0o666)  # nginx runs as nobody
+        log.chmod(0o666)  # nginx runs as ``nobody``
         source = contender.find("nginx-return").folder
         shutil.copytree(source, folder)
         own = folder / "contender.toml"

@@ -13,7 +13,7 @@ from commands import dragstrip
 @pytest.mark.timeout(300)
 @pytest.mark.thorough
 def test_the_second_race_reuses_what_the_first_found_and_says_so(tmp_path: Path) -> None:
-    """On the parity sheet and while it runs; --fresh-scrutiny proves anew; an ad hoc server is proved every time."""
+    """On the parity sheet and while it runs; --fresh-scrutiny checks again; an ad hoc server is checked every time."""
     store = tmp_path / "races.sqlite"
     server = f"mine=/usr/bin/python3 {Path(__file__).parents[1]}/servers/misbehaving.py {{port}} none"
 

@@ -1,4 +1,4 @@
-"""Servers that misbehave (``servers/rogue.py``): each is named in time and in bounded memory, and harms nobody else.
+"""Servers that misbehave (``servers/rogue.py``): each is named in time and in bounded memory, and harms no other.
 
 A part of the modes goes through the whole commands; ``make soak`` (``pytest -m soak``) takes all of them, on both back
 ends.
@@ -339,7 +339,7 @@ def test_a_race_goes_on_beside_those_that_misbehave(folder: Path, whole: bool) -
 
 @EACH
 def test_load_ends_whatever_a_server_begins_to_do_meanwhile(tmp_path: Path, whole: bool) -> None:
-    """From its 40th answer on it misbehaves: what failed is told by its kind, and the exit code is 1."""
+    """From its 40th response on it misbehaves: failures are reported by kind, and the exit code is 1."""
     usual = [mode for mode in TOLD if TOLD[mode] and mode != "never-accepts"]
     modes = [*(usual if whole else [mode for mode in PART if TOLD[mode]]), *LATER]
     # As far as load goes: its answers' types and the server's closing are not looked at.

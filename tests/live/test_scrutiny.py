@@ -157,7 +157,7 @@ def test_a_server_that_closes_after_each_answer_passes_and_is_shown() -> None:
 
 
 def test_headers_that_stand_twice_are_on_the_sheet() -> None:
-    """Equal ones too, as they came over the wire; those that may stand twice are no matter."""
+    """Also if their values are equal, as they came over the wire; headers that may occur twice are accepted."""
     twice = ["Content-Length: 12", "Set-Cookie: a", "Set-Cookie: b", "Connection: close"]
     _, facts = found(lambda r, _n: (plain(BODY, *twice), True))
     assert facts["doubled headers"] == "Content-Length 2 times ('12', '12')"

@@ -152,7 +152,7 @@ def test_bisection_closes_in_on_the_rate_at_which_the_limit_is_passed(truth: flo
 
 
 def test_what_noise_left_open_is_measured_once_more_before_anything_else() -> None:
-    """And not a third time; the generator's own limit is no noise."""
+    """And not a third time; the generator's own limit is not noise."""
     wide = [3000.0, 9000, 4000, 8000, 5000]
     found = points(samples(1000, QUICK) + samples(2000, wide) + samples(4000, SLOW), SLO)
     assert next_rates(found, outwards=False, again=set()) == (2000,)

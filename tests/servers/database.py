@@ -1,7 +1,7 @@
 """A server of the workload `db` with a planted fault: ``database.py PORT MODE``; wants psycopg.
 
 Modes: "right"; "memory" reads the whole table at its start and asks no more; "caches" asks for each row once;
-"sleeps" has statements wait in the database for 50 ms where several are under way.
+"sleeps" makes statements wait in the database for 50 ms if several are running.
 """
 
 from __future__ import annotations

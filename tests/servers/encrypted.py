@@ -1,4 +1,4 @@
-"""encrypted.py PORT CERTIFICATE KEY: a right server over TLS, with Python alone; sessions are kept for nobody."""
+"""encrypted.py PORT CERTIFICATE KEY: a correct server over TLS, with Python alone; it never resumes a session."""
 
 import http.server
 import ssl

@@ -51,7 +51,7 @@ class Faulty:
         writer.close()
 
     async def go_wrong(self, writer: asyncio.StreamWriter) -> bool:
-        """Does what it was told to; whether the connection goes on."""
+        """Does what it was ordered to do; returns whether the connection goes on."""
         lies: dict[str, Callable[[], bytes]] = {
             "garbage": lambda: b"\x00\xff garbage\r\n\r\n",
             "status": lambda: self.answer("500 Internal Server Error"),

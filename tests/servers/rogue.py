@@ -117,7 +117,7 @@ def freezing(_sock: socket.socket, _close: bool) -> Pieces:
 
 
 def early(_sock: socket.socket, close: bool) -> Pieces:
-    """A right answer, and a moment later another one that nobody asked for."""
+    """A correct response, and a moment later an unrequested one."""
     yield right(close)
     time.sleep(0.003)
     yield right(close)

@@ -68,7 +68,7 @@ def test_a_planted_difference_counts_as_held_where_the_interval_has_it(answers, 
 
 
 def test_a_wrong_word_is_excused_by_its_warning_only(answers, tmp_path: Path) -> None:
-    """With one side disturbed, a wrong word beside which the cause is named is told apart from one without."""
+    """With one side disturbed, an incorrect verdict with its cause named is counted apart from one without."""
     name = "one-sided: node"
     bare = line(answers, name, {"a": 13_000, "b-node": 10_000})
     pair = bare["pairs"][0] | {"disturbed": "b-node lost 12 % more of its time to others"}

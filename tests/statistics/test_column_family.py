@@ -31,7 +31,7 @@ def _wrong(x: np.ndarray, alpha: float) -> np.ndarray:
 
 
 def _races(columns: int, *, together: bool = False) -> list[np.ndarray]:
-    """Each column's numbers in so many races; ``together``: what one column has moves all others the other way."""
+    """Each column's numbers in many races; ``together``: a deviation of one column moves all others the other way."""
     rng = np.random.default_rng(columns)
     made = [rng.normal(size=(RACES, ROUNDS, CONTENDERS)) for _ in range(columns)]
     return [made[0], *(0.3 * one - made[0] for one in made[1:])] if together else made

@@ -23,7 +23,7 @@ TAU2 = 0.3
 
 @cache
 def statistics_of_races(planned: int, paths: int = 20_000) -> np.ndarray:
-    """The t statistic of so many races at each of their rounds: one simulation for all levels."""
+    """The t statistic of many races at each of their rounds: one simulation for all levels."""
     rng, n = np.random.default_rng(5), np.arange(1, planned + 1)
     rounds = rng.normal(size=(paths, planned)) + rng.normal(0, math.sqrt(TAU2), (paths, 1))
     mean = np.cumsum(rounds, axis=1) / n

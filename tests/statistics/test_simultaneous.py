@@ -40,7 +40,7 @@ def test_two_or_three_contenders_tell_no_more_of_a_pair_than_its_own_rounds() ->
 
 
 def test_exact_variances_come_out_as_they_are_with_more_freedom() -> None:
-    """Of eight alike the pair's variance is told by nearly twice as many numbers."""
+    """With eight alike, nearly twice as many numbers estimate the pair's variance."""
     own = np.array([1.0, 1.0, 1.0, 2.0, 1.0, 0.5, 1.0, 1.0])
     pairs = columns(8)
     found = pair_variances(pairs, [own[a] + own[b] for a, b in pairs], [12] * 28, 8)

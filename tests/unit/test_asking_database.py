@@ -85,7 +85,7 @@ def alone(core: int) -> tuple[int]:
 
 
 def test_a_database_has_cores_of_its_own_where_there_are_enough() -> None:
-    """Those that are left; else half of a servers' lane that nobody named; a lane of one core is shared."""
+    """The remaining cores; otherwise half of the servers' cores if not set by the user; a single core is shared."""
 
     def lane(server: tuple[int, ...], engine: tuple[int, ...], count: int, divisible: bool) -> Lanes:
         found = Lanes(server, engine, bool(set(server) & set(engine)), "")

@@ -2,7 +2,7 @@
 
 Rust's types and the Python class are made of that list. What else names the numbers one by one is held against the
 class here: the stub, a race's record and its columns, a load run's slice, and the documentation of each. Whoever adds a
-number is told here which of these lacks it.
+number learns here which of these lacks it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ NOT_RECORDED = {
     "lag_p50_ns",
     "lag_max_ns",
 }
-#: What a load run does not keep: it is of one session, without lead-in, on a server that nobody watches.
+#: What a load run does not record: it has one session, no lead-in, and a server that is not watched.
 NOT_IN_A_SLICE = {
     "session",
     "kinds",
@@ -117,7 +117,7 @@ def test_the_engine_documents_each_plain_number() -> None:
 
 
 def test_the_store_has_a_column_for_each_number_of_the_record(tmp_path: Path) -> None:
-    """And none that nobody fills."""
+    """And no counter without a source."""
     with Store(tmp_path / "races.sqlite"):
         pass
     with sqlite3.connect(tmp_path / "races.sqlite") as db:

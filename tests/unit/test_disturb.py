@@ -1,4 +1,4 @@
-"""The co-tenant to order takes what was ordered, hits only whom it is told to, ends by itself and leaves nothing."""
+"""The simulated co-tenant uses what was ordered, affects only its target, ends by itself and leaves nothing."""
 
 from __future__ import annotations
 

@@ -200,7 +200,7 @@ def taken_apart(source: str) -> list[str]:
 
 
 def sentences_in(source: str) -> list[str]:
-    """Texts of three words and more that are told to nobody meanwhile: by a docstring, an exception or ``tell``.
+    """Texts of three words and more, except docstrings, messages of exceptions and arguments of ``tell``.
 
     Nor are an enumeration's values sentences.
     """
@@ -245,7 +245,7 @@ def test_facts_between_rooms_are_types(path: Path) -> None:
         assert re.findall(r"^.*\bAny\b.*$", text, re.MULTILINE) == []
 
 
-#: What judges, or hands facts to whom writes about them.
+#: Modules that judge, or that pass facts to the modules that write about them.
 JUDGES = (*PURE_ROOMS, "doctor", "claim/finding.py", "claim/assess.py", "claim/run.py", "sweep/capacity.py")
 
 
@@ -263,7 +263,7 @@ def test_what_judges_hands_over_values_and_writes_no_sentence(room: str) -> None
 
 
 def test_a_sentence_is_seen() -> None:
-    """Composed or plain; what a person is told by an exception may stand anywhere."""
+    """Composed or plain; messages of exceptions are allowed anywhere."""
     assert sentences_in('told = f"{a} serves more requests than {b}"') == ["1:  serves more requests than "]
     assert sentences_in('note = "the load generator was the limit of"')
     assert sentences_in('raise BadUsage(f"{a} is no share between 0 and 1")\nclass A(StrEnum):\n  B = "c d e"') == []

@@ -36,7 +36,7 @@ def test_a_duration_has_each_unit_once(text: str, seconds: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "s", "1m2m", "30s1m", "-5s", "1e3s", "1 m", "1d", "1M", "٣s", "1m30"])
 def test_what_is_not_a_duration_is_none(text: str) -> None:
-    """A number without its unit behind another, an order that nobody writes, other digits."""
+    """A number without its unit after another, an unusual order, other digits."""
     assert quantities.seconds(text) is None
 
 

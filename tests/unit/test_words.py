@@ -201,7 +201,16 @@ def notes(path: Path) -> Iterator[tuple[int, str]]:
             yield token.start[0], token.string
 
 
-@pytest.mark.parametrize("path", [*SOURCES, PACKAGE / "_engine.pyi"], ids=lambda path: str(path.relative_to(PACKAGE)))
+#: Everything with docstrings and comments: the package, its tests and its benchmarks.
+NOTED = sorted(
+    path
+    for folder in ("src/dragstrip", "tests", "benchmarks", "docs")
+    for path in (ROOT / folder).rglob("*.py*")
+    if path.suffix in (".py", ".pyi") and "data" not in path.relative_to(ROOT).parts
+)
+
+
+@pytest.mark.parametrize("path", NOTED, ids=lambda path: str(path.relative_to(ROOT)))
 def test_docstrings_and_comments_are_in_plain_words(path: Path) -> None:
     """Line by line: a habit that a line break divides is not seen."""
     found = [f"{path.relative_to(ROOT)}:{line}: {fault}" for line, text in notes(path) for fault in faults(text)]

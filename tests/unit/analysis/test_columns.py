@@ -102,7 +102,7 @@ def test_two_races_are_compared_column_by_column_with_wider_intervals() -> None:
 
 
 def test_rates_of_one_workload_are_matched_lower_with_lower() -> None:
-    """Each by its place; a rate that differs is told as what keeps them apart."""
+    """Columns are matched by position; a rate that differs is named as the difference."""
     rates = {"1,000/s": {"a": 1e3, "b": 1e3}, "5,000/s": {"a": 5e3, "b": 5e3}}
     old = samples.race_of_two(rates, seed=3, per_s={"1,000/s": 1e3, "5,000/s": 5e3})
     other = {"1,100/s": rates["1,000/s"], "5,000/s": rates["5,000/s"]}

@@ -29,7 +29,7 @@ slow = "touch marker {port}"
 
 
 def run(folder: Path, *words: str, answer: str | None = None) -> tuple[int, str]:
-    """A command in its own process, without a terminal, or with one on which somebody answers."""
+    """A command in its own process, without a terminal, or with one on which a user answers."""
     env = {**os.environ, "DRAGSTRIP_STORE": str(folder / "own" / "races.sqlite"), "NO_COLOR": "1"}
     command = [sys.executable, "-m", "dragstrip", *words]
     if answer is None:
@@ -67,7 +67,7 @@ def imported(folder: Path, **changes: object) -> str:
 @pytest.mark.parametrize("answer", [None, "n\n"], ids=["no terminal", "no"])
 @pytest.mark.parametrize("way", ["a file", "a stored race", "--resume", "a claim"])
 def test_nothing_runs_unasked(tmp_path: Path, way: str, answer: str | None) -> None:
-    """The command is shown; exit code 2 names --yes if nobody can be asked."""
+    """The command is shown; without a terminal the exit code is 2 and the message names --yes."""
     if way == "a claim":
         (tmp_path / "stranger.toml").write_text(CLAIM)
         words = ["claims", "check", "stranger.toml"]
@@ -93,7 +93,7 @@ def test_it_runs_once_that_was_answered(tmp_path: Path, answer: str | None) -> N
 
 
 def test_a_race_of_another_machine_does_not_go_on_here(tmp_path: Path) -> None:
-    """Both machines are named, and --yes does not help; a race of ours that was copied here is no other case."""
+    """Both machines are named, and --yes does not help; the same holds for an own race that was copied here."""
     race = imported(tmp_path, cpu="Pentium MMX")
     code, said = run(tmp_path, "race", "--resume", race, "--yes")
     assert code == 2, said

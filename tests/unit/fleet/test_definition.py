@@ -1,4 +1,4 @@
-"""``fleet.toml``: what it says, and how each mistake in it is told."""
+"""``fleet.toml``: its contents, and the message for each mistake in it."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def test_a_slice_over_the_wire_is_what_was_sent() -> None:
 
 
 def test_two_generators_seconds_become_one() -> None:
-    """Counts, statuses and errors add up; the histogram holds both; begins are told by this machine's clock."""
+    """Counts, statuses and errors add up; the histogram holds both; begins are given by this machine's clock."""
     one = part(1000, 2000, started_ns=7_000, counted_ns=10, errors={"reset": 1}, samples={"reset": "first"}, offered=4)
     two = part(900_000, started_ns=90_500, counted_ns=12, errors={"reset": 2, "timeout": 1}, offered=5)
     both = remote_load.merged_second([(one, 0), (two, 80_000)])
@@ -129,7 +129,7 @@ def test_the_servers_machine_needs_no_leave_and_another_is_held_to_its_bounds() 
 
 @pytest.mark.parametrize(("requests", "connections"), [(9, 3), (1000, 32), (1001, 7), (10**15, 32)])
 def test_a_count_is_split_exactly_with_each_generators_plain_requests(requests: int, connections: int) -> None:
-    """All shares add up to the count; none differs from another by more than one; nobody has an idle connection."""
+    """All shares add up to the count; two differ by at most one; no generator has an idle connection."""
     asked = LoadRequest(url=URL, requests=requests, connections=connections)
     split = remote_load.parts(asked, 3)
     counts = [part.requests or 0 for part in split]
@@ -140,7 +140,7 @@ def test_a_count_is_split_exactly_with_each_generators_plain_requests(requests: 
 
 
 def test_a_schedule_with_a_count_ends_at_one_number_for_all() -> None:
-    """Each generator takes its turns of one schedule: all are told where the whole of it ends."""
+    """Each generator takes its turns of one schedule, and all get the end of the whole schedule."""
     asked = LoadRequest(url=URL, requests=1000, offer=Offer(rate_per_s=50.0))
     assert [part.requests for part in remote_load.parts(asked, 3)] == [1000 - 3 * 2 + 2] * 3
 

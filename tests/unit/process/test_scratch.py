@@ -26,7 +26,7 @@ with scratch_root() as root:
 
 @pytest.mark.parametrize("how", ["in order", "kill -9"])
 def test_no_folder_outlives_its_process_though_no_supervisor_is_up(how: str) -> None:
-    """Between rounds, and while a report is written, nobody else would remove it."""
+    """Between rounds, and while a report is written, nothing else would remove it."""
     with subprocess.Popen(
         [sys.executable, "-c", PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:

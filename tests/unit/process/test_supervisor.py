@@ -162,7 +162,7 @@ def test_a_bounded_log_keeps_head_and_tail_and_counts_what_it_left_out(
 
 
 def test_a_log_is_never_written_through_a_symbolic_link(tmp_path: Path) -> None:
-    """A server that owns its directory can't have us overwrite somebody's file."""
+    """A server that owns its directory can't make Dragstrip overwrite another user's file."""
     (tmp_path / "link").symlink_to(tmp_path / "precious")
     with pytest.raises(OSError, match="symbolic link"):
         BoundedLog(str(tmp_path / "link"), 4096)

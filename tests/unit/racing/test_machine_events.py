@@ -44,7 +44,7 @@ def check(race: Race, name: str) -> validity.Check:
 
 
 def events(count: int, kind: EventKind, subject: str = "", **numbers: float) -> tuple[Event, ...]:
-    """So many events of a kind."""
+    """A number of events of one kind."""
     return (samples.noted(kind, subject=subject, numbers=numbers),) * count
 
 
@@ -119,7 +119,7 @@ def test_a_machine_that_grows_slower_is_seen_by_the_engines_own_pace() -> None:
 
 
 def test_a_machine_whose_pace_scatters_from_round_to_round_has_not_grown_slower() -> None:
-    """Twelve rounds whose pace scatters by 5 %: thirds of four often differ by more, which is no drift."""
+    """Twelve rounds whose speed scatters by 5 %: thirds of four often differ by more, which is not drift."""
     warned = 0
     for seed in range(60):
         pace = np.exp(np.random.default_rng(seed).normal(0, 0.05, 12))
@@ -165,7 +165,7 @@ def test_answers_of_several_lengths_may_vary_by_chance() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_few_answers_of_several_lengths_may_be_shorter_by_a_fifth(seed: int) -> None:
-    """A mean of a hundred files of 1 to 64 KiB is off by a tenth, and few blocks have so many answers."""
+    """A mean of a hundred files of 1 to 64 KiB is off by a tenth, and few blocks have that many responses."""
     rng = random.Random(seed)
     files_kib = (1, 2, 4, 8, 16, 32, 48, 64, 0)
 
@@ -272,7 +272,7 @@ def test_a_closed_loops_blocks_begin_anywhere_in_a_latency_and_an_open_loops_whe
 
 @pytest.fixture
 def stranger() -> Iterator[int]:
-    """A process that is no descendant of ours and works all the time on the last core; its pid."""
+    """A process outside our process tree that always uses the last core; its pid."""
     core = max(os.sched_getaffinity(0))
     work = f"import os; os.sched_setaffinity(0, {{{core}}})\nwhile True: pass"
     shell = ["/bin/sh", "-c", f'{sys.executable} -c "$0" >/dev/null 2>&1 & echo $!', work]
@@ -364,7 +364,7 @@ class Engine:
 def test_blocks_are_doubled_twice_at_most_while_short_ones_read_apart_from_lasting_load(
     slow_ms, factor, told, monkeypatch
 ):
-    """A server slow for so many ms after idleness, against a lead-in of 10 ms; after two doublings it is flagged."""
+    """A server that is slow for some ms after idling, with a lead-in of 10 ms; after two doublings it is flagged."""
     monkeypatch.setattr(machine_events.time, "sleep", lambda _: None)
     found = calibration.compare_short_blocks(Engine(slow_ms * MS), 0, "a", 10 * MS, 25 * MS)  # type: ignore[arg-type]
     assert found.factor == factor

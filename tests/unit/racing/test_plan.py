@@ -20,7 +20,7 @@ NAMES = ("nginx-return", "node")
 
 
 def qualified(launch_s: float) -> Qualification:
-    """Two that take so long to launch and warm up, both together."""
+    """Two contenders, with their total time to launch and warm up."""
     calibration = Calibration(
         p50_ns=500_000, capacity_per_s=1e4, launch_s=launch_s / 2, block_factor=1, restless=False
     )  # fmt: skip
@@ -70,5 +70,5 @@ def test_columns_have_their_own_time_and_the_race_the_sum() -> None:
 
 
 def test_a_race_of_hosts_that_were_allowed_takes_a_minute_and_no_more() -> None:
-    """Nobody allowed more."""
+    """More was not allowed."""
     assert asked(allowed=(AllowedHost(name="example.test"),)).budget_s == schedule.USUAL_S

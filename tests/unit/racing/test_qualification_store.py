@@ -98,7 +98,7 @@ def now(proof: KeptQualification = PROOF, ago_s: float = 1.0) -> KeptQualificati
 
 
 def test_a_proof_comes_back_as_it_was_kept(tmp_path: Path, entry: Any, program: Path) -> None:
-    """For the same definition, parameters, program and conditions; nobody else may read or write it."""
+    """For the same definition, parameters, program and conditions; other users can't read or write it."""
     here, ready = kept(tmp_path), Ready("1.0", {"mine": program})
     key, proof = here.key(entry(), ready, None), now()
     assert here.find(key) is None
@@ -188,7 +188,7 @@ def test_another_load_workload_lane_or_boot_is_another_context(change: dict[str,
     ],
 )  # fmt: skip
 def test_an_unreadable_file_never_hurts(text: str, tmp_path: Path) -> None:
-    """The contender is proved anew, and the new proof takes its place."""
+    """The contender is checked again, and the new result replaces the old one."""
     here = kept(tmp_path)
     here.keep("k", now())
     (tmp_path / "races.scrutiny" / "k.json").write_text(text)

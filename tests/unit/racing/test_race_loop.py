@@ -58,7 +58,7 @@ def test_a_file_whose_path_has_a_comma_is_one_workload(tmp_path: Path) -> None:
 
 
 def test_efficiency_decides_by_cpu_and_chooses_its_rates_itself() -> None:
-    """Another metric, or a rate, is refused by name; two digits of each rate are told."""
+    """Another metric, or a rate, is refused by name; the message shows two digits of each rate."""
     assert asked("nginx-lua", "node", efficiency=True).metric == "cpu"
     assert asked("nginx-lua", "node", efficiency=True, metric="typical-auto").metric == "typical-cpu"
     with pytest.raises(BadUsage, match="--efficiency compares CPU per request, and --metric throughput"):
@@ -100,7 +100,7 @@ def test_the_order_of_columns_is_drawn_for_each_turn() -> None:
 
 
 def loop_of(race: Race, folder: Path) -> RaceLoop:
-    """The loop that would go on with a stored race; it runs nothing here, so there is no engine."""
+    """The loop that would continue a stored race; it runs nothing here, so it needs no engine."""
     lanes = machine.lanes(None, None)
     setup = RaceSetup(
         engine=None,  # type: ignore[arg-type]
@@ -121,7 +121,7 @@ def next_of(loop: RaceLoop) -> str:
 
 
 def open_race(rounds: Sequence[int], *, budget_s: float = 600.0) -> Race:
-    """Nothing of it decided; so many rounds of each column, a second each."""
+    """An undecided race with this many rounds of each column, a second each."""
     alike = {"quick": 3e4, "steady": 3e4, "slow": 3e4}
     race = samples.race_of_two({"hello": alike, "multiply": alike}, rounds=max(rounds), noise=0.1)
     kept = [r for r in race.rounds if r.index // 2 < rounds[r.column]]

@@ -256,7 +256,7 @@ def test_a_plan_without_lengths_of_their_own_gives_all_contenders_the_same_block
 
 
 def test_without_its_fastest_contender_a_round_has_as_many_passes_as_the_others_need() -> None:
-    """None is left in which nobody runs."""
+    """No pass is empty."""
     plan = plan_of({"fast": (2 * MS, 5 * MS, 40), "slow": (20 * MS, 80 * MS, 8), "slower": (40 * MS, 160 * MS, 4)})
     order = order_of(plan, 7, 3, ["slow", "slower"])
     assert len(order.passes) == 8
@@ -295,7 +295,7 @@ def test_where_all_lengths_are_alike_the_passes_are_what_they_were(launch_s, blo
     st.dictionaries(st.text("abc", min_size=1), st.integers(5, 1200), min_size=1), st.floats(0, 30), st.floats(1, 600)
 )
 def test_a_short_budget_takes_from_all_alike(lengths_ms, launch_s, budget_s) -> None:
-    """Either twelve rounds can be paid for, or somebody has no more than three passes."""
+    """Either the budget pays for twelve rounds, or some contender has at most three passes."""
     lengths = {name: (MS, (ms - 1) * MS) for name, ms in lengths_ms.items()}
     count = own_passes(lengths, launch_s=launch_s, budget_s=budget_s)
     round_s = launch_s + loaded_s({name: (*lengths[name], count[name]) for name in lengths})

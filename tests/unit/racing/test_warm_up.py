@@ -23,7 +23,7 @@ def noisy(levels: np.ndarray, share: float, seed: int) -> list[float]:
 
 
 def test_fewer_slices_than_a_window_are_never_settled() -> None:
-    """There is no slope to believe yet."""
+    """Too few slices for a reliable slope."""
     assert not settled([100.0] * (WINDOW - 1))
     assert settled([100.0] * WINDOW)
 

@@ -47,7 +47,7 @@ def test_every_match_of_observations_ends_in_assert_never() -> None:
 
 
 def test_a_remedy_is_told_once_for_all_that_were_seen_alike() -> None:
-    """After a colon; one that stands after a semicolon is told for each."""
+    """After a colon; text after a semicolon is repeated for each."""
     kind = observation.OwnShare.SERVER_WAIT_TAKEN
     taken = [Finding(Status.WARN, observation.ContenderShare(name, kind, 0.1)) for name in "ab"]
     text = checks.check_text(check_result(CheckName.SERVER_WAIT, taken))

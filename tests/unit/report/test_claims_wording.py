@@ -140,7 +140,7 @@ def test_a_further_race_and_what_disturbed_this_one_are_told_behind_the_reason()
 
 
 def test_remarks_and_stand_ins_have_their_sentences() -> None:
-    """What was not equal, who decided, who raced for whom."""
+    """Differences, the contenders that decided, and the substitutes."""
     assert remark_text(finding.OtherHttp("1.1", "1.0")) == "over HTTP/1.1; published over HTTP/1.0"
     assert remark_text(finding.ByCpu(("a", "b"))) == (
         "decided by the servers' CPU time per request: the client, not a or b, was the limit, so that rates under this "

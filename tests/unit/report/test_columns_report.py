@@ -61,7 +61,7 @@ def race() -> Race:
 
 
 def test_the_headline_says_who_leads_where_and_who_changes_places(race: Race) -> None:
-    """Only what the intervals show: a tie is told as one, and an order that stays as staying."""
+    """Only what the intervals show: a tie is reported as a tie, and an unchanged order as unchanged."""
     assert said(race).startswith("static leads at hello, steady at multiply.")
     assert "The order changes: quick is ahead of steady at hello and behind at multiply." in said(race)
     badge = race_badge(race, judge(race), inspect(race))
@@ -99,7 +99,7 @@ def test_a_column_without_a_verdict_and_a_void_one_are_told_as_such(race: Race) 
 
 
 def test_the_table_has_ratios_to_the_columns_best_and_a_letter_for_those_not_told_apart(race: Race) -> None:
-    """The best has its own number; who lacks the workload, or fell out, is told so in that column only."""
+    """The best has its own number; a contender without the workload, or taken out, is marked in that column only."""
     out = tuple(replace(e, out="it died", out_round=7) if e.name == "twin" else e for e in race.columns[1].entrants)
     rows = dict(table_of(with_column(race, 1, out)).rows)
     assert list(rows) == ["static", "quick", "steady", "twin", HOSTILE] or list(rows)[:2] == ["static", "quick"]

@@ -64,7 +64,7 @@ def test_every_section_opens_without_an_error_or_a_request(
 ) -> None:
     """Each link of the page's own list leads to its section and unfolds it, every detail unfolds, every chart is drawn,
     and axe finds nothing; neither the page nor, on a phone, any table is wider than the screen; no text from outside
-    runs; before the first chart there is no link to pass by.
+    runs; no link to skip comes before the first chart.
     """
     watched = Watched(running, file.as_uri(), width=width, theme=theme)
     shown = watched.page

@@ -95,7 +95,7 @@ def told(race: Race) -> dict[str, Any]:
 
 
 def test_contenders_stand_fastest_first_and_ties_share_a_bracket(race: Race) -> None:
-    """Those that went out are no rows; the two equal ones are joined, the others are not."""
+    """Contenders that are out have no rows; the two equal ones are joined, the others are not."""
     found = summary.ranked(race, judge_column(race))
     assert found[0].name == "return"
     assert {found[1].name, found[2].name} == {"static", "twin"}
@@ -350,13 +350,13 @@ def test_text_from_outside_never_becomes_markup() -> None:
 
 
 def test_the_page_fetches_nothing(race: Race) -> None:
-    """No address outside itself in any attribute or style; a policy that would forbid it besides."""
+    """No external address in any attribute or style, and a policy that would forbid it."""
     text = rendered(race)
     for tag, attrs in Reader(text).seen:
         for name in ("src", "href", "srcset", "action", "xlink:href", "data"):
             value = attrs.get(name)
             assert value is None or value.startswith(("#", "data:")), f"<{tag} {name}={value}>"
-    ours = re.sub(r"<script>.*?</script>", "", text, flags=re.S)  # Vega's names of XML's name spaces are no requests
+    ours = re.sub(r"<script>.*?</script>", "", text, flags=re.S)  # Vega's XML namespace names are not requests
     assert "url(" not in ours
     assert "@import" not in ours
     assert not re.search(r"https?://", re.sub(r"http://127.0.0.1|\S*vega.github.io/schema\S*", "", ours))
@@ -365,7 +365,7 @@ def test_the_page_fetches_nothing(race: Race) -> None:
 
 
 def test_the_page_shows_the_other_metrics_and_who_serves_more_but_spends_more() -> None:
-    """By each metric beside the one that decides; a contradiction between two is told. Names stay text."""
+    """By each metric apart from the one that decides; a contradiction between two is reported. Names stay text."""
     race = samples.race({HOSTILE: 40_000.0, "steady": 30_000.0})
 
     def dear(block: Any) -> Any:
@@ -729,7 +729,7 @@ def test_standings_between_rounds_decode_no_histogram(race: Race, monkeypatch: p
 
 
 def test_a_race_under_way_tells_time_left_lights_and_errors(race: Race) -> None:
-    """On a terminal: bars, how long it still takes, a mark per check, what failed and of whom; no names as markup."""
+    """On a terminal: bars, remaining time, a mark per check, failures with their contender; no names as markup."""
     first = race.rounds[0]
     failed = replace(first.blocks[0], errors={"timeout": 3}, contender="quick")
     under_way = replace(
@@ -956,7 +956,7 @@ def test_at_most_three_notes_are_told_unasked_and_each_remedy_once(race: Race) -
 
 
 def test_a_void_check_spoils_those_it_names_and_no_others(race: Race) -> None:
-    """Their pairs read void, the headline says without whom it is; one that names nobody is void for all."""
+    """Their pairs read void, the headline names the excluded; a check without a contender is void for all."""
     use = seen.EngineUse("return", Generator.LIMIT, 0.99, 0.5)
     limit = check_result(CheckName.GENERATOR, [Finding(Status.VOID, use)])
     assert not summary.is_void(race, judge(race), [limit])

@@ -43,7 +43,7 @@ def race() -> Race:
 
 
 def test_each_kinds_share_is_of_the_right_answers_in_blocks_that_count(race: Race) -> None:
-    """Failures are told of all blocks, latencies merged from those that count."""
+    """Failures are reported for all blocks, latencies are merged from the valid ones."""
     rows = kind_rows(race)
     assert [(row.contender, row.kind) for row in rows] == [
         (name, kind) for name in dict.fromkeys(row.contender for row in rows) for kind in ("look", "buy")

@@ -55,7 +55,7 @@ def test_the_first_that_is_named_is_what_others_are_compared_with(
 
 
 def test_it_is_the_interval_that_decides_and_strict_wants_it_clear() -> None:
-    """A point beyond the threshold is no failure while its interval reaches over it."""
+    """A point beyond the threshold is not a failure while its interval includes the threshold."""
     race = samples.race({"old": 40_000.0, "new": 38_900.0}, noise=0.02)
     assert "neither shown nor ruled out" in ruled(race, SLOWER)[1]
     assert [ruled(race, SLOWER, strict=strict)[0] for strict in (False, True)] == [0, EXIT_FAILURE]
@@ -75,7 +75,7 @@ def test_nothing_to_be_said_is_no_success() -> None:
 
 
 def test_one_that_fell_out_fails() -> None:
-    """It has no number that could be slower; the reason is told without its log."""
+    """It has no number that could be slower; the reason is shown without its log."""
     race = samples.race({"old": 40_000.0, "same": 40_000.0}, out={"new": "died\nlast line"})
     code, text = ruled(race, SLOWER)
     assert code == EXIT_FAILURE

@@ -1,4 +1,4 @@
-"""The local page, served for real: what it lists and draws, whom it refuses, and a race as it runs in a browser."""
+"""The local page, really served: what it lists and draws, which requests it refuses, and a live race in a browser."""
 
 from __future__ import annotations
 
@@ -307,7 +307,7 @@ def test_on_a_phone_the_list_is_whole(running: Any, served: str) -> None:
 
 
 def test_a_race_is_shown_as_it_runs(running: Any, served: str, store: Path) -> None:
-    """A real race: it appears in the list, its standings change round by round, and its end is told."""
+    """A real race: it appears in the list, its standings change round by round, and its end is shown."""
     words = ["race", "nginx-return", "nginx-static", "--rounds", "4", "-q", "--store", str(store)]
     watched = Watched(running, served)
     shown = watched.page

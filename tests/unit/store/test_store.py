@@ -491,7 +491,7 @@ def test_blocks_by_contender_come_back_as_they_were(path: Path) -> None:
 
 
 def test_a_block_given_up_before_its_counted_part_is_kept_and_any_other_without_one_refused(path: Path) -> None:
-    """A server may die in a lead-in: that is told, and ends no race."""
+    """A server may die in a lead-in: this is reported, and the race goes on."""
     race = samples.race(rounds=1)
     (this,) = race.rounds
     first = replace(this.blocks[0], counted_ns=0, requests=0)

@@ -72,7 +72,7 @@ def test_a_race_without_a_database_has_no_such_check() -> None:
 
 
 def test_a_clean_race_beside_its_database_passes_every_check_and_tells_both_numbers() -> None:
-    """The database's time on the shared core is nobody's disturbance, and the core counts as busy with both."""
+    """The database's time on the shared core is not a disturbance, and the core counts as busy with both."""
     race = asking()
     checks = validity.inspect(race)
     assert [check_text(one) for one in checks if one.status != "pass"] == []

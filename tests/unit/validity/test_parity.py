@@ -71,7 +71,7 @@ def test_cores_are_compared_only_where_the_lane_has_several() -> None:
 
 
 def test_a_keep_alive_limit_matters_only_where_connections_are_kept() -> None:
-    """With a connection per request nobody keeps any; where all close alike, nobody is favoured."""
+    """With a connection per request none is kept; if all servers close alike, none is favoured."""
     sheets = ({}, {"keep-alive limit found": "100 requests"})
     load = replace(raced({}, {}).load, keepalive=False)
     assert list(warned(raced(*sheets, load=load))) == ["parity"]

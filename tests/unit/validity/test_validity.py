@@ -291,7 +291,7 @@ def test_each_planted_fault_is_found_and_said_what_to_do(name: str, status: str,
 
 @pytest.mark.parametrize(("off", "status"), [(1.01, "pass"), (1.05, "warn"), (0.8, "void"), (1.3, "void")])
 def test_littles_law_holds_rate_against_latency(off: float, status: str) -> None:
-    """connections = rate × (mean latency + turn-round); latencies measured 5 % too long warn, 20 % too short void."""
+    """connections = rate × (mean latency + turnaround); latencies measured 5 % too long warn, 20 % too short void."""
     race = with_blocks(samples.race(), lambda b: replace(b, latency_sum_ns=int(b.latency_sum_ns * off)))
     assert check(race, "Little's law").status == status
     fresh = samples.changed(race, load=replace(race.load, keepalive=False))
@@ -480,7 +480,7 @@ def test_more_than_a_tenth_of_the_passes_void_warns(every: int, status: str) -> 
 
 
 def test_a_race_whose_rounds_are_all_void_says_why() -> None:
-    """The cause is told from the void rounds themselves."""
+    """The cause is found from the void rounds themselves."""
     race = samples.race(rounds=5)
     gone = replace(race, rounds=tuple(replace(this, void=samples.voided("clock")) for this in race.rounds))
     assert "clock" in check_text(check(gone, "void passes"))
@@ -529,7 +529,7 @@ def test_a_servers_own_count_is_held_against_the_engines(told: float | None, sta
 
 
 def test_what_failed_may_be_in_a_servers_own_count_or_not() -> None:
-    """Between what was answered and what was sent nobody can know: every number there passes."""
+    """Every number between responses and sent requests passes, because the true one is unknown."""
 
     def failing(block: Block) -> Block:
         return replace(block, failed=50, errors={"timeout": 50}, sent=block.answered + 50)
