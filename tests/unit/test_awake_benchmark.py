@@ -11,7 +11,7 @@ import pytest
 
 
 def test_the_benchmarks_page_tells_a_tilt_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sleeping engine charges the slowest server 1.11 µs a request more, of 111, and nobody else."""
+    """A sleeping engine costs only the slowest server 1.11 µs more per request, of 111."""
     folder = Path(__file__).parents[2] / "benchmarks"
     monkeypatch.syspath_prepend(str(folder))
     spec = importlib.util.spec_from_file_location("awake_benchmark", folder / "awake.py")
