@@ -1,9 +1,10 @@
-//! The floor: the least that a closed loop over keep-alive can cost.
+//! The lower bound: the least that a closed loop over keep-alive can cost.
 //! `raw PORT CONNECTIONS SECONDS CORE epoll|uring|coalesced [STREAMS]`
 //!
-//! The same bytes as the engine's on the wire, but nothing is parsed, checked, timed or recorded: an answer is over when as
-//! many bytes as the first one had are there. One thread, pinned. `coalesced` is io_uring waiting for half of the answers,
-//! at most 500 µs. With STREAMS it is HTTP/2 in the clear: the same frames as the engine's. Prints what `examples/drive.rs` prints first, so that `make bench` reads both alike.
+//! Sends the same bytes as the engine, but parses, checks, times and records nothing: a response is complete when as
+//! many bytes came as the first one had. One thread, pinned. `coalesced` is io_uring waiting for half of the responses,
+//! at most 500 µs. STREAMS selects HTTP/2 in the clear, with the same frames as the engine's. Prints the first line of
+//! `examples/drive.rs`, so that `make bench` reads both in the same way.
 
 #[path = "raw/wire.rs"]
 mod wire;
@@ -44,14 +45,14 @@ extern "C" fn over(_: libc::c_int) {
     OVER.store(true, Ordering::Relaxed);
 }
 
-/// Pins this thread, and has `OVER` set after so long.
+/// Pins this thread, and sets `OVER` after `seconds`.
 fn prepare(core: usize, seconds: f64) {
     let whole = seconds as i64;
     let after = libc::timeval { tv_sec: whole, tv_usec: ((seconds - whole as f64) * 1e6) as i64 };
     let never = libc::timeval { tv_sec: 0, tv_usec: 0 };
     let once = libc::itimerval { it_interval: never, it_value: after };
     // SAFETY: all-zero sets and actions are valid; the handler only stores to an atomic; all outlive the calls. No
-    // SA_RESTART: a wait under way is to end.
+    // SA_RESTART: the signal must end a wait.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         libc::CPU_SET(core, &mut set);
@@ -136,7 +137,7 @@ impl Provided {
 }
 
 fn push(ring: &mut IoUring, entry: &squeue::Entry) {
-    // SAFETY: what an entry points to (the request, the ring of buffers) lives as long as the program.
+    // SAFETY: what an entry points to (the request, the ring of buffers) lives until the program ends.
     while unsafe { ring.submission().push(entry) }.is_err() {
         ring.submit().expect("raw: submit");
     }
@@ -151,7 +152,7 @@ fn by_uring(fds: &[RawFd], mut wire: impl Wire, coalesced: bool) -> u64 {
         .expect("raw: io_uring does not work here");
     ring.submitter().register_files(fds).expect("raw: register_files");
     let mut provided = Provided::new((2 * fds.len()).next_power_of_two().clamp(64, 16384) as u16);
-    // SAFETY: the mapping lives as long as the program.
+    // SAFETY: the mapping lives until the program ends.
     unsafe { ring.submitter().register_buf_ring_with_flags(provided.entries as u64, provided.count, 0, 0) }
         .expect("raw: provided buffers");
     let receive = |index: usize| opcode::RecvMulti::new(Fixed(index as u32), 0).build().user_data(index as u64);
@@ -168,7 +169,7 @@ fn by_uring(fds: &[RawFd], mut wire: impl Wire, coalesced: bool) -> u64 {
     let limited = SubmitArgs::new().timespec(&limit);
     let (mut got, mut answered, mut seen) = (vec![0usize; fds.len()], 0, Vec::with_capacity(16384));
     while !OVER.load(Ordering::Relaxed) {
-        // An error is the end of the wait: time, or the alarm.
+        // An error is the end of the wait, by its time limit or the alarm.
         let _ =
             if coalesced { ring.submitter().submit_with_args(wanted, &limited) } else { ring.submit_and_wait(wanted) };
         seen.extend(ring.completion());
@@ -195,7 +196,7 @@ fn by_uring(fds: &[RawFd], mut wire: impl Wire, coalesced: bool) -> u64 {
     answered
 }
 
-/// Runs the loop that is asked for over what is connected.
+/// Runs the requested loop over the connections.
 fn measure(streams: &[TcpStream], wire: impl Wire, core: usize, seconds: f64, how: &str) {
     let fds: Vec<RawFd> = streams.iter().map(AsRawFd::as_raw_fd).collect();
     prepare(core, seconds);

@@ -1,12 +1,12 @@
 //! The engine without Python: `drive HOST PORT PATH CONNECTIONS SECONDS CORE [MAX_REQUESTS [auto|uring|epoll]] [OPTIONS]`.
 //!
-//! Learns the right answer from a first plain fetch, then loads with a closed loop over keep-alive and prints
-//! requests/s, the whole process's CPU time per request, latencies, and what went wrong. `--close` takes a new connection
-//! per request; `--rate R` is an open loop, `--precision precise|balanced|thrifty` its departures. `--post BYTES` sends a
-//! body of so many, `--mix` four kinds of requests with weights, told apart. `--pipeline N` has N requests under way on
-//! each connection. `--streams N` is HTTP/2, with so many streams a
-//! connection, `--tls` is TLS whoever the server is. Then nothing is fetched before: `--answer BYTES` is the right answer's
-//! length, `hello world` over and over. The programs in `benchmarks` set it beside other generators.
+//! Learns the expected response from a reference request, then loads with a closed loop over keep-alive and prints
+//! requests/s, the whole process's CPU time per request, latencies and failures. `--close` opens a new connection per
+//! request; `--rate R` is an open loop, `--precision precise|balanced|thrifty` its pace. `--post BYTES` sends a body of
+//! that size, `--mix` four kinds of requests with weights, counted separately. `--pipeline N` keeps N requests in
+//! flight on each connection. `--streams N` is HTTP/2 with N streams per connection, `--tls` TLS without checking the
+//! certificate. These two send no reference request: `--answer BYTES` gives the expected body's length, filled with
+//! repeated `hello world`. The programs in `benchmarks` compare this one with other generators.
 
 use dragstrip_engine::schedule::{OpenLoopPlan, Precision};
 use dragstrip_engine::{
@@ -20,13 +20,13 @@ use std::net::{SocketAddr, TcpStream};
 const USAGE: &str = "usage: drive HOST PORT PATH CONNECTIONS SECONDS CORE [MAX_REQUESTS [auto|uring|epoll]] [--close] \
                      [--rate R [--precision precise|balanced|thrifty]] [--check full|length] [--post BYTES | --mix] \
                      [--pipeline N] [--streams N [--tls] --answer BYTES]";
-/// Of the four requests of `--mix`; the last one has a body.
+/// Weights of the four requests of `--mix`; the last one has a body.
 const WEIGHTS: [usize; 4] = [8, 4, 2, 1];
-/// How long their drawn order is: a race's (`dragstrip.workload.definition.SEQUENCE`).
+/// Length of their drawn order, as in a race (`dragstrip.workload.definition.SEQUENCE`).
 const SEQUENCE: usize = 4096;
-/// Bodies from here on are checked by their length as `dragstrip load` does it, unless told otherwise.
+/// From this size on, bodies are checked by their length, as in `dragstrip load`, unless `--check` is given.
 const LARGE_BODY: usize = 64 * 1024;
-/// What is told of a histogram.
+/// The printed quantiles of a histogram.
 const QUANTILES: [f64; 12] = [0.0, 0.001, 0.01, 0.5, 0.9, 0.98, 0.985, 0.99, 0.995, 0.999, 0.9999, 1.0];
 
 struct Words {
@@ -78,7 +78,7 @@ fn words() -> Option<Words> {
     })
 }
 
-/// Status and body of one answer with a length of its own, or to the connection's end.
+/// Status and body of one response, read until the connection ends.
 fn fetch(address: SocketAddr, request: &str) -> std::io::Result<(u16, Vec<u8>)> {
     let mut stream = TcpStream::connect(address)?;
     stream.write_all(request.as_bytes())?;
@@ -91,7 +91,7 @@ fn fetch(address: SocketAddr, request: &str) -> std::io::Result<(u16, Vec<u8>)> 
     Ok((status, bytes.split_off(end + 4)))
 }
 
-/// A request with a body of so many bytes.
+/// A request with a body of `bytes`.
 fn post(head: &str, bytes: usize) -> Vec<u8> {
     let head = head.replacen("GET ", "POST ", 1).replacen("\r\n\r\n", "", 1);
     let mut request = format!("{}\r\nContent-Length: {bytes}\r\n\r\n", head.trim_end()).into_bytes();
@@ -99,7 +99,7 @@ fn post(head: &str, bytes: usize) -> Vec<u8> {
     request
 }
 
-/// Four kinds of requests with the same answer, and the order in which they leave.
+/// Four kinds of requests with the same response, and the order in which they are sent.
 fn mix(head: &str, status: u16, body: &[u8]) -> (Vec<Exchange>, Vec<u32>) {
     let requests = [head.into(), head.replacen("/ ", "/?a=1 ", 1).into(), head.replacen("/ ", "/?b=22 ", 1).into()];
     let requests = requests.into_iter().chain([post(head, 64)]);

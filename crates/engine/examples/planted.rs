@@ -1,13 +1,14 @@
-//! A fixed-answer epoll server with a planted fault, to prove that a race finds what is there.
+//! An epoll server with a fixed response and an injected fault, to check that a race finds the fault.
 //!
 //! `planted PORT [ADDRESS] [--burn SHARE] [--burn-us T] [--pause-ms M --every-ms N] [--die-after REQUESTS]`
 //!
 //! `--burn 0.10` makes every request cost 10 % more CPU than the server's own cost per request, which
 //! it measures as it runs (thread CPU time, burnt time taken out). `--burn-us 30` makes every request cost 30 us of its
 //! thread's CPU time more. `--pause-ms 30 --every-ms 1000`
-//! stops serving for 30 ms after every 970 ms of CPU time, as a collector would, the first time after a
-//! part of that which is left to chance.
-//! `--die-after` exits in the middle of its work. One thread, one core: what a fast server costs, mostly the kernel's part.
+//! stops serving for 30 ms after every 970 ms of CPU time, as a garbage collector would; the first pause comes after a
+//! random part of that time.
+//! `--die-after` exits in the middle of its work. One thread, one core: it costs what a fast server does, mostly in
+//! the kernel.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -17,9 +18,9 @@ const CLOSING: &[u8] =
     b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 12\r\nConnection: close\r\n\r\nhello world\n";
 /// Requests between two readings of the server's own cost.
 const GAUGE_EVERY: u64 = 512;
-/// Requests between two looks at whether a pause is due: about 2 ms.
+/// Requests between two checks whether a pause is due: about 2 ms.
 const LOOK_EVERY: u64 = 256;
-/// Burnt at once: reading the clock for every request would cost as much as a planted 2 %.
+/// Burnt at once: reading the clock for every request would cost as much as an injected 2 %.
 const AT_ONCE_NS: f64 = 2_000.0;
 
 struct Fault {
@@ -32,12 +33,12 @@ struct Fault {
 
 struct Burner {
     share: f64,
-    /// What each request is to cost more, in ns.
+    /// Extra cost of each request, ns.
     per_request_ns: f64,
-    /// Due and not burnt yet, in ns; less than nothing where the latest burning took too long.
+    /// Time still to be burnt, ns; negative if the latest burning took too long.
     due_ns: f64,
     burnt: Duration,
-    /// All of it, since the start.
+    /// Total time burnt since the start.
     burnt_ever: Duration,
     seen: u64,
     cpu_at_last: Duration,
@@ -54,12 +55,12 @@ fn thread_cpu() -> Duration {
     clock(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// Stops serving after so much work.
+/// Stops serving after a given CPU time.
 struct Pauser {
     pause: Duration,
     work: Duration,
     next: Duration,
-    /// Requests served at which the clock is looked at next: each look costs a tenth of a request.
+    /// Number of served requests at which the clock is read next: each reading costs a tenth of a request.
     look: u64,
 }
 
@@ -122,14 +123,14 @@ impl Burner {
         self.burnt_ever += took;
     }
 
-    /// What each request cost so far, in ns: by itself, and burnt.
+    /// Mean cost of a request so far, ns: its own, and burnt.
     fn told(&self) -> (f64, f64) {
         let (requests, burnt_ns) = (self.seen.max(1) as f64, self.burnt_ever.as_nanos() as f64);
         ((thread_cpu().as_nanos() as f64 - burnt_ns) / requests, burnt_ns / requests)
     }
 }
 
-/// So much CPU time of the thread, exactly: what the host or others take meanwhile is not counted.
+/// Burns exactly this much CPU time of the thread; time that the host or other programs take is not counted.
 fn burn(time: Duration) {
     if !time.is_zero() {
         let until = thread_cpu() + time;
@@ -167,7 +168,7 @@ fn watch(epoll: libc::c_int, fd: libc::c_int) {
     check(unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, &mut event) });
 }
 
-/// Answers every complete request in one read; a request of ours always fits one segment.
+/// Responds to every complete request in one read; the engine's requests always fit into one segment.
 fn serve(fd: libc::c_int, fault: &Fault, burner: &mut Burner) -> u64 {
     let mut buffer = [0u8; 8192];
     // SAFETY: the buffer is as long as we say and outlives the call.
@@ -184,7 +185,7 @@ fn serve(fd: libc::c_int, fault: &Fault, burner: &mut Burner) -> u64 {
         burner.request();
         burn(fault.burn);
         let answer = if closing { CLOSING } else { ANSWER };
-        // SAFETY: sends from a constant; a short send would show as a wrong answer in the race.
+        // SAFETY: sends from a constant; a short send would show as an incorrect response in the race.
         unsafe { libc::send(fd, answer.as_ptr().cast(), answer.len(), libc::MSG_NOSIGNAL) };
     }
     if closing {

@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shut_barrier_frees_those_who_wait() {
+    fn a_shut_barrier_releases_waiting_threads() {
         let (barrier, stop) = (Barrier::new(2), AtomicBool::new(false));
         thread::scope(|scope| {
             let waiting = scope.spawn(|| barrier.wait(&stop));

@@ -113,14 +113,14 @@ mod tests {
     }
 
     #[test]
-    fn a_stamp_is_told_on_the_clock_of_departures() {
+    fn a_timestamp_is_converted_to_the_clock_of_send_times() {
         let mut clocks = Clocks::new(&at(5_000_000, AHEAD_NS));
         assert_eq!(clocks.arrival_ns(AHEAD_NS + 7_000_000, 6_000_000, 8_000_000), 7_000_000);
         assert_eq!(clocks.arrival_ns(0, 6_000_000, 8_000_000), 8_000_000, "no stamp: the time of reading");
     }
 
     #[test]
-    fn a_step_either_way_is_told_once_with_its_size_and_followed() {
+    fn a_clock_step_either_way_is_reported_once_with_its_size() {
         for stepped_ns in [AHEAD_NS - 3_000_000, AHEAD_NS + 3_000_000, 0] {
             let mut clocks = Clocks::new(&at(5_000_000, AHEAD_NS));
             assert_eq!(clocks.follow(&at(6_000_000, AHEAD_NS)), 0);
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stamp_before_its_departure_is_counted_and_makes_no_latency_short() {
+    fn a_timestamp_before_the_send_time_is_counted_and_shortens_no_latency() {
         let mut clocks = Clocks::new(&at(5_000_000, AHEAD_NS));
         for (stamp_ns, told_ns, early) in [
             (1, 8_000_000, 1),
@@ -148,17 +148,17 @@ mod tests {
     }
 
     #[test]
-    fn a_look_that_was_interrupted_is_no_step() {
+    fn an_interrupted_clock_reading_is_not_a_step() {
         let mut clocks = Clocks::new(&at(5_000_000, AHEAD_NS));
         let late = Reading { before_ns: 6_000_000, real_ns: AHEAD_NS + 6_000_010, after_ns: 6_900_000 };
         assert_eq!(clocks.follow(&late), 0);
     }
 
     #[test]
-    fn the_machines_own_clocks_stand_still_to_each_other() {
+    fn the_machines_own_clocks_do_not_drift_apart() {
         let mut clocks = Clocks::new(&Reading::now());
         for _ in 0..100 {
-            // A step of some seconds in these microseconds is not this test's business: it would be told as one.
+            // A clock step of some seconds in these microseconds would be reported as one; this test ignores that case.
             let told = clocks.follow(&Reading::now());
             assert_eq!(told, 0);
         }

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_whose_answers_come_together_are_waited_for_one_by_one() {
+    fn responses_that_arrive_together_are_not_waited_for_jointly() {
         assert_eq!(ending_with_first(10), 10_000);
         assert_eq!(ending_with_first(5), 10_000);
         let tried = ending_with_first(4);

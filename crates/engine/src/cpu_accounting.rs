@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cgroup_tells_cpu_time_and_the_threads_tell_the_wait() {
+    fn the_cgroup_gives_cpu_time_and_the_threads_give_the_wait() {
         let stat = file("cpu.stat", "usage_usec 12\nuser_usec 7\nsystem_usec 5\n");
         let threads = [file("a", "100 7 3\n"), file("b", "200 8 1\n")];
         let paths: Vec<&str> = threads.iter().map(String::as_str).collect();
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_did_with_packets_meanwhile_is_no_wait_for_others() {
+    fn packet_work_of_the_kernel_is_not_a_wait_for_other_programs() {
         let at = |wait_ns, packets_ns| OwnUse { wait_ns, packets_ns, switches: 1 };
         let both = at(900, 500).since(at(100, 200));
         assert_eq!((both.wait_ns, both.packets_ns), (500, 300));
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn steal_of_the_cores_asked_for_is_the_eighth_number() {
+    fn steal_of_the_given_cores_is_the_eighth_number() {
         let steal = Steal::open(&[1]).unwrap();
         assert_eq!(steal.steal_ticks(b"cpu1 1 2 3 4 5 6 7 80 9 10"), 80);
         assert_eq!(steal.steal_ticks(b"cpu2 1 2 3 4 5 6 7 80 9 10"), 0);

@@ -58,7 +58,7 @@ pub enum EngineError {
     },
     /// The limit of open files is too low for the requested connections.
     #[error(
-        "connections: {connections} need {needed} descriptors besides the {open} that are open, and the hard limit is \
+        "connections: {connections} need {needed} descriptors beyond the {open} open ones, and the hard limit is \
          {limit}; use fewer connections or raise it (ulimit -Hn)"
     )]
     Descriptors {

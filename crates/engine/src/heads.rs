@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_added_or_other_is_named() {
+    fn missing_added_and_differing_headers_are_named() {
         let heads = expected(&[PLAIN]);
         assert_eq!(
             deviation(&heads, &[("connection", "keep-alive"), ("date", "Mon")]),
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn any_of_several_is_right_and_the_nearest_is_named() {
+    fn any_expected_head_is_accepted_and_the_nearest_is_named() {
         let heads = expected(&[PLAIN, &[("content-type", "text/plain", true), ("connection", "close", true)]]);
         assert_eq!(deviation(&heads, &[("content-type", "text/plain"), ("connection", "close")]), "");
         assert_eq!(
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_may_vary_may_not_lose_its_bulk() {
+    fn a_varying_value_must_not_shrink_much() {
         let long = "x".repeat(100);
         let heads = expected(&[&[("x-token", &long, false)]]);
         assert_eq!(deviation(&heads, &[("x-token", &long[..40])]), "");
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_is_expected_everything_is_right() {
+    fn every_head_is_accepted_if_none_is_expected() {
         assert_eq!(deviation(&ExpectedHeads::default(), &[("x", "y")]), "");
     }
 }

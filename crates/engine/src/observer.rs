@@ -583,7 +583,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_gives_the_servers_cpu_time_of_that_moment() {
+    fn a_sync_message_gives_the_servers_cpu_time_at_that_moment() {
         let (observer, path) = (observer(), stat("alone", 10));
         observer.watch(4, path.to_str(), &[]).unwrap();
         let marker = marker(&observer, (0, 1));
@@ -599,7 +599,7 @@ mod tests {
     }
 
     #[test]
-    fn several_generators_are_told_one_reading_and_one_begin_once_all_are_idle() {
+    fn several_generators_get_one_reading_and_one_begin_once_all_are_idle() {
         let observer = observer();
         let told: Vec<_> = std::thread::scope(|scope| {
             let asking: Vec<_> = (0..3)
@@ -624,7 +624,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_know_the_token_is_not_answered_and_who_is_not_answered_is_told() {
+    fn a_client_without_the_token_gets_no_reply_and_a_missing_reply_is_reported() {
         let observer = observer();
         let stranger = Marker::open(observer.address(), [0; 16], (0, 1), 0).unwrap();
         assert!(stranger.clock(2).is_none());

@@ -71,7 +71,7 @@ impl Drop for ReferenceServer {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
-            let _ = thread.join(); // a panic in there was told on stderr
+            let _ = thread.join(); // a panic in the thread was printed on stderr
         }
     }
 }
@@ -144,7 +144,7 @@ impl Serving {
             }
             match watched {
                 Ok(()) => self.peers[index] = Some(Peer { socket, line: 0 }),
-                Err(_) => self.free.push(index), // closed: its client is told so
+                Err(_) => self.free.push(index), // dropped, so that the client sees it closed
             }
         }
     }

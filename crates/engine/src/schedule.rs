@@ -247,21 +247,21 @@ mod tests {
     }
 
     #[test]
-    fn twenty_thousand_a_second_leave_every_fifty_microseconds_for_an_hour() {
+    fn twenty_thousand_per_second_are_sent_every_fifty_microseconds_for_an_hour() {
         let open_loop = OpenLoopPlan::constant(20_000.0, Precision::Precise);
         assert_eq!(times(&open_loop, 0, 1, 1_000_000_000), (0..20_000).map(|k| k * 50_000).collect::<Vec<_>>());
         assert_eq!(open_loop.time_of(72_000_000), 3_600_000_000_000);
     }
 
     #[test]
-    fn steps_begin_where_the_one_before_ended_and_a_rate_of_nothing_is_a_pause() {
+    fn steps_begin_at_the_end_of_the_previous_one_and_a_rate_of_zero_is_a_pause() {
         let steps = vec![step(2.0, 2.0, 1_000_000_000), step(0.0, 0.0, 3_000_000_000), step(1.0, 1.0, 6_000_000_000)];
         let expected = [0, 500_000_000, 3_000_000_000, 4_000_000_000, 5_000_000_000];
         assert_eq!(times(&open_loop(Arrivals::Constant, steps), 0, 1, NEVER_NS), expected);
     }
 
     #[test]
-    fn a_ramp_sends_the_area_under_it_sparse_where_it_is_low() {
+    fn a_ramp_sends_the_area_under_it_and_little_at_low_rates() {
         let up = times(&open_loop(Arrivals::Constant, vec![step(0.0, 2000.0, 1_000_000_000)]), 0, 1, NEVER_NS);
         let down = times(&open_loop(Arrivals::Constant, vec![step(2000.0, 0.0, 1_000_000_000)]), 0, 1, NEVER_NS);
         assert_eq!((up.len(), down.len()), (1000, 1000));
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_named() {
+    fn an_invalid_plan_is_named() {
         let field = |steps| open_loop(Arrivals::Constant, steps).fault().map(|(field, _)| field);
         assert_eq!(field(vec![]), Some("steps"));
         assert_eq!(field(vec![step(0.0, 0.0, 5)]), Some("steps"));

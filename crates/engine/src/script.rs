@@ -80,7 +80,7 @@ pub fn first_request(bytes: &[u8]) -> Result<(usize, bool), &'static str> {
     let head = match request.parse(bytes) {
         Ok(httparse::Status::Complete(head)) => head,
         Ok(httparse::Status::Partial) => return Err("it made a request whose head has no end (an empty line)"),
-        Err(_) => return Err("it made what is no request of HTTP/1.1; wrk.format makes one"),
+        Err(_) => return Err("it did not make a valid HTTP/1.1 request; wrk.format makes one"),
     };
     let bodiless = request.method == Some("HEAD");
     let mut length = 0;
@@ -88,7 +88,7 @@ pub fn first_request(bytes: &[u8]) -> Result<(usize, bool), &'static str> {
         if field.name.eq_ignore_ascii_case("content-length") {
             let digits = std::str::from_utf8(field.value).ok().map(str::trim);
             let given = digits.and_then(|digits| digits.parse::<usize>().ok());
-            length = given.ok_or("it made a request whose Content-Length is no number")?;
+            length = given.ok_or("it made a request whose Content-Length is not a number")?;
         } else if field.name.eq_ignore_ascii_case("transfer-encoding") {
             let body = dechunked(&bytes[head..]).ok_or("it made a request whose chunked body has no end")?;
             return Ok((head + body.1, bodiless));
@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_that_leave_together_are_told_apart() {
+    fn requests_sent_together_are_distinguished() {
         let made = b"POST / HTTP/1.1\r\nContent-Length: 3\r\n\r\nabcHEAD /b HTTP/1.1\r\n\r\n\
             POST /c HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n2;x\r\nab\r\n0\r\nA: b\r\n\r\nGET /d HTTP/1.0\r\n\r\n";
         let (mut rest, mut found) = (&made[..], Vec::new());
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_whole_request_is_refused() {
+    fn an_incomplete_request_is_refused() {
         for made in [
             "GET / HTTP/1.1\r\n",
             "nothing at all\r\n\r\n",
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_put_together_without_its_framing() {
+    fn a_response_is_assembled_without_its_framing() {
         let mut seen = Vec::new();
         let mut see = |answer: &Answer| seen.push((answer.status, answer.headers.len(), answer.body.to_vec()));
         let framed =

@@ -511,7 +511,7 @@ pub fn quantiles_ns<C: hdrhistogram::Counter>(latency: &Histogram<C>) -> [u64; 5
 /// p50, p90, p99, p99.9 and maximum of a histogram of any shape (V2 compressed); zero if there is none.
 ///
 /// # Errors
-/// [`EngineError::Histogram`] where it can't be read.
+/// [`EngineError::Histogram`] if it can't be read.
 pub fn read_quantiles_ns(bytes: &[u8]) -> Result<[u64; 5], EngineError> {
     let refused = |problem: String| EngineError::Histogram { index: 0, problem };
     let read: Histogram<u64> =

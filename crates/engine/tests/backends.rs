@@ -1,4 +1,4 @@
-//! The two back ends side by side: the same counts, and epoll where the kernel will not have io_uring.
+//! Both back ends give the same counts; the engine falls back to epoll if the kernel refuses io_uring.
 
 mod faulty;
 
@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 const BACKEND: Backend = Backend::Auto;
 
-/// One that goes wrong in many ways, at the same requests each time.
+/// A server that fails in many ways, at the same requests each time.
 fn troubled() -> Server {
     serve(|stream, number| {
         let (bytes, then): (&[u8], Then) = match number % 20 {
@@ -57,7 +57,7 @@ fn both_count_the_same_with_a_connection_per_request() {
             let mut engine = engine_over(workers, backend);
             let plan = SessionPlan { keepalive: false, ..plan(server.address, connections) };
             let session = engine.open(plan).unwrap();
-            // Twice: what the first block leaves behind must not touch the second.
+            // Twice: the first block's remains must not affect the second.
             let done = engine.run(&[count(session, 1000), count(session, 1000)], &[]).unwrap();
             done.iter().for_each(check);
             assert_eq!((server.requests(), server.accepted()), (2000, 2000));
@@ -70,7 +70,7 @@ fn both_count_the_same_with_a_connection_per_request() {
 }
 
 #[test]
-fn both_tell_a_connection_that_is_refused_or_never_answered_by_the_same_kinds() {
+fn both_report_refused_and_unanswered_connections_as_the_same_kinds() {
     let seen = [Backend::Epoll, BACKEND].map(|backend| {
         let stalling = serve(|stream, number| {
             if number % 10 == 3 {
@@ -109,7 +109,7 @@ fn no_more_connections_are_opened_than_there_are_requests_to_send() {
 }
 
 #[test]
-fn a_kernel_that_forbids_io_uring_gets_epoll_and_the_reason_is_told() {
+fn a_kernel_without_io_uring_uses_epoll_and_the_reason_is_reported() {
     let forbidden = || Err(Error::from_raw_os_error(1));
     let mut engine = Engine::with_probe(&[first_core()], Backend::Auto, forbidden).unwrap();
     assert!(engine.backend().starts_with("epoll (io_uring: Operation not permitted"), "{}", engine.backend());
@@ -119,7 +119,7 @@ fn a_kernel_that_forbids_io_uring_gets_epoll_and_the_reason_is_told() {
 }
 
 #[test]
-fn io_uring_asked_for_by_name_is_had_or_refused_and_never_replaced() {
+fn io_uring_by_name_is_used_or_refused_and_never_replaced() {
     let refused = Engine::with_probe(&[first_core()], Backend::Uring, || Err(Error::from_raw_os_error(38)));
     let Err(refused @ EngineError::Uring { .. }) = refused else { panic!("it should be refused") };
     assert!(refused.to_string().contains("auto or epoll"), "{refused}");
@@ -155,7 +155,7 @@ fn a_server_that_closes_idle_connections_during_anothers_block_is_noticed() {
 
 #[test]
 fn more_answers_than_buffers_arrive_whole() {
-    // 200 connections with 300 kB each at once: far more than the kernel is given room for.
+    // 200 connections with 300 kB each at once: far more than the provided buffers hold.
     let body: Vec<u8> = (0..300_000).map(|at: u32| (at % 241) as u8).collect();
     let sent = [format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len()).as_bytes(), &body].concat();
     let length = sent.len() as u64;
@@ -189,15 +189,15 @@ fn sessions_come_and_go_without_leaving_a_connection_behind() {
     }
 }
 
-/// io_uring for one connection, too, where the kernel has it.
+/// io_uring even for one connection, if the kernel supports it.
 fn ring() -> Backend {
     Engine::with_backend(&[first_core()], Backend::Uring).map_or(BACKEND, |_| Backend::Uring)
 }
 
 #[test]
-fn a_connection_that_is_alone_meets_pauses_and_pieces_as_others_do() {
+fn a_single_connection_handles_pauses_and_pieces_like_many() {
     for backend in [Backend::Epoll, BACKEND, ring()] {
-        // A pause that outlasts the read's time limit, and an answer in two pieces.
+        // A pause longer than the read's time limit, and a response in two pieces.
         let server = serve(|stream, number| {
             if number % 50 == 0 {
                 std::thread::sleep(std::time::Duration::from_millis(30));
@@ -226,7 +226,7 @@ fn first_core() -> usize {
     (0..1024).find(|core| Engine::with_backend(&[*core], Backend::Epoll).is_ok()).unwrap()
 }
 
-/// A large body, wrong in its middle from request `from` on and shorter by one byte from `short` on.
+/// A large body, incorrect in its middle from request `from` on and shorter by one byte from `short` on.
 fn large(from: u64, short: u64) -> (Server, SessionPlan) {
     let body: Vec<u8> = (0..200_000).map(|at: u32| (at % 241) as u8).collect();
     let right = body.clone();
@@ -261,7 +261,7 @@ fn large_bodies_checked_by_length_are_counted_to_the_byte_and_some_are_read_whol
         let right = of(u64::MAX, u64::MAX, backend);
         let head = "HTTP/1.1 200 OK\r\nContent-Length: 200000\r\n\r\n".len() as u64;
         assert_eq!((right.answered, right.bytes_in, errors(&right)), (640, 640 * (200_000 + head), vec![]));
-        // The first are all looked at; of later ones, one in 64.
+        // The first bodies are all compared; of later ones, one in 64.
         assert_eq!(of(0, u64::MAX, backend).errors[tally::Failure::WrongBody as usize], 64 + 9);
         assert_eq!(of(100, u64::MAX, backend).errors[tally::Failure::WrongBody as usize], 9);
         assert_eq!(of(u64::MAX, 600, backend).errors[tally::Failure::WrongLength as usize], 40);
@@ -269,7 +269,7 @@ fn large_bodies_checked_by_length_are_counted_to_the_byte_and_some_are_read_whol
 }
 
 #[test]
-fn a_session_says_what_it_runs_with_and_why() {
+fn a_session_reports_its_back_end_and_the_reason() {
     let server = serve(|stream, _| {
         let _ = stream.write_all(RIGHT);
         Then::GoOn

@@ -1,4 +1,4 @@
-//! The fuzzer's target without the fuzzer: every input of the committed corpus, and random neighbours of each.
+//! Runs the fuzzer's target without the fuzzer: on every input of the committed corpus, and on mutations of each.
 
 mod oracle;
 

@@ -1,4 +1,4 @@
-//! What holds over every back end, over epoll.
+//! The tests for every back end, over epoll.
 
 mod faulty;
 mod http2;

@@ -1,4 +1,4 @@
-//! Frames in, events out: the same however the bytes are cut, and no bytes do harm.
+//! Frames in, events out: the same however the bytes are cut, and without harm from any bytes.
 //!
 //! `FUZZ_CASES=10000000 cargo test --test frames` reads as many mutated conversations.
 
@@ -10,7 +10,7 @@ use dragstrip_engine::http2::frame::{self, flag, kind, setting};
 use proptest::prelude::*;
 use std::path::Path;
 
-/// A conversation: settings, then whole answers and frames of every kind, sound for the most part.
+/// A conversation: settings, then complete responses and frames of every kind, most of them valid.
 fn conversation(next: &mut impl FnMut(u32) -> u32) -> Vec<u8> {
     let mut bytes = Vec::new();
     frame::write_settings(&mut bytes, &[(setting::MAX_CONCURRENT_STREAMS, next(9)), (next(9) as u16, next(1 << 20))]);
@@ -34,7 +34,7 @@ fn conversation(next: &mut impl FnMut(u32) -> u32) -> Vec<u8> {
             8 => frame::write(&mut bytes, kind::WINDOW_UPDATE, 0, id * next(2), &next(1 << 31).to_be_bytes()),
             9 => frame::write(&mut bytes, kind::GOAWAY, 0, 0, &[0, 0, 0, next(9) as u8, 0, 0, 0, next(14) as u8]),
             10 => frame::write_settings(&mut bytes, &[(setting::INITIAL_WINDOW_SIZE, next(1 << 17)), (1, next(5000))]),
-            // Answers that are alike, to whatever is under way, or was.
+            // Identical responses, to requests in flight or completed.
             11..=12 => {
                 let known = next(2) as usize;
                 for id in (id..).step_by(2).take(1 + next(5) as usize) {
@@ -55,7 +55,7 @@ fn conversation(next: &mut impl FnMut(u32) -> u32) -> Vec<u8> {
     bytes
 }
 
-/// SplitMix64 (Steele, Lea and Flood, 2014): numbers below what is asked.
+/// SplitMix64 (Steele, Lea and Flood, 2014): random numbers below a bound.
 fn drawing(seed: u64) -> impl FnMut(u32) -> u32 {
     let mut state = seed;
     move |below| {
@@ -66,7 +66,7 @@ fn drawing(seed: u64) -> impl FnMut(u32) -> u32 {
     }
 }
 
-/// Reads a conversation of this seed, some of its bytes changed, whole and in pieces; how many answers repeated others.
+/// Reads this seed's conversation with some bytes changed, whole and in pieces; counts the repeated responses.
 fn check(seed: u64, requests: &[Request]) -> u64 {
     let mut next = drawing(seed);
     let mut bytes = conversation(&mut next);
@@ -122,7 +122,7 @@ proptest! {
         prop_assert_eq!(outcome(&settled, &[cut], &requests), outcome(&settled, &[], &requests));
     }
 
-    /// The fields that loona-hpack reads out of a block, this reads, too; and what it refuses is refused.
+    /// The decoder reads the same fields from a block as loona-hpack, and refuses what loona-hpack refuses.
     #[test]
     fn header_blocks_are_read_as_another_decoder_reads_them(
         blocks in prop::collection::vec(prop::collection::vec(piece(), 0..6).prop_map(|parts| parts.concat()), 1..8),
@@ -136,7 +136,7 @@ proptest! {
             match (read, theirs.decode(block)) {
                 (Ok(_), Ok(wanted)) => prop_assert_eq!(fields, wanted),
                 (Err(_), Err(_)) => break,
-                // It takes a change of the table's size anywhere but at the end (RFC 7541, 4.2: at the beginning only).
+                // loona-hpack accepts table size updates anywhere but at the end (RFC 7541, 4.2: at the beginning).
                 (Err(why), Ok(_)) => {
                     prop_assert!(why.contains("sets the table's size"), "{}: {:?}", why, block);
                     break;

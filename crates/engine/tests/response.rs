@@ -1,4 +1,4 @@
-//! Bytes in, verdict out: the same however the bytes are cut, and no bytes do harm.
+//! Bytes in, verdict out: the same however the bytes are cut, and without harm from any bytes.
 
 use dragstrip_engine::error_sample::ErrorSample;
 use dragstrip_engine::response::{Expect, Fed, HEAD_LIMIT, KnownHead, Reader, SKIP_LIMIT, Verdict, Wrong};
@@ -16,7 +16,7 @@ fn hello() -> Expect<'static> {
     Expect { status: 200, body: b"hello world", bodiless: false, any_body: false }
 }
 
-/// All verdicts of these pieces; None at the end for an answer cut off by the connection's end.
+/// All verdicts on these pieces; None at the end for a response truncated by the connection's end.
 fn verdicts(pieces: &[&[u8]], expect: &Expect, known: &mut KnownHead) -> Vec<Option<Verdict>> {
     let (mut reader, mut sample, mut found) = (Reader::default(), ErrorSample::default(), vec![]);
     for piece in pieces {
@@ -43,7 +43,7 @@ fn whole(bytes: &[u8], expect: &Expect) -> Vec<Option<Verdict>> {
     verdicts(&[bytes], expect, &mut KnownHead::default())
 }
 
-/// The verdict on one answer, checked to be the same in one piece, cut in two at every byte, and byte by byte.
+/// The verdict on one response, checked to be the same in one piece, cut in two at every byte, and byte by byte.
 fn verdict(answer: &[u8], expect: &Expect) -> Option<Verdict> {
     let found = whole(answer, expect);
     for at in 1..answer.len() {
@@ -52,7 +52,7 @@ fn verdict(answer: &[u8], expect: &Expect) -> Option<Verdict> {
     }
     let bytes: Vec<&[u8]> = answer.chunks(1).collect();
     assert_eq!(verdicts(&bytes, expect, &mut KnownHead::default()), found, "byte by byte");
-    found.into_iter().next().flatten() // what follows it is bytes that a wrong length left over
+    found.into_iter().next().flatten() // later verdicts are about bytes that an incorrect length left over
 }
 
 fn of(head: &str, body: &str) -> Option<Verdict> {
@@ -60,7 +60,7 @@ fn of(head: &str, body: &str) -> Option<Verdict> {
 }
 
 #[test]
-fn any_body_of_the_right_length_is_right_where_bytes_are_not_compared() {
+fn any_body_of_the_correct_length_is_accepted_if_bytes_are_not_compared() {
     let expect = Expect { any_body: true, ..hello() };
     for (body, verdict) in [
         ("hello world", None),
@@ -79,7 +79,7 @@ fn any_body_of_the_right_length_is_right_where_bytes_are_not_compared() {
 }
 
 #[test]
-fn a_right_answer_is_right_however_it_is_framed() {
+fn a_correct_response_is_accepted_in_every_framing() {
     assert_eq!(of("HTTP/1.1 200 OK\r\nContent-Length: 11", "hello world"), Some(RIGHT));
     assert_eq!(of("HTTP/1.1 200\r\ncontent-length:11", "hello world"), Some(RIGHT));
     assert_eq!(of("HTTP/1.1 200 OK\r\nContent-Length: 11, 11\r\nContent-Length: 11", "hello world"), Some(RIGHT));
@@ -99,14 +99,14 @@ fn the_connection_goes_on_only_where_both_the_version_and_the_head_allow_it() {
 }
 
 #[test]
-fn interim_answers_are_passed_over() {
+fn interim_responses_are_skipped() {
     let early = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n";
     assert_eq!(of(&format!("{early}HTTP/1.1 200 OK\r\nContent-Length: 11"), "hello world"), Some(RIGHT));
     assert_eq!(of("HTTP/1.1 101 Switching Protocols", ""), Some(wrong(Wrong::Response, false)));
 }
 
 #[test]
-fn answers_without_a_body_end_with_their_head() {
+fn responses_without_a_body_end_with_their_head() {
     let nothing = |status, bodiless| Expect { status, body: b"", bodiless, any_body: false };
     assert_eq!(verdict(b"HTTP/1.1 204 No Content\r\n\r\n", &nothing(204, false)), Some(RIGHT));
     assert_eq!(verdict(b"HTTP/1.1 304 Not Modified\r\nContent-Length: 9\r\n\r\n", &nothing(304, false)), Some(RIGHT));
@@ -115,7 +115,7 @@ fn answers_without_a_body_end_with_their_head() {
 }
 
 #[test]
-fn another_status_is_wrong_and_its_body_is_passed_over() {
+fn another_status_is_incorrect_and_its_body_is_skipped() {
     let status = wrong(Wrong::Status, true);
     assert_eq!(of("HTTP/1.1 500 Oh\r\nContent-Length: 11", "hello world"), Some(status));
     assert_eq!(of("HTTP/1.1 500 Oh\r\nContent-Length: 3", "no!"), Some(status));
@@ -128,7 +128,7 @@ fn another_status_is_wrong_and_its_body_is_passed_over() {
 }
 
 #[test]
-fn a_body_of_another_length_is_told_from_one_with_other_bytes() {
+fn an_incorrect_length_is_distinguished_from_incorrect_bytes() {
     let (length, body) = (wrong(Wrong::Length, false), wrong(Wrong::Body, true));
     assert_eq!(of("HTTP/1.1 200 OK\r\nContent-Length: 12", ""), Some(length));
     assert_eq!(of("HTTP/1.1 200 OK\r\nContent-Length: 0", ""), Some(length));
@@ -196,7 +196,7 @@ fn garbage_is_known_by_its_first_bytes() {
 }
 
 #[test]
-fn an_answer_cut_off_has_no_verdict() {
+fn a_truncated_response_has_no_verdict() {
     let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\nhello world";
     for at in 0..answer.len() {
         assert_eq!(whole(&answer[..at], &hello()), [], "cut at {at}");
@@ -223,7 +223,7 @@ fn the_head_has_a_limit_in_one_piece_and_in_many() {
 }
 
 #[test]
-fn a_wrong_statuss_body_without_end_ends_the_answer() {
+fn an_endless_body_with_an_incorrect_status_ends_the_response() {
     let failed = "HTTP/1.1 500 No\r\n";
     let page = "x".repeat(SKIP_LIMIT as usize);
     let told = |bytes: String| whole(bytes.as_bytes(), &hello()).into_iter().next().flatten();
@@ -240,7 +240,7 @@ fn a_wrong_statuss_body_without_end_ends_the_answer() {
 }
 
 #[test]
-fn all_extensions_of_an_answer_together_have_a_limit() {
+fn all_chunk_extensions_of_a_response_share_a_limit() {
     let body = "x".repeat(40);
     let expect = Expect { status: 200, body: body.as_bytes(), bodiless: false, any_body: false };
     let told = |extension: usize| {
@@ -253,7 +253,7 @@ fn all_extensions_of_an_answer_together_have_a_limit() {
 }
 
 #[test]
-fn the_sample_is_the_first_wrong_answers_beginning_of_each_kind() {
+fn the_sample_is_the_start_of_the_first_incorrect_response_of_each_kind() {
     let (mut reader, mut known, mut sample) = (Reader::default(), KnownHead::default(), ErrorSample::default());
     let mut feed = |bytes: &[u8]| reader.feed(bytes, &hello(), &mut known, &mut sample);
     feed(b"HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\nhello world");
@@ -304,7 +304,7 @@ prop_compose! {
 }
 
 proptest! {
-    // A failing case is printed whole; it belongs among the tests above, not into a file of seeds.
+    // A failing case is printed in full; add it to the tests above, not to a file of seeds.
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
@@ -325,7 +325,7 @@ proptest! {
             pieces.push(piece);
             rest = more;
         }
-        // The second time with the heads of the first known.
+        // The second time, the first reading's heads are known.
         let mut known = KnownHead::default();
         let first = verdicts(&pieces, &hello(), &mut known);
         prop_assert_eq!(&first, &whole(&glued, &hello()));
@@ -341,8 +341,8 @@ proptest! {
             let at = at.index(answer.len());
             answer[at] = byte;
         }
-        // Damage in a head line that never ends may show at once or only as an answer cut off; nothing
-        // else depends on the cut.
+        // Damage in an unfinished head line may be reported at once, or only as a truncated response;
+        // nothing else depends on the cut.
         let first = |pieces: &[&[u8]]| {
             let found = verdicts(pieces, &hello(), &mut KnownHead::default());
             found.into_iter().next().flatten().unwrap_or(wrong(Wrong::Response, false))

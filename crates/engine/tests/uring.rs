@@ -1,4 +1,4 @@
-//! What holds over every back end, over the one the engine chooses: io_uring where it works.
+//! The tests for every back end, over the one that the engine chooses: io_uring if it works.
 
 mod faulty;
 mod http2;

@@ -1,17 +1,17 @@
-//! What the raw loop sends, and when an answer is over: as many bytes as one had that was looked at before.
+//! What the raw loop sends, and when a response is complete: it counts as many bytes as a measured one had.
 
 use dragstrip_engine::http2::{Connection, Event, Request};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-/// A protocol's bytes. What is handed out stays where it is as long as the program; a connection's is sent before it is
-/// asked for the next.
+/// A protocol's bytes. Returned slices stay valid until the program ends; a connection's slice is sent before the next
+/// one is requested.
 pub trait Wire {
-    /// What a connection begins with.
+    /// The first bytes of a connection.
     fn first(&mut self, index: usize) -> &'static [u8];
-    /// What follows after so many answers.
+    /// The bytes that follow after this many responses.
     fn next(&mut self, index: usize, answers: usize) -> &'static [u8];
-    /// Answers within so many bytes of a connection; the rest stays.
+    /// Number of complete responses in the bytes that a connection received; leaves the rest in `got`.
     fn answers(&self, got: &mut usize) -> usize;
 }
 
@@ -48,14 +48,14 @@ impl Wire for Http1 {
     }
 }
 
-/// Several streams a connection, in frames in which only the stream's number changes.
+/// Several streams per connection, in frames in which only the stream's number changes.
 pub struct Http2 {
-    /// By connection: requests, more than twice as many as may be under way, and where the next ones begin.
+    /// By connection: requests, more than twice as many as may be in flight, and where the next ones begin.
     made: Vec<&'static mut [u8]>,
     places: Vec<usize>,
     /// By connection: the next stream.
     ids: Vec<u32>,
-    /// Length of a request, and where it has its stream's number.
+    /// Length of a request, and the offset of its stream's number.
     length: usize,
     number: usize,
     size: usize,
@@ -63,7 +63,7 @@ pub struct Http2 {
 }
 
 impl Http2 {
-    /// Greets on every connection and has two answers of each: the first may hold what no later one does.
+    /// Opens every connection with two requests, and takes the second response's size: the first may be longer.
     pub fn new(connected: &mut [TcpStream], request: &str, streams: usize) -> Self {
         let request = Request::new(request.as_bytes(), "http").expect("raw: the request");
         let mut size = 0;
@@ -86,7 +86,7 @@ impl Http2 {
     }
 }
 
-/// Sends a request and reads until its answer is over; how long that was.
+/// Sends a request and reads its whole response; returns the response's length.
 fn ask(stream: &mut TcpStream, connection: &mut Connection, requests: &[Request]) -> usize {
     connection.open(0, 0, requests);
     let (mut buffer, mut size) = (vec![0; 65536], 0);
@@ -126,7 +126,7 @@ impl Wire for Http2 {
             request[self.number..][..4].copy_from_slice(&id.to_be_bytes());
             *id += 2;
         }
-        // SAFETY: leaked, so it stays. Until its answers are here nobody writes to it: no more than a third is under way.
+        // SAFETY: leaked, so it stays valid. It is not written before its responses came: at most a third is in flight.
         unsafe { std::slice::from_raw_parts(made.as_ptr(), made.len()) }
     }
 

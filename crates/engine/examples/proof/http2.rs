@@ -1,9 +1,9 @@
-//! HTTP/2 in the clear, by prior knowledge, as far as a server that gives everybody the same answer needs it.
+//! HTTP/2 in the clear, by prior knowledge: the part that a server with one fixed response needs.
 
 use dragstrip_engine::http2::frame::{self, HEADER_BYTES, Header, MAX_FRAME, flag, kind};
 use dragstrip_engine::http2::hpack;
 
-/// An answer in frames, and where each has its stream's number.
+/// A response in frames, and the offset of each frame's stream number.
 pub struct Answer {
     bytes: Vec<u8>,
     numbers: Vec<usize>,
@@ -30,17 +30,17 @@ impl Answer {
 /// One connection.
 #[derive(Default, Clone)]
 pub struct Http2 {
-    /// A frame as far as it has come.
+    /// The received part of a frame.
     rest: Vec<u8>,
     greeted: bool,
-    /// What is to be sent.
+    /// Bytes to be sent.
     pub out: Vec<u8>,
-    /// When the requests arrived whose answers are in it and have not begun to leave.
+    /// Arrival times of requests whose responses are in `out` and were not yet begun.
     pub answered: Vec<u64>,
 }
 
 impl Http2 {
-    /// Takes what came; the streams of the requests that are complete with it.
+    /// Takes received bytes; returns the streams of the requests that they complete.
     pub fn take(&mut self, bytes: &[u8]) -> Vec<u32> {
         self.rest.extend_from_slice(bytes);
         let (mut at, mut asked) = (0, Vec::new());
@@ -68,7 +68,7 @@ impl Http2 {
         asked
     }
 
-    /// Answers a request that arrived then.
+    /// Responds to a request that arrived at `arrived_ns`.
     pub fn answer(&mut self, answer: &Answer, id: u32, arrived_ns: u64) {
         let at = self.out.len();
         self.out.extend_from_slice(&answer.bytes);

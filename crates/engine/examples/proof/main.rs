@@ -1,17 +1,17 @@
-//! A fixed-answer epoll server that knows what really happened, to hold a generator's figures against.
+//! An epoll server with a fixed response that records the true times, for comparison with a generator's figures.
 //!
 //! `proof PORT [--body BYTES] [--work-us U] [--delay-ms D --every N] [--stall-ms S --stall-at N] [--core C]
 //! [--count FILE] [--stamps FILE]`
 //!
-//! `--body` 12 by default, `hello world` over and over. `--work-us` keeps the core busy so long for each request. Of `--every` N
-//! requests one's answer leaves D ms late, the others unhindered; at request number `--stall-at` everything
-//! stops for S ms, once. `--count` is a file of 8 bytes that always holds the number of requests answered.
+//! `--body` is 12 by default, repeated `hello world`. `--work-us` keeps the core busy for U µs per request. One of
+//! every N requests (`--every`) gets its response D ms late, the others at once; at request number `--stall-at`
+//! everything stops for S ms, once. `--count` is a file of 8 bytes that always holds the number of responses.
 //! `--stamps` logs two CLOCK_REALTIME times in ns for each request, 16 bytes little-endian, written at SIGTERM: the
-//! request's arrival by the kernel's own stamp (SO_TIMESTAMPNS), and the answer's arrival at the client's kernel. On
-//! loopback `send` carries the answer there itself, so that is the time before `send` and the way through it, which
-//! is measured at the start over a pair of sockets of its own, by kernel stamps too. One thread.
+//! request's arrival by the kernel's timestamp (SO_TIMESTAMPNS), and the response's arrival at the client's kernel. On
+//! loopback, `send` itself delivers the response, so this is the time before `send` plus the duration of the delivery,
+//! which is measured at the start over a separate pair of sockets, also by kernel timestamps. One thread.
 //!
-//! Who begins with HTTP/2's preface is served HTTP/2: what one read asked for is answered by one `send`.
+//! A client that begins with HTTP/2's preface is served HTTP/2: all requests of one read are answered by one `send`.
 
 mod http2;
 
@@ -33,7 +33,7 @@ fn argument(name: &str) -> Option<String> {
 
 fn number(name: &str) -> u64 {
     argument(name)
-        .map_or(0, |text| text.parse().unwrap_or_else(|_| panic!("proof: {name}: {text:?} is no whole number")))
+        .map_or(0, |text| text.parse().unwrap_or_else(|_| panic!("proof: {name}: {text:?} is not a whole number")))
 }
 
 fn check(result: libc::c_int) -> libc::c_int {
@@ -56,7 +56,7 @@ fn set(fd: libc::c_int, level: libc::c_int, option: libc::c_int) {
     check(unsafe { libc::setsockopt(fd, level, option, (&raw const one).cast(), size_of::<libc::c_int>() as u32) });
 }
 
-/// Receives, with the kernel's stamp of the last segment (0: it gave none).
+/// Receives, with the kernel's timestamp of the last segment (0: none).
 fn receive(fd: libc::c_int, buffer: &mut [u8]) -> (isize, u64) {
     let mut control = [0u64; STAMP_SPACE / 8];
     let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
@@ -78,7 +78,7 @@ fn receive(fd: libc::c_int, buffer: &mut [u8]) -> (isize, u64) {
     }
 }
 
-/// From before `send` to the kernel's stamp at the other end, median of a thousand, ns.
+/// Median time of a thousand from before `send` to the kernel's timestamp at the other end, ns.
 fn way_ns(answer: &[u8]) -> u64 {
     use std::os::fd::AsRawFd;
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("proof: bind");
@@ -97,13 +97,13 @@ fn way_ns(answer: &[u8]) -> u64 {
     ways[ways.len() / 2]
 }
 
-/// A connection: how much of its answers is still to be sent.
+/// A connection, and how much of its responses is still to be sent.
 #[derive(Default, Clone)]
 struct Peer {
     open: bool,
     unsent: usize,
     closing: bool,
-    /// It speaks HTTP/1.0 and asks to be kept alive, as ab -k does: it wants to be told that it is.
+    /// The client speaks HTTP/1.0 and requests keep-alive, as `ab -k` does: it expects a header that confirms it.
     old: bool,
     http2: Option<Box<Http2>>,
 }
@@ -122,7 +122,7 @@ struct Server {
     stall_ms: u64,
     stall_at: u64,
     count: &'static AtomicU64,
-    /// (due, connection, arrival, stream or 0): answers held back.
+    /// Delayed responses: (due, connection, arrival, stream or 0).
     late: BinaryHeap<Reverse<(u64, libc::c_int, u64, u32)>>,
     way_ns: u64,
     stamps: Option<Vec<(u64, u64)>>,
@@ -160,11 +160,11 @@ impl Server {
     fn close(&mut self, fd: libc::c_int) {
         self.peers[fd as usize] = Peer::default();
         self.late.retain(|Reverse((_, other, ..))| *other != fd);
-        // SAFETY: a connection of ours, closed once: its place says that it is open no more.
+        // SAFETY: a connection of ours, closed once: its place records that it is closed.
         unsafe { libc::close(fd) };
     }
 
-    /// A request of HTTP/1 always fits one segment, and no more than one is under way on a connection.
+    /// An HTTP/1 request always fits into one segment, and each connection has at most one in flight.
     fn read(&mut self, fd: libc::c_int) {
         let mut buffer = [0u8; 8192];
         let (got, arrived_ns) = if self.stamps.is_some() {
@@ -212,7 +212,7 @@ impl Server {
         }
     }
 
-    /// Over HTTP/2 it leaves by [`Self::leave`].
+    /// Over HTTP/2, [`Self::leave`] sends it.
     fn answer(&mut self, fd: libc::c_int, arrived_ns: u64, id: u32) {
         let peer = &mut self.peers[fd as usize];
         if let Some(http2) = &mut peer.http2 {
@@ -227,7 +227,7 @@ impl Server {
         }
     }
 
-    /// Sends what a connection of HTTP/2 has to say.
+    /// Sends the pending bytes of an HTTP/2 connection.
     fn leave(&mut self, fd: libc::c_int) {
         let Some(http2) = &mut self.peers[fd as usize].http2 else { return };
         if let Some(stamps) = &mut self.stamps {
@@ -240,7 +240,7 @@ impl Server {
         }
     }
 
-    /// Sends what is unsent; whether all of it is.
+    /// Sends the unsent bytes; returns whether all were sent.
     fn send(&mut self, fd: libc::c_int) -> bool {
         let peer = &mut self.peers[fd as usize];
         if let Some(Http2 { out, .. }) = peer.http2.as_deref_mut() {
@@ -273,12 +273,12 @@ impl Server {
         true
     }
 
-    /// Sends what is due of the answers held back; how long the next one has to wait, in whole ms, -1: there is none.
+    /// Sends the delayed responses that are due; returns the next one's remaining delay in whole ms, -1: none.
     fn send_late(&mut self) -> libc::c_int {
         while let Some(Reverse((due_ns, fd, arrived_ns, id))) = self.late.peek().copied() {
             let now_ns = now_ns(libc::CLOCK_MONOTONIC);
             if due_ns > now_ns {
-                // The last millisecond is spun, so that a delay is exact.
+                // The last millisecond is spent spinning, so that the delay is exact.
                 return ((due_ns - now_ns) / 1_000_000) as libc::c_int;
             }
             self.late.pop();
@@ -334,7 +334,7 @@ fn counter(path: Option<String>) -> &'static AtomicU64 {
     }
 }
 
-/// Which answer a connection gets.
+/// The response that a connection gets.
 fn whole<'a>(peer: &Peer, answer: &'a [u8], closing: &'a [u8], keeping: &'a [u8]) -> &'a [u8] {
     match (peer.closing, peer.old) {
         (true, _) => closing,
@@ -367,7 +367,7 @@ fn main() {
     let size = argument("--body").map_or(12, |text| text.parse().expect("proof: --body"));
     let body: Vec<u8> = b"hello world\n".iter().copied().cycle().take(size).collect();
     let answer = compose(&body, "");
-    let count = counter(argument("--count")); // there before anyone can connect
+    let count = counter(argument("--count")); // exists before any client can connect
     let listener = std::net::TcpListener::bind(("127.0.0.1", port)).expect("proof: bind");
     listener.set_nonblocking(true).expect("proof: nonblocking");
     let listener = std::os::fd::IntoRawFd::into_raw_fd(listener);

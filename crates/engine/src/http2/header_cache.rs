@@ -50,7 +50,7 @@ impl FieldReader {
         if name == b":status" {
             let sound = value.len() == 3 && value.iter().all(u8::is_ascii_digit) && value[0] != b'0';
             if self.regular || self.info.status.is_some() || !sound {
-                return self.fault("its :status is no status, or not where it should be");
+                return self.fault("its :status is not a valid status, or is in the wrong place");
             }
             let digit = |at: usize| u16::from(value[at] - b'0');
             self.info.status = Some(100 * digit(0) + 10 * digit(1) + digit(2));
@@ -78,7 +78,7 @@ impl FieldReader {
         match (given, self.info.length) {
             (Some(given), None) => self.info.length = Some(given),
             (Some(given), Some(known)) if given == known => {}
-            _ => self.fault("its content-length is no length, or there are two that differ"),
+            _ => self.fault("its content-length is not a valid length, or it has two that differ"),
         }
     }
 
@@ -313,7 +313,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(4000))]
 
-        /// However blocks repeat and whatever they do to the table between, the cache changes nothing.
+        /// However blocks repeat and change the table, the cache gives the same results as plain decoding.
         #[test]
         fn cached_blocks_mean_what_decoding_would_say(
             few in blocks(),

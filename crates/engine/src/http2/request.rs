@@ -65,12 +65,12 @@ mod tests {
         let effects = hpack::Decoder::default().decode(&request.block, |name, value| {
             fields.push(format!("{}={}", String::from_utf8_lossy(name), String::from_utf8_lossy(value)));
         });
-        assert_eq!(effects, Ok(hpack::Effects::default()), "it touches no table");
+        assert_eq!(effects, Ok(hpack::Effects::default()), "it does not touch the table");
         fields
     }
 
     #[test]
-    fn a_request_keeps_its_words_but_for_those_of_the_connection() {
+    fn a_request_keeps_its_headers_except_connection_specific_ones() {
         let wire = b"POST /a?b=1 HTTP/1.1\r\nHost: here:80\r\nUser-Agent: x\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\nhi";
         let request = Request::new(wire, "https").unwrap();
         let wanted =
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_request_is_refused() {
+    fn an_invalid_request_is_refused() {
         for wire in [b"GET / HTTP/1.1\r\nHost".as_slice(), b"\0\0", b""] {
             assert!(Request::new(wire, "http").is_err());
         }

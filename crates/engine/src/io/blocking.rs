@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_was_connecting_is_waited_for_and_not_asked_again_and_again() {
+    fn a_connecting_generator_is_awaited_without_repeated_requests() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let requests = [REQUEST];
         let needs =

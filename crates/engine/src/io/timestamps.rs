@@ -216,7 +216,7 @@ mod tests {
     use crate::sys;
 
     #[test]
-    fn a_stamp_lies_between_the_sending_and_the_reading() {
+    fn a_timestamp_is_between_sending_and_reading() {
         let Some(_stamping) = TimestampSource::begin() else { return };
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let ours = Socket::from(TcpStream::connect(listener.local_addr().unwrap()).unwrap());
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_that_waits_tells_what_is_left_and_an_end_behind_the_bytes() {
+    fn a_waiting_read_reports_remaining_bytes_and_the_end_after_them() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let ours = Socket::from(TcpStream::connect(listener.local_addr().unwrap()).unwrap());
         let (mut theirs, _) = listener.accept().unwrap();
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn control_data_that_is_no_stamp_is_none() {
+    fn control_data_without_a_timestamp_gives_none() {
         assert_eq!(read(&[]), 0);
         assert_eq!(read(&[0; CONTROL_BYTES]), 0);
         assert_eq!(read(&[1; CONTROL_BYTES - 1]), 0);

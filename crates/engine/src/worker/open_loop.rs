@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_due_when_a_ticks_requests_leave_goes_with_them_and_what_is_due_later_waits_for_the_next_tick() {
+    fn requests_due_by_the_time_of_a_tick_are_sent_with_it_and_later_ones_wait_for_the_next() {
         let open_loop = OpenLoopPlan::constant(10_000.0, Precision::Balanced);
         let block = BlockPlan { session: 0, lead_ns: 0, counted_ns: 1_000_000_000, max_requests: 0, open_loop: None };
         let mut open_loop = OpenLoop::new(&block, &open_loop, 0, 1);

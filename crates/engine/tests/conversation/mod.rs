@@ -1,12 +1,13 @@
-//! What must hold of any bytes that a server of HTTP/2 may send: no panic, bounded memory, and the same meaning wherever
-//! they are cut, and whether answers that repeat others are read or compared. Shared by `frames.rs` and LLVM's fuzzer (`fuzz/fuzz_targets/frames.rs`).
+//! Invariants for any bytes of an HTTP/2 server: no panic, bounded memory, and the same meaning wherever they are cut,
+//! whether repeated responses are decoded or compared. Shared by `frames.rs` and LLVM's fuzzer
+//! (`fuzz/fuzz_targets/frames.rs`).
 
 use dragstrip_engine::http2::frame::{self, HEADER_BYTES, Header};
 use dragstrip_engine::http2::{Broken, Connection, Event, Request};
 use std::sync::OnceLock;
 
 const STREAMS: usize = 3;
-/// What a connection may hold at most: a header block, a frame, what it owes, a request's body in frames, and spare room.
+/// Memory limit of a connection: a header block, a frame, pending bytes, a request's body in frames, and a reserve.
 const MAX_HELD: usize = 10 << 20;
 
 pub fn requests() -> Vec<Request> {
@@ -30,17 +31,17 @@ pub enum Told {
     Broken(Broken),
 }
 
-/// A client that has requests under way on every stream that it may, and what it was told.
+/// A client with requests in flight on every stream that it may use, and the events that it received.
 struct Client {
     connection: Connection,
     told: Vec<Told>,
     sent: Vec<u8>,
     broken: bool,
-    /// Whether it compares answers with those that it had before.
+    /// Whether it compares responses with earlier ones.
     compares: bool,
-    /// Answers that it had, without their streams' numbers, and the lengths that their heads declared.
+    /// Earlier responses without their stream numbers, and the lengths that their heads declared.
     had: Vec<(Vec<u8>, Option<u64>)>,
-    /// How many came again, and were not read.
+    /// Number of repeated responses that were not decoded.
     repeated: u64,
 }
 
@@ -104,7 +105,7 @@ impl Client {
         assert!(self.connection.held_bytes() <= MAX_HELD);
     }
 
-    /// As reading would have told it.
+    /// Records the events that decoding would have given.
     fn note_repeated(&mut self, slot: u32, status: u16, answer: &[u8]) {
         let slot = slot as usize;
         let same = unnumbered(answer);
@@ -114,7 +115,7 @@ impl Client {
         self.repeated += 1;
     }
 
-    /// The slot that is free now, if one is.
+    /// A free slot, if one exists.
     fn note(&mut self, event: Event) -> Option<usize> {
         let (told, over) = match event {
             Event::More => return None,
@@ -142,7 +143,7 @@ impl Client {
     }
 }
 
-/// A whole answer without its stream's number.
+/// A complete response without its stream number.
 fn unnumbered(answer: &[u8]) -> Vec<u8> {
     let mut bytes = answer.to_vec();
     let second = HEADER_BYTES + Header::read(answer.first_chunk().unwrap()).length;
@@ -152,10 +153,10 @@ fn unnumbered(answer: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// What comes of bytes: what was told, and what is sent.
+/// The result of reading bytes: the events, and the bytes to be sent.
 pub type Outcome = (Vec<Told>, Vec<u8>);
 
-/// What comes of bytes cut at these places, whether answers that repeat others are compared or read.
+/// The result of bytes cut at these places; `compare`: repeated responses are compared instead of decoded.
 pub fn outcome(bytes: &[u8], cuts: &[usize], requests: &[Request]) -> Outcome {
     let (told, repeated) = read(bytes, cuts, requests, true);
     if repeated > 0 {
@@ -164,7 +165,7 @@ pub fn outcome(bytes: &[u8], cuts: &[usize], requests: &[Request]) -> Outcome {
     told
 }
 
-/// The same, and how many answers were not read because they repeat others.
+/// The same, and how many responses were not decoded because they repeat others.
 pub fn read(bytes: &[u8], cuts: &[usize], requests: &[Request], compares: bool) -> (Outcome, u64) {
     let mut client = Client::new(requests, compares);
     let mut from = 0;
@@ -177,8 +178,8 @@ pub fn read(bytes: &[u8], cuts: &[usize], requests: &[Request], compares: bool) 
     ((client.told, client.sent), client.repeated)
 }
 
-/// One input of the fuzzer: where to cut (a share of 255), whether a SETTINGS frame goes before and whether it is read byte
-/// by byte, too (bits 0 and 1), then what the server sends.
+/// One input of the fuzzer: where to cut (a share of 255), whether a SETTINGS frame comes first and whether to read
+/// byte by byte as well (bits 0 and 1), then the server's bytes.
 pub fn check(input: &[u8]) {
     static REQUESTS: OnceLock<Vec<Request>> = OnceLock::new();
     let [cut, how, rest @ ..] = input else { return };

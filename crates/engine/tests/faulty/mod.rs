@@ -1,4 +1,4 @@
-//! A small server that misbehaves as told: one thread a connection, blocking, std only.
+//! A small server that misbehaves as a test requires: one thread per connection, blocking, std only.
 
 #![allow(dead_code)] // each test binary uses its part
 
@@ -14,12 +14,12 @@ pub const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: test\r\n\r\n";
 pub const BODY: &[u8] = b"hello world";
 pub const RIGHT: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\nhello world";
 
-/// What became of the connection after a request.
+/// What happens to the connection after a request.
 pub enum Then {
     GoOn,
     Close,
     Reset,
-    /// Nothing more is said; the connection stays open until the server is dropped.
+    /// Sends nothing more; the connection stays open until the server is dropped.
     Stall,
     /// Stops listening and resets every connection.
     Die,
@@ -76,7 +76,7 @@ fn attend(
         match behave(&mut stream, &request, shared.requests.fetch_add(1, Ordering::SeqCst)) {
             Then::GoOn => {}
             Then::Stall => while read_request(&mut stream).is_some() {},
-            // A clone is kept for the server's end: shutting down is what tells the peer.
+            // A clone is kept for the server's end, when a shutdown ends the client's connection.
             Then::Close => {
                 let _ = stream.shutdown(Shutdown::Both);
                 return;
@@ -88,7 +88,7 @@ fn attend(
     forget(&stream, shared);
 }
 
-/// Head, and as many bytes behind it as its Content-Length says; None at the connection's end.
+/// A head, and the body of the length in its Content-Length; None at the connection's end.
 fn read_request(stream: &mut TcpStream) -> Option<Vec<u8>> {
     let (mut head, mut byte) = (Vec::new(), [0]);
     while !head.ends_with(b"\r\n\r\n") {
@@ -110,7 +110,7 @@ fn forget(stream: &TcpStream, shared: &Shared) {
 
 fn reset(stream: &TcpStream, shared: &Shared) {
     socket2::SockRef::from(stream).set_linger(Some(std::time::Duration::ZERO)).unwrap();
-    forget(stream, shared); // the last descriptor goes with our caller's
+    forget(stream, shared); // the caller closes the last descriptor
 }
 
 fn die(shared: &Shared, address: SocketAddr) {
@@ -144,7 +144,7 @@ impl Server {
         }
     }
 
-    /// Writes to every connection what nobody asked for.
+    /// Writes unrequested bytes to every connection.
     pub fn write_all(&self, bytes: &[u8]) {
         for stream in self.shared.open.lock().unwrap().iter_mut() {
             stream.write_all(bytes).unwrap();
@@ -159,7 +159,7 @@ impl Drop for Server {
     }
 }
 
-/// A behaviour that gives one answer to everything.
+/// A behaviour that sends one response to every request.
 pub fn answer(bytes: &'static [u8], then: fn() -> Then) -> Server {
     serve(move |stream, _| {
         let _ = stream.write_all(bytes);
@@ -167,7 +167,7 @@ pub fn answer(bytes: &'static [u8], then: fn() -> Then) -> Server {
     })
 }
 
-/// An engine on the first core this process may use, with so many workers on it, over the test binary's back end.
+/// An engine on the first core this process may use, with this many workers on it, over the test binary's back end.
 pub fn engine(workers: usize) -> Engine {
     engine_over(workers, crate::BACKEND)
 }
@@ -178,7 +178,7 @@ pub fn engine_over(workers: usize, backend: Backend) -> Engine {
     Engine::with_backend(&vec![core; workers], backend).unwrap()
 }
 
-/// HTTP/1.1 with up to this many requests under way on a connection.
+/// HTTP/1.1 with up to this many requests in flight on a connection.
 pub fn in_order(depth: u32) -> Protocol {
     if depth > 1 { Protocol::Pipelined { depth } } else { Protocol::Http1 }
 }
@@ -189,12 +189,12 @@ pub fn plan(address: SocketAddr, connections: usize) -> SessionPlan {
     SessionPlan { connections, timeout_ns: 5_000_000_000, ..plan }
 }
 
-/// A block of exactly so many requests, within at most ten seconds.
+/// A block of exactly this many requests, within at most ten seconds.
 pub fn count(session: u32, max_requests: u64) -> BlockPlan {
     BlockPlan { session, lead_ns: 0, counted_ns: 10_000_000_000, max_requests, open_loop: None }
 }
 
-/// Runs one such block on one worker and checks what holds of every tally.
+/// Runs one such block on one worker and checks the invariants of every tally.
 pub fn drive(server: &Server, connections: usize, max_requests: u64) -> Tally {
     let mut engine = engine(1);
     let session = engine.open(plan(server.address, connections)).unwrap();
@@ -204,7 +204,7 @@ pub fn drive(server: &Server, connections: usize, max_requests: u64) -> Tally {
     done
 }
 
-/// The identities that hold of every finished block.
+/// Checks the identities of every finished block.
 pub fn check(done: &Tally) {
     assert_eq!(done.sent, done.answered + done.failed, "{done:?}");
     assert_eq!(done.in_flight, 0);
@@ -221,7 +221,7 @@ pub fn check(done: &Tally) {
     assert_eq!(readable, done.answered + wrong.iter().sum::<u64>(), "{done:?}");
 }
 
-/// The errors of a tally that there are.
+/// The kinds of errors that occurred in a tally.
 pub fn errors(done: &Tally) -> Vec<(&'static str, u64)> {
     tally::NAMES.into_iter().zip(done.errors).filter(|(_, count)| *count > 0).collect()
 }

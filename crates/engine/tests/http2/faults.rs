@@ -1,4 +1,4 @@
-//! Each fault of a server of HTTP/2, the one result that is known beforehand, and counts that add up.
+//! Each fault of an HTTP/2 server has exactly one known result, and the counts add up.
 
 use super::peer::{HEAD, INTERNAL_ERROR, Peer, Then, serve};
 use super::{drive, plan};
@@ -14,7 +14,7 @@ fn named(name: &str, value: &str) -> Vec<u8> {
     [&[0x88, 0][..], &literal(name), &literal(value)].concat()
 }
 
-/// What the server does, what becomes of the connection, and what the request counts as; None: a right answer.
+/// What the server does, what happens to the connection, and what the request counts as; None: a correct response.
 const FAULTS: [Fault; 43] = [
     ("right", |to, id| to.right(id), || Then::GoOn, None),
     ("byte by byte", |to, id| bytewise(to, id), || Then::GoOn, None),
@@ -197,7 +197,7 @@ const FAULTS: [Fault; 43] = [
         Some("bad_response"),
     ),
     (
-        "a frame on a stream that nobody opened",
+        "a frame on a stream that was not opened",
         |to, _| to.data(1 << 20 | 1, b"x", false),
         || Then::Stall,
         Some("bad_response"),
@@ -250,7 +250,7 @@ fn continued(to: &mut Peer, id: u32) {
     to.data(id, BODY, true);
 }
 
-/// A field of 4,000 bytes put into the table once, then named 20 times by a byte each.
+/// A field of 4,000 bytes inserted into the table once, then referred to 20 times by one byte each.
 fn long_list(to: &mut Peer, id: u32) {
     let mut block = vec![0x88, 0x40, 1, b'x', 0x7f, 0xa1, 0x1e]; // 127 + 3873
     block.extend([b'y'; 4000]);
@@ -290,7 +290,7 @@ fn every_fault_of_a_server_has_its_kind_and_the_counts_are_exact() {
 }
 
 #[test]
-fn a_fault_of_one_stream_leaves_the_others_of_its_connection_alone() {
+fn a_fault_of_one_stream_does_not_affect_the_others_on_its_connection() {
     let server = serve(|peer, id, number| {
         peer.held.clear();
         match number % 5 {
@@ -317,7 +317,7 @@ fn a_hundred_thousand_pings_and_settings_are_answered_and_cost_no_request() {
                 frame::write(&mut flood, kind::PING, 0, 0, &turn.to_be_bytes());
             }
             (0..10_000).for_each(|_| frame::write_settings(&mut flood, &[(setting::INITIAL_WINDOW_SIZE, 65_535)]));
-            // Written and read at the same time, as no socket holds all of the answers.
+            // Written and read at the same time, because a socket can't hold all responses.
             let mut writing = peer.stream.try_clone().unwrap();
             let mut last = Vec::new();
             frame::write(&mut last, kind::HEADERS, flag::END_HEADERS, id, HEAD);
@@ -341,7 +341,7 @@ fn a_hundred_thousand_pings_and_settings_are_answered_and_cost_no_request() {
 #[test]
 fn a_server_that_floods_and_takes_no_answers_is_given_up_with_bounded_memory() {
     let server = serve(|peer, _, _| {
-        // More than the sockets between hold of the answers to them, and nothing is read meanwhile.
+        // The replies to these exceed what the sockets hold, and the server reads nothing during this time.
         let mut flood = Vec::new();
         (0..50_000u64).for_each(|turn| frame::write(&mut flood, kind::PING, 0, 0, &turn.to_be_bytes()));
         while std::io::Write::write_all(&mut peer.stream, &flood).is_ok() {}

@@ -1,4 +1,4 @@
-//! HTTP/2 over real connections: exact counts, and each fault of a server has its kind.
+//! HTTP/2 over real connections: exact counts, and one kind of failure for each server fault.
 
 mod faults;
 mod oracle;
@@ -17,7 +17,7 @@ fn plan(address: SocketAddr, connections: usize, streams: u32) -> SessionPlan {
     SessionPlan { protocol: Protocol::Http2 { streams }, ..crate::faulty::plan(address, connections) }
 }
 
-/// Runs a block of so many requests on one worker and checks what holds of every tally.
+/// Runs a block of this many requests on one worker and checks the invariants of every tally.
 fn drive(plan: SessionPlan, max_requests: u64) -> Tally {
     let mut engine = engine(1);
     let session = engine.open(plan).unwrap();
@@ -45,12 +45,12 @@ fn every_request_over_every_number_of_streams_is_answered_and_counted_once() {
 }
 
 #[test]
-fn as_many_requests_are_under_way_on_a_connection_as_there_are_streams() {
+fn each_stream_of_a_connection_has_a_request_in_flight() {
     for streams in [1, 10, 100] {
         let server = serve(move |peer, _, _| {
             if peer.held.len() == streams {
                 for id in std::mem::take(&mut peer.held).into_iter().rev() {
-                    peer.right(id); // in another order than they were asked for
+                    peer.right(id); // in another order than the requests
                 }
             }
             Then::GoOn
@@ -76,7 +76,7 @@ fn a_server_that_allows_fewer_streams_gets_no_more_and_more_when_it_says_so() {
         let _ = id;
         Then::GoOn
     });
-    // Held back in threes, then in eights; what is held at the end is given up on.
+    // Responses are held back in threes, then in eights; those still held at the end are abandoned.
     let plan = SessionPlan { timeout_ns: 300_000_000, ..plan(server.address, 1, 10) };
     let done = drive(plan, 800);
     assert!(done.answered >= 790, "{done:?}");
@@ -84,7 +84,7 @@ fn a_server_that_allows_fewer_streams_gets_no_more_and_more_when_it_says_so() {
 }
 
 #[test]
-fn what_a_server_refuses_leaves_again_and_is_counted_once() {
+fn a_refused_stream_is_sent_again_and_counted_once() {
     let server = serve(|peer, id, number| {
         peer.held.clear();
         if number % 5 == 4 {
@@ -102,9 +102,9 @@ fn what_a_server_refuses_leaves_again_and_is_counted_once() {
 }
 
 #[test]
-fn what_a_server_has_not_looked_at_when_it_goes_away_leaves_again_elsewhere() {
+fn requests_above_a_goaways_last_stream_are_sent_again_on_another_connection() {
     for streams in [1, 8] {
-        // Each connection answers 20, says which was the last, and closes; what came behind it is not looked at.
+        // Each connection answers 20 requests, names the last one, and closes; it ignores later ones.
         let server = serve(|peer, id, _| {
             peer.held.clear();
             if id > 41 {
@@ -124,7 +124,7 @@ fn what_a_server_has_not_looked_at_when_it_goes_away_leaves_again_elsewhere() {
 }
 
 #[test]
-fn a_connection_takes_no_more_requests_than_it_may_and_another_one_is_opened() {
+fn a_connection_sends_its_maximum_of_requests_and_is_then_replaced() {
     for (streams, keepalive) in [(1, true), (5, true), (1, false)] {
         let server = answering();
         let per_connection = if keepalive { 10 } else { 1 };
@@ -158,7 +158,7 @@ fn bodies_wait_for_the_servers_windows_and_arrive_whole() {
 }
 
 #[test]
-fn a_server_that_never_lets_a_body_go_times_out_and_holds_nobody() {
+fn a_server_that_never_opens_its_window_times_out_alone() {
     let manners = Manners { settings: vec![(setting::INITIAL_WINDOW_SIZE, 0)], renews: false };
     let server = serve_as(manners, |_, _, _| Then::GoOn);
     let mut plan = SessionPlan { timeout_ns: 50_000_000, ..plan(server.address, 2, 2) };
@@ -170,10 +170,10 @@ fn a_server_that_never_lets_a_body_go_times_out_and_holds_nobody() {
 }
 
 #[test]
-fn an_answer_before_the_body_is_sent_is_right_and_the_rest_is_given_up() {
+fn a_response_before_the_request_body_is_sent_is_correct_and_cancels_the_rest() {
     let manners = Manners { settings: vec![(setting::INITIAL_WINDOW_SIZE, 10)], renews: false };
     let server = serve_as(manners, |_, _, _| Then::GoOn);
-    // The server above never sees a request end: another one answers as soon as the head is there.
+    // The server above waits for the end of a request; this one responds as soon as the head is there.
     drop(server);
     let early = early_server();
     let mut plan = plan(early.0, 1, 1);
@@ -184,7 +184,7 @@ fn an_answer_before_the_body_is_sent_is_right_and_the_rest_is_given_up() {
     assert_eq!(early.1.recv().unwrap(), 5, "each stream was reset");
 }
 
-/// Answers each head at once, takes no body, and tells how many streams were reset once the connection is over.
+/// Responds to each head at once, reads no body, and reports how many streams were reset when the connection ends.
 fn early_server() -> (SocketAddr, std::sync::mpsc::Receiver<u64>) {
     use std::io::{Read, Write};
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -215,13 +215,13 @@ fn early_server() -> (SocketAddr, std::sync::mpsc::Receiver<u64>) {
 }
 
 #[test]
-fn in_an_open_loop_all_that_is_offered_leaves_over_the_streams_there_are() {
+fn an_open_loop_sends_all_offered_requests_over_the_available_streams() {
     for streams in [1, 10] {
         let server = answering();
         let mut engine = engine(1);
         let session = engine.open(plan(server.address, 4, streams)).unwrap();
         let open_loop = Some(OpenLoopPlan::constant(5000.0, Precision::Precise));
-        // Ended by its count and not by the clock: a busy machine may send late, but not leave any out.
+        // The block ends by its count, not by the clock: a busy machine may send late, but skips no request.
         let block = BlockPlan { session, lead_ns: 0, counted_ns: 60_000_000_000, max_requests: 500, open_loop };
         let done = engine.run(&[block.clone(), block], &[]).unwrap();
         for one in &done {
@@ -235,7 +235,7 @@ fn in_an_open_loop_all_that_is_offered_leaves_over_the_streams_there_are() {
 }
 
 #[test]
-fn connections_that_end_or_ask_something_between_blocks_are_no_errors() {
+fn connections_that_end_or_send_frames_between_blocks_are_not_errors() {
     let server = answering();
     let mut engine = engine(1);
     let session = engine.open(plan(server.address, 3, 2)).unwrap();
@@ -281,7 +281,7 @@ fn what_http_2_has_not_is_refused_with_the_field_named() {
 }
 
 #[test]
-fn the_stop_flag_ends_a_block_and_the_connections_are_opened_anew() {
+fn the_stop_flag_ends_a_block_and_the_connections_are_opened_again() {
     let (stalled, told) = std::sync::mpsc::channel();
     let server = serve(move |peer, id, number| {
         if number == 50 {
@@ -308,7 +308,7 @@ fn the_stop_flag_ends_a_block_and_the_connections_are_opened_anew() {
 }
 
 #[test]
-fn nobody_listening_is_refused_and_a_server_that_dies_ends_its_block_early() {
+fn a_missing_listener_is_refused_and_a_dying_server_ends_its_block_early() {
     let address = answering().address; // dropped: closed again
     assert!(matches!(engine(2).open(plan(address, 4, 2)), Err(EngineError::Connect { .. })));
     let server = std::sync::Arc::new(std::sync::Mutex::new(None::<Server>));
@@ -356,23 +356,23 @@ fn kinds_of_requests_and_answers_that_come_too_early_are_counted_as_over_http_1(
     let mut plan = plan(server.address, 1, 1);
     let exchange =
         |kind, earliest_ns| Exchange { kind, earliest_ns, ..Exchange::new(REQUEST.to_vec(), 200, BODY.to_vec()) };
-    // Nobody answers within an hour's beginning: the third kind's answers all come too early.
+    // The third kind's earliest time is an hour, so that all its responses come too early.
     plan.exchanges = vec![exchange(0, 0), exchange(1, 0), exchange(2, 3_600_000_000_000)];
     let done = drive(plan, 300);
     let kinds: Vec<_> = done.kinds.iter().map(|kind| (kind.requests, kind.failed)).collect();
-    // One in ten is reset, whatever its kind.
+    // One request in ten is reset, whatever its kind.
     assert_eq!(kinds, [(90, 10), (90, 10), (0, 100)]);
     assert_eq!(errors(&done), [("reset", 30), ("too_early", 90)]);
     assert!(done.sample.contains("answered after"), "{}", done.sample);
 }
 
 #[test]
-fn requests_that_find_no_room_in_the_socket_wait_there_and_arrive_whole() {
+fn requests_that_do_not_fit_into_the_socket_wait_and_arrive_whole() {
     const STREAMS: usize = 1000;
     let server = serve(|peer, id, _| {
         let _ = id;
         if peer.held.len() == STREAMS {
-            // All requests are read before any is answered, and none while they are: what follows each answer must wait.
+            // The server reads all requests before it responds, and none while it responds: later requests must wait.
             for id in std::mem::take(&mut peer.held) {
                 peer.right(id);
             }

@@ -1,4 +1,4 @@
-//! The same against a server that others wrote: the `h2` crate, on one thread.
+//! The same tests against an independent implementation: the `h2` crate, on one thread.
 
 use super::plan;
 use crate::faulty::{check, count, engine, errors};
@@ -17,12 +17,12 @@ struct Oracle {
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
-/// Gives each request this body, in frames as the client's windows and the crate will have it.
+/// Sends this body to each request, in frames that the client's windows and the crate determine.
 fn serve(body: Vec<u8>, max_streams: u32) -> Oracle {
     serve_but(body, max_streams, u64::MAX)
 }
 
-/// The same; each so manieth answer lacks its header `x-by`.
+/// The same; one response in `every` lacks its header `x-by`.
 fn serve_but(body: Vec<u8>, max_streams: u32, every: u64) -> Oracle {
     let (requests, body_bytes) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let (stop, stopped) = tokio::sync::oneshot::channel();
@@ -114,7 +114,7 @@ fn bodies_over_several_frames_are_compared_whole_and_sent_whole() {
 }
 
 #[test]
-fn every_decoded_head_is_held_against_those_of_reference_responses() {
+fn every_decoded_head_is_compared_with_reference_responses() {
     let field = |(name, value, exact): (&str, &str, bool)| (name.into(), value.into(), exact);
     let fields = [("x-by", "the h2 crate", true), ("x-date", "00000000", false), ("content-length", "11", false)];
     let expected = ExpectedHeads::new(vec![ReferenceHead::new(fields.map(field).into())]);

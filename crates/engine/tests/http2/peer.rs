@@ -1,4 +1,4 @@
-//! A small server of HTTP/2 that misbehaves as told: one thread a connection, blocking, frames by hand.
+//! A small HTTP/2 server that misbehaves as a test requires: one thread per connection, blocking, hand-made frames.
 
 use dragstrip_engine::http2::frame::{self, HEADER_BYTES, Header, code, flag, kind};
 use std::io::{Read, Write};
@@ -9,17 +9,17 @@ use std::thread::JoinHandle;
 
 pub use crate::faulty::Then;
 
-/// `:status 200`, `content-length: 11`; no table is touched.
+/// `:status 200`, `content-length: 11`, without the dynamic table.
 pub const HEAD: &[u8] = &[0x88, 0x0f, 0x0d, 2, b'1', b'1'];
 
-/// One connection, as its thread has it.
+/// One connection's state in its thread.
 pub struct Peer {
     pub stream: TcpStream,
     /// Every request's header block.
     pub block: Vec<u8>,
-    /// Of the latest request.
+    /// Body bytes of the latest request.
     pub body_bytes: usize,
-    /// Requests that are not answered.
+    /// Requests without a response.
     pub held: Vec<u32>,
 }
 
@@ -30,7 +30,7 @@ impl Peer {
         self.raw(&bytes);
     }
 
-    /// Whoever is given up on may have gone.
+    /// Writes; the client may have closed the connection already.
     pub fn raw(&mut self, bytes: &[u8]) {
         let _ = self.stream.write_all(bytes);
     }
@@ -83,7 +83,7 @@ pub struct Seen {
     pub resets: AtomicU64,
     /// Acknowledgements of PING and SETTINGS.
     pub acks: AtomicU64,
-    /// Most requests of one connection that were unanswered at a time.
+    /// Maximum number of requests in flight on one connection.
     pub most_held: AtomicU64,
     dead: AtomicBool,
     open: Mutex<Vec<TcpStream>>,
@@ -95,11 +95,11 @@ pub struct Server {
     listening: Option<JoinHandle<()>>,
 }
 
-/// What a server does besides answering.
+/// What a server does apart from responding.
 pub struct Manners {
     /// Its first SETTINGS.
     pub settings: Vec<(u16, u32)>,
-    /// Lets bodies come.
+    /// Opens the window for request bodies.
     pub renews: bool,
 }
 
@@ -183,7 +183,7 @@ fn attend(
                 Then::Reset => {
                     socket2::SockRef::from(&peer.stream).set_linger(Some(std::time::Duration::ZERO)).unwrap();
                     let name = peer.stream.peer_addr().ok();
-                    // The last descriptor goes with our caller's, without a farewell.
+                    // The caller closes the last descriptor, without a GOAWAY.
                     seen.open.lock().unwrap().retain(|other| other.peer_addr().ok() != name);
                     peer.stream = TcpStream::connect(idle()).unwrap();
                     return None;
@@ -194,7 +194,7 @@ fn attend(
     }
 }
 
-/// Somewhere to connect to.
+/// A running server.
 fn idle() -> SocketAddr {
     static IDLE: std::sync::OnceLock<(TcpListener, SocketAddr)> = std::sync::OnceLock::new();
     let make = || {
@@ -214,7 +214,7 @@ impl Server {
         self.seen.accepted.load(Ordering::SeqCst)
     }
 
-    /// Says to every connection, while nothing is outstanding, what is in these bytes.
+    /// Sends these bytes on every connection while nothing is in flight.
     pub fn say(&self, bytes: &[u8]) {
         for stream in self.seen.open.lock().unwrap().iter_mut() {
             let _ = stream.write_all(bytes);
@@ -238,7 +238,7 @@ impl Drop for Server {
     }
 }
 
-/// Gives the right answer to everything.
+/// Sends the correct response to every request.
 pub fn answering() -> Server {
     serve(|peer, id, _| {
         peer.held.clear();

@@ -1,15 +1,15 @@
-//! One server with every fault in turn: each request has the one result that is known beforehand, and all are counted.
+//! One server shows every fault in turn: each request has exactly one known result, and all are counted.
 
 use crate::faulty::{RIGHT, Then, check, count, engine, errors, plan, serve};
 use dragstrip_engine::SessionPlan;
 use std::io::Write;
 use std::net::TcpStream;
 
-/// What the server does, what becomes of the connection, and what the request counts as; None: a right answer.
+/// What the server does, what happens to the connection, and what the request counts as; None: a correct response.
 type Fault = (&'static str, fn(&mut TcpStream), fn() -> Then, Option<&'static str>);
 
 fn write(stream: &mut TcpStream, bytes: &[u8]) {
-    let _ = stream.write_all(bytes); // whoever is given up on may have gone
+    let _ = stream.write_all(bytes); // the client may have closed the connection already
 }
 
 const CHUNKED: &str = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";

@@ -1,11 +1,11 @@
-//! Heads under load, held against those of reference responses.
+//! Heads under load are compared with those of reference responses.
 
 use crate::faulty::{Server, Then, answer, check, count, engine, errors, in_order, plan, serve};
 use dragstrip_engine::heads::{ExpectedHeads, ReferenceHead};
 use dragstrip_engine::{SessionPlan, Tally};
 use std::io::Write;
 
-/// Heads of a right answer: with a type, and a date that may vary.
+/// Expected heads: with a content type, and a date that may vary.
 fn typed() -> ExpectedHeads {
     let field = |(name, value, exact): (&str, &str, bool)| (name.into(), value.into(), exact);
     let fields = [
@@ -18,7 +18,7 @@ fn typed() -> ExpectedHeads {
     ExpectedHeads::new(vec![ReferenceHead::new(fields.map(field).into())])
 }
 
-/// Answers whose date is another one each time; every tenth has this head instead.
+/// Responses with a new date each time; every tenth has this head instead.
 fn every_tenth(head: &'static str, then: fn() -> Then) -> Server {
     serve(move |stream, number| {
         let date = format!("Date: Sun, 06 Nov 1994 08:49:{:02} GMT", number % 60);
@@ -70,7 +70,7 @@ fn a_wrong_status_or_length_counts_before_a_wrong_head() {
 }
 
 #[test]
-fn heads_of_other_kinds_than_there_are_is_refused() {
+fn heads_for_unknown_kinds_are_refused() {
     let server = answer(b"", || Then::GoOn);
     let refused = engine(1).open(SessionPlan { heads: vec![typed(), typed()], ..plan(server.address, 1) });
     assert!(refused.unwrap_err().to_string().contains("2 given for 1 kinds"));

@@ -1,4 +1,4 @@
-//! Real connections to a server that misbehaves: each fault has its kind, and the counts add up exactly.
+//! Real connections to a server that misbehaves: one kind of failure for each fault, and counts that add up exactly.
 
 mod faults;
 mod heads;
@@ -46,7 +46,7 @@ fn a_timed_block_counts_only_its_counted_part_and_is_drained() {
     let block = BlockPlan { session, lead_ns: 10_000_000, counted_ns: 20_000_000, max_requests: 0, open_loop: None };
     let mut done = engine.run(&vec![block.clone(); 5], &[0]).unwrap();
     assert_eq!(done.len(), 5);
-    // Other programs may have the core for a whole part of a block: then it has no answers there.
+    // Other programs may use the core for a whole part of a block, which then has no responses.
     let in_both = |one: &Tally| 0 < one.requests && one.requests < one.answered;
     while !done.iter().any(in_both) {
         assert!(done.len() < 500);
@@ -64,7 +64,7 @@ fn a_timed_block_counts_only_its_counted_part_and_is_drained() {
 }
 
 #[test]
-fn answers_cut_into_single_bytes_are_right() {
+fn responses_cut_into_single_bytes_are_correct() {
     let server = serve(|stream, _| {
         for byte in RIGHT {
             stream.write_all(&[*byte]).unwrap();
@@ -103,18 +103,18 @@ fn large_bodies_and_large_requests_arrive_whole() {
 }
 
 #[test]
-fn a_close_that_was_announced_is_no_error_and_opens_a_new_connection() {
+fn an_announced_close_is_not_an_error_and_opens_a_new_connection() {
     let closing = b"HTTP/1.1 200 OK\r\nContent-Length: 11\r\nConnection: close\r\n\r\nhello world";
     for (bytes, then) in [
         (closing.as_slice(), (|| Then::Close) as fn() -> Then),
         (b"HTTP/1.0 200 OK\r\nContent-Length: 11\r\n\r\nhello world", || Then::Close),
         (b"HTTP/1.0 200 OK\r\n\r\nhello world", || Then::Close),
-        (closing, || Then::Stall), // says so and does not: we close
+        (closing, || Then::Stall), // announces the close but stays open: the engine closes
     ] {
         let server = answer(bytes, then);
         let done = drive(&server, 5, 40);
         assert_eq!((done.answered, errors(&done)), (40, vec![]));
-        // Each connection's first request had one already; at the end some may be opened for nothing.
+        // The first request on each connection found it open; at the end some may be opened without a request.
         assert!((35..40).contains(&done.connects), "{}", done.connects);
         assert!(server.accepted() >= 40);
     }
@@ -149,7 +149,7 @@ fn a_connection_closed_while_idle_is_opened_again_without_an_error() {
 }
 
 #[test]
-fn bytes_on_an_idle_connection_are_a_bad_response_of_no_request() {
+fn bytes_on_an_idle_connection_are_a_bad_response_without_a_request() {
     let server = answer(RIGHT, || Then::GoOn);
     let mut engine = engine(1);
     let session = engine.open(plan(server.address, 2)).unwrap();
@@ -195,7 +195,7 @@ fn each_fault_has_its_kind() {
 }
 
 #[test]
-fn an_answer_given_twice_is_never_counted_twice() {
+fn a_repeated_response_is_never_counted_twice() {
     let server = serve(|stream, _| {
         stream.write_all(&[RIGHT, RIGHT].concat()).unwrap();
         Then::GoOn
@@ -205,7 +205,7 @@ fn an_answer_given_twice_is_never_counted_twice() {
 }
 
 #[test]
-fn only_the_wrong_ones_among_right_answers_fail() {
+fn only_the_incorrect_responses_among_correct_ones_fail() {
     let server = serve(|stream, number| {
         let wrong = number % 5 == 3;
         stream.write_all(if wrong { b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n" } else { RIGHT }).unwrap();
@@ -233,7 +233,7 @@ fn a_stalled_request_times_out_and_its_connection_is_replaced() {
 }
 
 #[test]
-fn a_wrong_statuss_body_without_end_ends_its_answer_instead_of_holding_the_worker() {
+fn an_endless_body_with_an_incorrect_status_does_not_hold_the_worker() {
     let server = serve(|stream, number| {
         if number != 5 {
             stream.write_all(RIGHT).unwrap();
@@ -244,7 +244,7 @@ fn a_wrong_statuss_body_without_end_ends_its_answer_instead_of_holding_the_worke
         Then::Close
     });
     let mut engine = engine(1);
-    // No time limit ends it: what is passed over of such a body does.
+    // Not a time limit ends it, but the limit of bytes that are skipped.
     let session = engine.open(SessionPlan { timeout_ns: 3_600_000_000_000, ..plan(server.address, 2) }).unwrap();
     let block = BlockPlan { counted_ns: 3_600_000_000_000, ..count(session, 40) };
     let done = engine.run(&[block], &[]).unwrap().pop().unwrap();
@@ -257,7 +257,7 @@ fn a_wrong_statuss_body_without_end_ends_its_answer_instead_of_holding_the_worke
 fn a_body_that_drips_without_end_times_out() {
     let server = serve(|stream, _| {
         let _ = stream.write_all(b"HTTP/1.0 500 Oh\r\n\r\n");
-        // So slow that it passes no limit on its length, however late the time limit is looked at.
+        // So slow that it stays below the limit on its length, even if the time limit is checked late.
         while stream.write_all(b"x").is_ok() {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -295,7 +295,7 @@ fn a_server_that_dies_in_a_block_ends_it_early_with_exact_counts() {
 }
 
 #[test]
-fn nobody_listening_is_refused_at_once_and_says_where() {
+fn a_missing_listener_is_refused_at_once_with_its_address() {
     let address = answer(RIGHT, || Then::GoOn).address; // dropped: closed again
     let refused = engine(2).open(plan(address, 4)).unwrap_err();
     assert!(matches!(refused, EngineError::Connect { .. }), "{refused}");
@@ -347,7 +347,7 @@ fn sessions_live_side_by_side_and_a_block_touches_only_its_own() {
 }
 
 #[test]
-fn exchanges_are_cycled_and_each_answer_is_held_against_its_own() {
+fn exchanges_are_cycled_and_each_response_is_compared_with_its_own() {
     let server = serve(|stream, _| {
         stream.write_all(RIGHT).unwrap();
         Then::GoOn
@@ -362,7 +362,7 @@ fn exchanges_are_cycled_and_each_answer_is_held_against_its_own() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_with_the_field_named() {
+fn an_invalid_plan_is_refused_and_its_field_named() {
     let server = answer(RIGHT, || Then::GoOn);
     let mut engine = engine(1);
     let refusal = |plan: SessionPlan, engine: &mut dragstrip_engine::Engine| engine.open(plan).unwrap_err().to_string();
@@ -379,7 +379,7 @@ fn what_makes_no_sense_is_refused_with_the_field_named() {
     assert!(matches!(dragstrip_engine::Engine::new(&[1023]), Err(EngineError::Core { core: 1023, .. })));
 }
 
-/// Gives the right answer to everything at a socket file, as long as the process lives; counts requests.
+/// Sends the correct response to every request at a socket file until the process ends; counts requests.
 fn answer_at(path: &std::path::Path) -> Arc<AtomicU64> {
     let _ = std::fs::remove_file(path);
     let (listener, requests) = (UnixListener::bind(path).unwrap(), Arc::new(AtomicU64::new(0)));
@@ -400,7 +400,7 @@ fn answer_at(path: &std::path::Path) -> Arc<AtomicU64> {
 }
 
 #[test]
-fn a_unix_socket_is_loaded_as_a_port_is_even_where_its_queue_is_full() {
+fn a_unix_socket_is_loaded_like_a_port_even_if_its_queue_is_full() {
     let path = std::env::temp_dir().join(format!("dragstrip-{}-{:?}.sock", std::process::id(), crate::BACKEND));
     let requests = answer_at(&path);
     let target = Target::Unix(path.clone());
@@ -430,7 +430,7 @@ fn a_request_in_http_1_0_is_kept_alive_only_where_the_answer_says_so() {
         (b"HTTP/1.1 200 OK\r\nConnection: Keep-Alive\r\nContent-Length: 11\r\n\r\nhello world", || Then::GoOn, true),
         (b"HTTP/1.0 200 OK\r\nContent-Length: 11\r\n\r\nhello world", || Then::Close, false),
         (b"HTTP/1.0 200 OK\r\n\r\nhello world", || Then::Close, false),
-        (RIGHT, || Then::Close, false), // calls itself HTTP/1.1 and closes all the same
+        (RIGHT, || Then::Close, false), // HTTP/1.1, but closes anyway
     ];
     for (bytes, then, kept) in cases {
         let server = answer(bytes, then);
@@ -496,7 +496,7 @@ fn pipelined_answers_are_matched_in_order_and_each_is_checked() {
 }
 
 #[test]
-fn pipelined_requests_that_no_socket_has_room_for_are_sent_whole_and_in_order() {
+fn pipelined_requests_larger_than_the_socket_buffer_are_sent_whole_and_in_order() {
     let server = answer(RIGHT, || Then::GoOn);
     let mut engine = engine(1);
     let body = vec![b'x'; 300_000];
@@ -536,7 +536,7 @@ fn the_first_byte_of_a_pipelined_response_counts_though_more_requests_are_sent_b
 }
 
 #[test]
-fn what_was_sent_behind_an_announced_close_is_sent_again_and_behind_a_broken_answer_has_failed() {
+fn requests_after_an_announced_close_are_sent_again_and_after_a_broken_response_fail() {
     let closing = b"HTTP/1.1 200 OK\r\nContent-Length: 11\r\nConnection: close\r\n\r\nhello world";
     let server = answer(closing, || Then::Close);
     let mut engine = engine(1);
@@ -564,7 +564,7 @@ fn what_was_sent_behind_an_announced_close_is_sent_again_and_behind_a_broken_ans
 }
 
 #[test]
-fn connections_come_from_as_many_addresses_as_asked() {
+fn connections_come_from_the_requested_number_of_addresses() {
     let seen = Arc::new(std::sync::Mutex::new(std::collections::HashSet::new()));
     let mine = Arc::clone(&seen);
     let server = serve(move |stream, _| {

@@ -1,5 +1,5 @@
-//! Open loops against real connections: what was meant to leave, what left and what was answered add up exactly.
-//! No test asks how fast this machine is; where one needs something slow, the server is made so.
+//! Open loops over real connections: the counts of scheduled, sent and answered requests add up exactly.
+//! No test depends on this machine's speed; if a test needs something slow, its server is slow.
 
 use crate::faulty::{RIGHT, Server, Then, answer, check, engine, errors, plan, serve};
 use dragstrip_engine::schedule::{Arrivals, Departures, OpenLoopPlan, Precision, Step};
@@ -22,7 +22,7 @@ fn histogram(bytes: &[u8]) -> Histogram<u64> {
     Deserializer::new().deserialize(&mut &*bytes).unwrap()
 }
 
-/// What holds of every finished open loop on one session.
+/// Checks the invariants of every finished open loop on one session.
 fn check_open(done: &Tally) -> &OpenTally {
     check(done);
     let open = done.open_loop.as_ref().unwrap();
@@ -65,12 +65,12 @@ fn every_request_that_is_due_leaves_whatever_the_precision_and_the_share() {
 }
 
 #[test]
-fn answers_that_lie_until_more_requests_leave_keep_the_time_at_which_they_came() {
+fn responses_read_late_keep_their_arrival_time() {
     let server = answer(RIGHT, || Then::GoOn);
     let open_loop = Some(OpenLoopPlan::constant(4000.0, Precision::Thrifty));
     let done = drive(&server, 40, 1, |session| BlockPlan { open_loop: open_loop.clone(), ..block(session, 0.0, 200) });
     let sent = histogram(&check_open(&done).latency_sent_hdr);
-    // They are read a millisecond after they were asked for; one of 800 at least comes in less than half of that.
+    // Responses are read a millisecond after their requests; at least one of 800 comes in less than half of that.
     assert!(sent.min() < MS / 2, "{}", sent.min());
 }
 
@@ -87,7 +87,7 @@ fn a_wait_for_a_free_connection_is_in_the_latency_and_not_in_that_from_the_sendi
     let open = check_open(&done);
     assert_eq!((open.offered, done.failed), (300, 0));
     let slow = |hdr: &[u8]| histogram(hdr).count_between(50 * MS, 60_000 * MS);
-    // Those that were due in the first half of the stall waited for its second half at least.
+    // Requests due in the first half of the stall waited at least for its second half.
     assert!(slow(&done.latency_hdr) >= 50, "{}", slow(&done.latency_hdr));
     assert!(slow(&open.latency_sent_hdr) < slow(&done.latency_hdr));
     assert!(slow(&open.lag_hdr) >= 49);
@@ -100,7 +100,7 @@ fn a_rate_that_is_not_reached_is_still_the_rate_that_is_offered() {
         stream.write_all(RIGHT).unwrap();
         Then::GoOn
     });
-    // At most 200 answers a second over each of two connections, a twentieth of what is offered.
+    // At most 200 responses per second over each of two connections, a twentieth of the offered rate.
     let done = drive(&server, 2, 1, |session| block(session, 8000.0, 200));
     let open = check_open(&done);
     assert_eq!(open.offered, 1600);
@@ -109,7 +109,7 @@ fn a_rate_that_is_not_reached_is_still_the_rate_that_is_offered() {
 }
 
 #[test]
-fn so_many_requests_and_not_one_more_by_each_kind_of_arrivals() {
+fn each_kind_of_arrivals_sends_exactly_the_scheduled_number_of_requests() {
     let server = answer(RIGHT, || Then::GoOn);
     for (workers, arrivals) in [(1, Arrivals::Constant), (2, Arrivals::Constant), (2, Arrivals::Poisson)] {
         let open_loop = OpenLoopPlan { arrivals, seed: 11, ..OpenLoopPlan::constant(3000.0, Precision::Precise) };
@@ -168,7 +168,7 @@ fn a_server_that_ends_every_connection_gets_a_new_one_for_each_request() {
 }
 
 #[test]
-fn failures_and_right_answers_together_are_what_left() {
+fn failures_and_correct_responses_add_up_to_what_was_sent() {
     let server = serve(|stream, number| {
         let (bytes, then): (&[u8], Then) = match number % 10 {
             2 => (b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n", Then::GoOn),
@@ -186,7 +186,7 @@ fn failures_and_right_answers_together_are_what_left() {
 }
 
 #[test]
-fn what_a_dead_server_was_offered_until_it_was_given_up_is_unsent() {
+fn requests_offered_to_a_dead_server_are_unsent() {
     let server = serve(|stream, number| {
         if number == 30 {
             return Then::Die;
@@ -216,7 +216,7 @@ fn closed_and_open_loops_alternate_on_one_session() {
 }
 
 #[test]
-fn a_pace_that_makes_no_sense_is_refused_with_the_field_named() {
+fn an_invalid_pace_is_refused_and_its_field_named() {
     let server = answer(RIGHT, || Then::GoOn);
     let mut engine = engine(1);
     let session = engine.open(plan(server.address, 1)).unwrap();
@@ -229,7 +229,7 @@ fn a_pace_that_makes_no_sense_is_refused_with_the_field_named() {
 }
 
 #[test]
-fn what_is_seen_of_a_block_while_it_runs_adds_up_to_it() {
+fn snapshots_of_a_running_block_add_up_to_its_result() {
     let server = answer(RIGHT, || Then::GoOn);
     let mut engine = engine(2);
     let session = engine.open(plan(server.address, 5)).unwrap();

@@ -1,8 +1,8 @@
-//! A second reading of the same bytes, by httparse and plain code, to hold the reader's verdicts against.
+//! An independent reading of the same bytes, by httparse and simple code, for comparison with the reader's verdicts.
 //!
-//! One input is a byte that picks what is expected, a byte that picks where the bytes are cut, and the bytes. What must
-//! hold of every input is in [`check`], which panics where it does not: the fuzzer's target, the corpus's test and
-//! the driver for machines without a nightly toolchain are this one function.
+//! An input is a byte that selects the expected response, a byte that selects where the bytes are cut, and the bytes.
+//! [`check`] panics if an invariant does not hold. The fuzzer's target, the corpus's test and the driver for machines
+//! without a nightly toolchain all call it.
 
 use dragstrip_engine::error_sample::ErrorSample;
 use dragstrip_engine::response::{Expect, HEAD_LIMIT, KnownHead, Reader, Verdict, Wrong};
@@ -16,10 +16,10 @@ const EXPECTED: [Expect; 6] = [
     Expect { status: 200, body: &[b'x'; 1000], bodiless: false, any_body: false },
 ];
 
-/// What the oracle reads.
+/// The oracle's result.
 #[derive(Debug, PartialEq, Eq)]
 enum Reading {
-    /// The bytes end before the answer does.
+    /// The bytes end before the response is complete.
     Cut,
     Unsound,
     Done {
@@ -30,10 +30,10 @@ enum Reading {
     },
 }
 
-/// All that must hold of one input.
+/// Checks the invariants of one input.
 ///
 /// # Panics
-/// Where something does not.
+/// If an invariant does not hold.
 pub fn check(input: &[u8]) {
     let [pick, cut, bytes @ ..] = input else { return };
     let expect = &EXPECTED[usize::from(*pick) % EXPECTED.len()];
@@ -43,7 +43,7 @@ pub fn check(input: &[u8]) {
     let at = usize::from(*cut) * bytes.len() / 256;
     let halves = [&bytes[..at], &bytes[at..]];
     let pieces: Vec<&[u8]> = bytes.chunks(1 + usize::from(*cut) % 16).collect();
-    // Damage in a head's line that never ends may show at once or only as an answer cut off.
+    // Damage in an unfinished head line may be reported at once, or only as a truncated response.
     let told = |verdict: Option<Verdict>| verdict.unwrap_or(Verdict { wrong: Some(Wrong::Response), keep: false });
     assert_eq!(told(first(&halves, expect, &mut KnownHead::default())), told(whole), "cut at {at}");
     assert_eq!(told(first(&pieces, expect, &mut known)), told(whole), "cut in {}", pieces.len());
@@ -51,7 +51,7 @@ pub fn check(input: &[u8]) {
     compare(whole, &read(bytes, expect.bodiless), expect, &shown);
 }
 
-/// The first verdict on these pieces, the connection closed behind them.
+/// The first verdict on these pieces; the connection closes after them.
 fn first(pieces: &[&[u8]], expect: &Expect, known: &mut KnownHead) -> Option<Verdict> {
     let (mut reader, mut sample) = (Reader::default(), ErrorSample::default());
     for piece in pieces.iter().filter(|piece| !piece.is_empty()) {
@@ -88,7 +88,7 @@ fn compare(verdict: Option<Verdict>, reading: &Reading, expect: &Expect, bytes: 
 
 fn read(mut bytes: &[u8], bodiless: bool) -> Reading {
     loop {
-        // httparse passes over empty lines before a head; nobody asked for them.
+        // httparse skips empty lines before a head; the reader does not.
         let shared = bytes.len().min(7);
         if bytes[..shared] != b"HTTP/1."[..shared] {
             return Reading::Unsound;
@@ -116,7 +116,7 @@ fn values(head: &httparse::Response, name: &str) -> Vec<String> {
     lines.flat_map(|line| line.split(',').map(|part| part.trim_ascii().to_owned()).collect::<Vec<_>>()).collect()
 }
 
-/// RFC 9112, 6.3, as strict as a client may be that trusts nothing else.
+/// RFC 9112, 6.3, read as strictly as a client may.
 fn body(head: &httparse::Response, bytes: &[u8], bodiless: bool) -> Reading {
     let (status, minor) = (head.code.unwrap_or(0), head.version.unwrap_or(0));
     let (lengths, codings) = (values(head, "content-length"), values(head, "transfer-encoding"));
@@ -148,7 +148,7 @@ fn body(head: &httparse::Response, bytes: &[u8], bodiless: bool) -> Reading {
     }
 }
 
-/// The body, or None where it is cut off.
+/// The body, or None if it is truncated.
 fn unchunk(mut bytes: &[u8]) -> Result<Option<Vec<u8>>, ()> {
     let mut body = Vec::new();
     loop {

@@ -1,8 +1,8 @@
-//! No answer seems to arrive before its request left, nor sooner after it than the server had the request.
+//! No recorded latency is shorter than the time for which the server really held the request.
 //!
-//! A server notes for each request how long it had it: from the kernel's own stamp of its arrival (the request had left by
-//! then) to the look at the clock before the answer is sent (it had not arrived by then). Each latency is that long at
-//! least, whatever the machine is at: noise only makes latencies longer. So must be the least of all, and each in its order.
+//! A server notes how long it held each request: from the kernel's timestamp of its arrival (the request was sent
+//! before) to the clock reading before the response is sent (the response arrives later). Each latency is at least that
+//! long on any machine: noise only makes latencies longer. Checked for the shortest, and for all in order of length.
 
 use crate::BACKEND;
 use crate::faulty::{RIGHT, check, engine_over, errors, plan};
@@ -21,28 +21,28 @@ use std::thread::JoinHandle;
 
 /// The listener's token; no connection has it.
 const LISTENER: u64 = 1 << 40;
-/// Longest sleep of the server before it looks whether it is to end.
+/// Longest sleep of the server before it checks whether it must end.
 const WAIT_NS: u64 = 20_000_000;
-/// Every block has so long; it ends by its number of requests.
+/// Time limit of every block; it ends by its number of requests.
 const LIMIT_NS: u64 = 120_000_000_000;
 const HEAD_END: &[u8] = b"\r\n\r\n";
 
 fn clock_ns(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` outlives the call; both clocks that are asked for exist on every Linux.
+    // SAFETY: `time` outlives the call; both clocks exist on every Linux.
     unsafe { libc::clock_gettime(clock, &mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// A request that is held: when its answer may leave, by CLOCK_MONOTONIC, on which connection, and when the kernel had it,
-/// by CLOCK_REALTIME.
+/// A held request: when its response may be sent (CLOCK_MONOTONIC), its connection, and when it arrived in the kernel
+/// (CLOCK_REALTIME).
 struct Held {
     due_ns: u64,
     token: usize,
     came_ns: u64,
 }
 
-/// One thread that answers everything, no sooner than it has held it for a given time, and notes how long it had it.
+/// One thread that responds to every request after holding it for a given time, and notes how long it held it.
 struct Witness {
     address: SocketAddr,
     had_ns: Arc<Mutex<Vec<u64>>>,
@@ -60,7 +60,7 @@ impl Witness {
         Self { address, had_ns, stop, serving: Some(serving) }
     }
 
-    /// How long it had the requests since this was last asked, ascending.
+    /// Times for which it held requests since the last call, ascending.
     fn had_ns(&self) -> Vec<u64> {
         let mut had_ns = std::mem::take(&mut *self.had_ns.lock().unwrap());
         had_ns.sort_unstable();
@@ -149,13 +149,13 @@ fn histogram(bytes: &[u8]) -> Histogram<u64> {
     Deserializer::new().deserialize(&mut &*bytes).unwrap()
 }
 
-/// Of ascending values, the one that so many thousandths are not above; as HdrHistogram counts.
+/// The quantile of ascending values for a number of thousandths; as HdrHistogram counts.
 fn of_rank(ascending: &[u64], thousandths: usize) -> u64 {
     ascending[(ascending.len() * thousandths).div_ceil(1000).max(1) - 1]
 }
 
-/// In order of length, no recorded latency is shorter than the time for which the server had a request; each is known to its
-/// step in the histogram, whose upper bound is taken.
+/// In order of length, no recorded latency is shorter than the time for which the server held a request. A latency is
+/// known by its histogram bucket, whose upper bound is compared.
 fn check_truth(what: &str, recorded: &Histogram<u64>, had_ns: &[u64]) {
     assert_eq!(recorded.len(), had_ns.len() as u64, "{what}");
     let mut seen = 0;
@@ -176,15 +176,15 @@ fn check_truth(what: &str, recorded: &Histogram<u64>, had_ns: &[u64]) {
     }
 }
 
-/// The binary's back end, and the ring by its name, as one connection alone is not the ring's by default.
+/// The binary's back end, and io_uring by name, because one connection alone does not use it by default.
 fn backends() -> Vec<Backend> {
     let core = (0..1024).find(|core| Engine::with_backend(&[*core], Backend::Epoll).is_ok()).unwrap();
     let named = BACKEND == Backend::Auto && Engine::with_backend(&[core], Backend::Uring).is_ok();
     if named { vec![BACKEND, Backend::Uring] } else { vec![BACKEND] }
 }
 
-/// Runs a block of a number of requests against a server that holds each for so long, and compares what both noted. Where
-/// somebody set the clock meanwhile it is run again.
+/// Runs a block of requests against a server that holds each for a given time, and compares both records. If the clock
+/// was set during the block, the block is repeated.
 fn compare(
     what: &str,
     plan: impl Fn(SocketAddr) -> SessionPlan,
@@ -217,7 +217,7 @@ fn compare(
         check_truth(&what, &histogram(&done.latency_hdr), &had_ns);
         if let Some(open) = &done.open_loop {
             check_truth(&format!("{what}, from the sending"), &histogram(&open.latency_sent_hdr), &had_ns);
-            // Late by no more than the latency leaves beside the server's part: else a request left after it had come.
+            // The lateness is at most the latency without the server's part: a request was sent before it arrived.
             let [latency, lag] = [&done.latency_hdr, &open.lag_hdr].map(|hdr| histogram(hdr));
             let sum = |of: &Histogram<u64>, value: fn(&Histogram<u64>, u64) -> u64| -> u64 {
                 of.iter_recorded().map(|step| value(of, step.value_iterated_to()) * step.count_at_value()).sum()
@@ -255,7 +255,7 @@ fn no_latency_is_too_short_on_busy_cores_either() {
 }
 
 #[test]
-fn no_latency_is_too_short_in_an_open_loop_nor_is_a_request_later_than_it_was() {
+fn in_an_open_loop_neither_latency_is_too_short_nor_lateness_too_long() {
     let Some(_stamping) = TimestampSource::begin() else { return };
     for busy in [false, true] {
         let _busy = busy.then(Busy::begin);
@@ -271,7 +271,7 @@ fn no_latency_is_too_short_in_an_open_loop_nor_is_a_request_later_than_it_was() 
 }
 
 #[test]
-fn no_latency_is_too_short_with_a_connection_per_request_several_on_their_way_or_the_time_to_the_first_byte() {
+fn no_latency_is_too_short_with_a_connection_per_request_pipelining_or_first_bytes() {
     let Some(_stamping) = TimestampSource::begin() else { return };
     let _busy = Busy::begin();
     compare("closing", |address| SessionPlan { keepalive: false, ..plan(address, 16) }, 3000, 0, None);

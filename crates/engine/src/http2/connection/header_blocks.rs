@@ -70,7 +70,7 @@ impl Connection {
                 self.over(slot);
                 Event::Data { slot, bytes: &[], end }
             }
-            _ => self.malformed(slot, "a header block that is no head, no interim one, and no trailers"),
+            _ => self.malformed(slot, "a header block that is neither a final head, an interim one, nor trailers"),
         }
     }
 }

@@ -4,7 +4,7 @@ use super::*;
 use socket2::{Domain, Type};
 use std::io::{Read, Write};
 
-/// A ring of so many connections with their other ends; None where the kernel will not have it.
+/// A ring of this many connections with their other ends; None if the kernel refuses io_uring.
 fn ring(connections: usize) -> Option<(Uring, Vec<(Socket, Socket)>)> {
     let needs = Needs { connections, body_bytes: 0, requests: &[b"x"], stamps: true, target: None, tls: None };
     let mut ring = Uring::open(&needs).ok()?;
@@ -23,7 +23,7 @@ fn heard(ring: &mut Uring, count: usize) -> Vec<(u64, bool)> {
 }
 
 #[test]
-fn a_hold_for_more_answers_than_come_ends_with_those_that_came() {
+fn a_wait_for_more_responses_than_arrive_returns_those_that_arrived() {
     for minimum_wait in [true, false] {
         let Some((mut ring, mut pairs)) = ring(40) else { return };
         ring.minimum_wait &= minimum_wait;
@@ -35,7 +35,7 @@ fn a_hold_for_more_answers_than_come_ends_with_those_that_came() {
 }
 
 #[test]
-fn a_hold_until_something_is_due_leaves_what_came_until_then() {
+fn a_wait_until_a_due_time_returns_what_arrived_before() {
     let Some((mut ring, mut pairs)) = ring(40) else { return };
     for answers in [vec![3], vec![], vec![5, 9]] {
         let (began_ns, limit_ns) = (sys::now_ns(), 2_000_000);
@@ -62,7 +62,7 @@ fn a_wait_ends_when_it_is_due_again_and_again() {
 }
 
 #[test]
-fn an_answer_and_its_connections_end_in_one_batch_are_told_together() {
+fn a_response_and_its_connections_end_in_one_batch_are_reported_together() {
     let Some((mut ring, _pairs)) = ring(1) else { return };
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let mut theirs = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -80,7 +80,7 @@ fn an_answer_and_its_connections_end_in_one_batch_are_told_together() {
 }
 
 #[test]
-fn a_request_that_could_not_leave_is_told_before_the_end_that_prevented_it() {
+fn an_unsent_request_is_reported_before_the_connection_end_that_caused_it() {
     let Some((mut ring, mut pairs)) = ring(1) else { return };
     let (ours, theirs) = pairs.pop().unwrap();
     drop(theirs);
@@ -91,7 +91,7 @@ fn a_request_that_could_not_leave_is_told_before_the_end_that_prevented_it() {
 }
 
 #[test]
-fn what_was_released_says_no_more_and_its_peer_is_told() {
+fn a_released_connection_reports_nothing_and_its_peer_sees_the_end() {
     let Some((mut ring, mut pairs)) = ring(1) else { return };
     let (ours, mut theirs) = pairs.pop().unwrap();
     ring.release(0, ours);
@@ -102,7 +102,7 @@ fn what_was_released_says_no_more_and_its_peer_is_told() {
 }
 
 #[test]
-fn what_is_made_for_one_sending_leaves_whole_and_in_order_however_little_room_there_is() {
+fn bytes_made_for_one_send_go_out_whole_and_in_order_however_small_the_buffer() {
     let Some((mut ring, mut pairs)) = ring(12) else { return };
     let (mut sent, mut got) = (vec![Vec::new(); 12], vec![Vec::new(); 12]);
     let (mut buffer, mut refused, mut kept) = (vec![0; 1 << 16], 0, 0);
@@ -162,7 +162,7 @@ fn bytes_are_gone(mut bytes: Vec<u8>) {
 }
 
 #[test]
-fn a_sending_that_the_kernel_refuses_is_told_with_its_error() {
+fn a_send_that_the_kernel_refuses_is_reported_with_its_error() {
     let Some((mut ring, mut pairs)) = ring(2) else { return };
     drop(pairs.pop().unwrap().1);
     let (ours, _) = Socket::pair(Domain::UNIX, Type::STREAM.nonblocking(), None).unwrap();
@@ -180,13 +180,13 @@ fn a_sending_that_the_kernel_refuses_is_told_with_its_error() {
 }
 
 #[test]
-fn more_requests_leave_together_only_where_answers_take_long() {
+fn more_requests_are_sent_together_only_if_responses_take_long() {
     let told = [0, 1_000_000, 8_999_999, 14_000_000, 200_000_000, u64::MAX].map(together);
     assert_eq!(told, [8, 8, 8, 14, 64, 64]);
 }
 
 #[test]
-fn requests_that_leave_together_left_one_after_the_other_and_within_their_call() {
+fn requests_sent_together_have_ascending_send_times_within_their_call() {
     let Some((mut ring, pairs)) = ring(TOGETHER) else { return };
     let mut apart = 0;
     for _ in 0..500 {
@@ -206,7 +206,7 @@ fn requests_that_leave_together_left_one_after_the_other_and_within_their_call()
 }
 
 #[test]
-fn a_call_that_was_interrupted_moves_no_departure_far() {
+fn an_interrupted_call_shifts_no_send_time_far() {
     let Some((mut ring, _pairs)) = ring(1) else { return };
     (0..1000).for_each(|_| {
         ring.share_ns(2000, 8);

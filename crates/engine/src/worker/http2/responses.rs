@@ -286,7 +286,7 @@ impl<T: Transport> Worker<T, Http2> {
         self.free_place(index, now_ns, block_run);
     }
 
-    /// The place has no request any more: its next one is queued, on this link or on a new one.
+    /// The place's request is over: its next one is queued, on this link or on a new one.
     #[inline]
     pub(super) fn free_place(&mut self, index: usize, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
         let (link, _) = self.proto.of(index);
