@@ -33,7 +33,7 @@ BLOCK_S, CONNECTIONS = 0.1, 4
 def run(machines: fleets.Machines, blocks: int) -> dict[str, Any]:
     """Runs blocks of a closed loop on both generators at once."""
     words = ("nginx-return", str(CONNECTIONS), "-", str(BLOCK_S), *["0"] * blocks)
-    return fleets.told(fleets.begun_run(machines, *words))
+    return fleets.finish_run(fleets.begin_run(machines, *words))
 
 
 def apart_ns(done: dict[str, Any]) -> list[int]:

@@ -74,7 +74,7 @@ def measure(word: str, seconds: float) -> dict[int, list[float]]:
     return found
 
 
-def told(ratios: Sequence[float]) -> str:
+def effect(ratios: Sequence[float]) -> str:
     """The median, which the machine's own pauses move little, and its interval by order statistics."""
     middle, low, high = (100 * ratio for ratio in quantile_with_ends(ratios, 0.5))
     return f"{middle:+.2f} % ({low:+.2f} to {high:+.2f})"
@@ -88,7 +88,7 @@ def main() -> None:
     given = wanted.parse_args()
     for word in given.contenders:
         for lead_ms, ratios in measure(word, given.seconds).items():
-            print(f"{word}: lead-in {lead_ms:2} ms: {told(ratios)}, {len(ratios)} comparisons", flush=True)
+            print(f"{word}: lead-in {lead_ms:2} ms: {effect(ratios)}, {len(ratios)} comparisons", flush=True)
 
 
 if __name__ == "__main__":

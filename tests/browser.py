@@ -1,4 +1,4 @@
-"""A real browser for tests: headless Chromium by Playwright, that may reach nothing but what a test serves."""
+"""A real browser for tests: headless Chromium by Playwright, which may reach only what a test serves."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ARGUMENTS = (
 
 
 def chromium() -> str:
-    """Its path; skips the test where there is none."""
+    """Path of Chromium; skips the test if it is missing."""
     path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if path is None:
         pytest.skip("no Chromium here: `apt-get install chromium` (make test-deps does, as root)")
@@ -46,7 +46,7 @@ def browser() -> Iterator[Any]:
 
 
 class Watched:
-    """A page that notes what it should not do.
+    """A page that records its faults.
 
     Args:
         allowed: the beginning of every address that it may ask for.
@@ -74,12 +74,12 @@ class Watched:
             self.said.append(f"failed: {request.url[:200]} ({request.failure})")
 
     def close(self) -> None:
-        """Ends it and its context."""
+        """Closes the page and its context."""
         self.context.close()
 
 
 def contrast_and_names(page: Any) -> list[str]:
-    """What axe finds wrong, one line each: rule, how grave, and the first place."""
+    """The violations that axe finds, one per line: rule, severity, and the first element."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
     found = axe.Axe().run(page).response["violations"]
     return [f"{one['id']} ({one['impact']}): {one['nodes'][0]['html'][:160]}" for one in found]

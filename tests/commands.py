@@ -1,7 +1,7 @@
-"""Dragstrip's command line within the tests' own process: a second less for each command than a process of its own.
+"""Dragstrip's command line within the tests' process, which is a second faster per command than a new process.
 
-Signals, exit codes of a process, and what is loaded at the start want a real one: ``process`` here, and
-``races.dragstrip_run``. One test of each command that measures takes it that way.
+Tests of signals, exit codes and imports at the start need a real process: ``process`` here, and
+``races.dragstrip_run``. Each command that measures has one such test.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class Done:
 
 
 def dragstrip(*words: str, env: Mapping[str, str] | None = None) -> Done:
-    """Runs one command to its end; ``env``: variables set for it, beside those of the tests."""
+    """Runs one command to its end; ``env``: variables in addition to those of the tests."""
     with CliRunner().isolation(env=env) as (out, err, _):
         code = run(list(words))
     return Done(code, out.getvalue().decode(), err.getvalue().decode())
 
 
 def process(*words: str, env: Mapping[str, str] | None = None) -> Done:
-    """The same in a process of its own, as a user has it; its time limit only ends one that hangs."""
+    """The same in a new process, as a user runs it; its time limit only ends one that hangs."""
     command, kept = [sys.executable, "-m", "dragstrip", *words], {**os.environ, **(env or {})}
     done = subprocess.run(command, env=kept, capture_output=True, text=True, timeout=280)
     return Done(done.returncode, done.stdout, done.stderr)

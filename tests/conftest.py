@@ -1,4 +1,4 @@
-"""What tests need of the process they run in, whoever started it, and fixtures that several test modules share."""
+"""The environment that tests need, whoever starts them, and fixtures that several test modules share."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def _settle() -> None:
-    """Signals, umask, locale, time zone, descriptors: as in a fresh login, also under nohup or in a background job.
+    """Sets signals, umask, locale, time zone and descriptors as in a fresh login, also under nohup.
 
     Tests of what the program does with inherited settings set them for a process of its own.
     """
@@ -50,7 +50,7 @@ WANTS = ("soak", "release", "contenders", "live", "unit")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test without a mark of its own has its folder's: live, contenders, or unit for all the others."""
+    """A test without its own mark gets its folder's: live, contenders, or unit for all others."""
     for item in items:
         if not any(item.get_closest_marker(name) for name in WANTS):
             folder = item.path.relative_to(Path(__file__).parent).parts[0]

@@ -1,4 +1,4 @@
-"""Runs blocks over a fleet through the site that a race has, on a test's client; prints what came of it as JSON.
+"""Runs blocks over a fleet through a race's site, on a test's client; prints the results as JSON.
 
     python fleet_run.py FLEET CONTENDER CONNECTIONS ACCESS_LOG SECONDS [RATE …]
 
@@ -32,7 +32,7 @@ def lines(log: str) -> int:
 def by_observer(
     each: Sequence[Sequence[Tally]], offsets_ns: Sequence[int], at: Callable[[Tally], int]
 ) -> list[list[int]]:
-    """A time of each generator's blocks, by the observer's clock."""
+    """One time of each generator's blocks, by the observer's clock."""
     return [[at(tally) + ahead for tally in part] for part, ahead in zip(each, offsets_ns, strict=True)]
 
 

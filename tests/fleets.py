@@ -1,8 +1,8 @@
-"""Machines of a test's own on this machine: a network namespace each, an sshd in it, a cgroup, another clock.
+"""Simulated machines on this machine: each has a network namespace, an sshd in it, a cgroup and another clock.
 
 A ``switch`` namespace has two bridges: ``control`` (10.77.0.0/24), which a client and all machines are on, and
-``data`` (10.78.0.0/24) without the client. Nothing of it is in the machine's own namespace. What is made is removed by
-``close``, also after a failure, but for the folder /run/sshd; ``left_over`` says what still is there.
+``data`` (10.78.0.0/24) without the client. Nothing is added to the machine's own namespace. ``close`` removes
+everything, also after a failure, except the folder /run/sshd; ``left_over`` lists what remains.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Self
 
 SOURCE = Path(__file__).parents[1] / "src"
-#: Where cgroups are made: of version 2, else of a controller of version 1 that only says who is in them.
+#: Where cgroups are made: of version 2, otherwise of a version 1 controller that only lists processes.
 CGROUPS = next(
     (
         Path(words[1])
@@ -34,17 +34,17 @@ CGROUPS = next(
 SSH_PORT = 20022
 SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
 
-#: A slow link: what it carries in a second and at once.
+#: A slow link's bytes per second, and its burst.
 SLOW_BYTES_PER_S, SLOW_BURST = 32_000, 1_600
 
-#: Machine: its number in both networks, and by how many seconds its monotonic clock is ahead.
+#: By machine: its number in both networks, and how many seconds its monotonic clock is ahead.
 NUMBERS = {"client": (1, 0), "server": (2, 86_400), "one": (3, 7_000), "two": (4, 1_000_000)}
 
 
 def why_not() -> str | None:
-    """Why no machines can be made here; None: they can."""
+    """Why machines can't be made here; None: they can."""
     if os.geteuid() != 0:
-        return "network namespaces want root"
+        return "network namespaces need root"
     for program in ("ip", "unshare", "ssh", "ssh-keygen"):
         if shutil.which(program, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin") is None:
             return f"{program} is not installed"
@@ -107,7 +107,7 @@ class Machines:
         )  # fmt: skip
 
     def begin_client(self, *words: str, **more: object) -> subprocess.Popen[str]:
-        """Begins to; the process is the client's own (``ip netns exec`` becomes it)."""
+        """Starts ``dragstrip`` on the client; the process is the command's own (``ip netns exec`` becomes it)."""
         return subprocess.Popen(
             self.inside("client", *self.dragstrip(), *words), text=True, env=self.environment(), cwd=self.folder,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **more,  # type: ignore[call-overload]
@@ -115,11 +115,11 @@ class Machines:
 
     @staticmethod
     def dragstrip() -> list[str]:
-        """How Dragstrip is called in a test."""
+        """Dragstrip's command in a test."""
         return [sys.executable, "-m", "dragstrip"]
 
     def environment(self) -> dict[str, str]:
-        """With a store of the test's own."""
+        """The environment, with the test's own store."""
         return {**os.environ, "PYTHONPATH": str(SOURCE), "XDG_DATA_HOME": str(self.folder), "COLUMNS": "200"}
 
     def fleet(
@@ -134,7 +134,7 @@ class Machines:
         """Writes a fleet's file, and ssh's own beside it.
 
         Args:
-            path: stands first on the agents' PATH. command: how Dragstrip is called there; else as in this test.
+            path: first entry of the agents' PATH. command: Dragstrip's command there. [default: as in this test]
         """
         config = self.folder / f"ssh_config_{key}"
         known = self.folder / "known_hosts"
@@ -171,13 +171,13 @@ class Machines:
             self._ip("netns", "exec", self.namespace(name), "ip", "link", "set", link, "down")
 
     def mend(self, name: str, *links: str) -> None:
-        """Puts them up again."""
+        """Takes a machine's links up again."""
         for link in links or ("control", "data"):
             self._ip("netns", "exec", self.namespace(name), "ip", "link", "set", link, "up")
 
     @contextlib.contextmanager
     def slow(self, name: str) -> Iterator[str]:
-        """A machine sends over its data link at 256 kbit/s meanwhile; gives why that can't be, "" where it can."""
+        """Limits a machine's data link to 256 kbit/s; yields why that is impossible, "" if it is possible."""
         queue = ("dev", "data", "root")
         shape = ("tbf", "rate", f"{8 * SLOW_BYTES_PER_S}bit", "burst", str(SLOW_BURST), "latency", "50ms")
         added = self.run(name, "tc", "qdisc", "add", *queue, *shape)
@@ -193,7 +193,7 @@ class Machines:
         return sum(map(int, told))
 
     def processes(self, name: str) -> list[int]:
-        """Those of a machine, but for its sshd that listens."""
+        """Processes of a machine, except its listening sshd."""
         listening = {sshd.pid for sshd in self._sshds}
         found = []
         for file in self.cgroup(name).rglob("cgroup.procs") if self.cgroup(name).is_dir() else ():
@@ -202,13 +202,13 @@ class Machines:
         return [pid for pid in found if pid not in listening]
 
     def kill(self, name: str) -> None:
-        """SIGKILL to every process of a machine but its sshd that listens."""
+        """Sends SIGKILL to every process of a machine except its listening sshd."""
         for pid in self.processes(name):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
     def ours(self, name: str) -> list[str]:
-        """What runs on a machine, but for sshd: its sessions over a link that was cut end when TCP gives up."""
+        """Commands running on a machine, except sshd, whose sessions over a cut link end only when TCP gives up."""
         found = []
         for pid in self.processes(name):
             with contextlib.suppress(OSError):
@@ -227,7 +227,7 @@ class Machines:
         return True
 
     def close(self) -> None:
-        """Ends and removes all of it."""
+        """Ends and removes everything."""
         for name in NUMBERS:
             self.kill(name)
         for sshd in self._sshds:
@@ -240,7 +240,7 @@ class Machines:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def left_over(self) -> list[str]:
-        """What of it still is there."""
+        """What remains of the machines."""
         spaces = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True).stdout.split()
         found = [name for name in spaces if name.startswith(f"{self.prefix}-")]
         found += [str(self.cgroup(name)) for name in NUMBERS if self.cgroup(name).exists()]
@@ -326,7 +326,7 @@ class Machines:
 
 
 def machines() -> Iterator[Machines]:
-    """For a fixture; whatever a test did, nothing is left."""
+    """For a fixture; asserts that nothing is left, whatever the test did."""
     made = Machines()
     try:
         with made:
@@ -335,8 +335,8 @@ def machines() -> Iterator[Machines]:
         assert made.left_over() == []
 
 
-def begun_run(machines: Machines, *words: str) -> subprocess.Popen[str]:
-    """``fleet_run.py`` on the client, with everything open and no block run yet."""
+def begin_run(machines: Machines, *words: str) -> subprocess.Popen[str]:
+    """Starts ``fleet_run.py`` on the client; everything is open, and no block has run yet."""
     script = Path(__file__).with_name("fleet_run.py")
     running = subprocess.Popen(
         machines.inside("client", sys.executable, str(script), str(machines.fleet()), *words), text=True,
@@ -350,8 +350,8 @@ def begun_run(machines: Machines, *words: str) -> subprocess.Popen[str]:
     return running
 
 
-def told(running: subprocess.Popen[str]) -> dict[str, Any]:
-    """Lets its blocks run, and what it prints then."""
+def finish_run(running: subprocess.Popen[str]) -> dict[str, Any]:
+    """Lets the blocks run, and returns the printed results."""
     try:
         said = running.communicate("go\n", timeout=150)[0]
         assert running.returncode == 0, said

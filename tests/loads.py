@@ -1,4 +1,4 @@
-"""What tests of ``dragstrip load`` share: a real nginx with a log, and the command as a user types it."""
+"""Helpers for tests of ``dragstrip load``: a real nginx with a log, and the command as a user types it."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ import jsonschema
 import pytest
 from commands import Done, dragstrip
 from hdrh.histogram import HdrHistogram
+
+from dragstrip.process.ports import free_port
 
 SCHEMA = Path(__file__).parents[1] / "src" / "dragstrip" / "data" / "schema" / "load.schema.json"
 DRAGSTRIP = [sys.executable, "-m", "dragstrip", "load"]
@@ -45,20 +47,13 @@ http {{
 """
 
 
-def free_port() -> int:
-    """A free port of 127.0.0.1."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
-
-
 def as_started() -> str:
     """Makes nginx's workers run as its starter: root's would be ``nobody``, without access to test folders."""
     return "user root; " if os.geteuid() == 0 else ""
 
 
 class Nginx:
-    """A running nginx, and what its log says once it has ended."""
+    """A running nginx, and its log after it has ended."""
 
     def __init__(self, at: Path, listen: str = "") -> None:
         self.port = free_port()
@@ -66,7 +61,7 @@ class Nginx:
         words = ["nginx", "-p", str(at), "-c", str(at / "nginx.conf")]
         self.process = subprocess.Popen(words, stderr=subprocess.DEVNULL)
         self.log = at / "access.log"
-        while True:  # pytest's own time limit ends it where nginx never comes
+        while True:  # pytest's time limit ends this loop if nginx never listens
             assert self.process.poll() is None, (at / "error.log").read_text()
             with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):
                 break
@@ -84,7 +79,7 @@ class Nginx:
 
 @contextmanager
 def starting(script: Path) -> Iterator[Callable[..., str]]:
-    """Starts servers of our own that say their port first; gives their URLs, and ends them all."""
+    """Starts Python servers that print their port first; yields a function that returns their URL."""
     started: list[subprocess.Popen[str]] = []
 
     def start(*words: str) -> str:
@@ -108,8 +103,8 @@ def load(*words: str) -> Done:
     return dragstrip("load", *words)
 
 
-def told(*words: str) -> dict[str, Any]:
-    """The JSON of a run, right by its schema and in its sums."""
+def load_json(*words: str) -> dict[str, Any]:
+    """Runs a load and returns its JSON, after checking its schema and its sums."""
     done = load("--json", "-", *words)
     assert done.stdout, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)

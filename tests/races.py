@@ -1,4 +1,4 @@
-"""What tests of whole races share: the command as a user types it, servers with a planted fault, and what is left."""
+"""Helpers for tests of whole races: the command as a user types it, servers with an injected fault, and leftovers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from dragstrip.process.scratch import BASES
 HERE = Path(__file__).parent
 DRAGSTRIP = [sys.executable, "-m", "dragstrip"]
 SCHEMA = json.loads((Path(dragstrip.__file__).parent / "data" / "schema" / "race.schema.json").read_text())
-PYTHON = "/usr/bin/python3"  # one that an unprivileged user may execute
+PYTHON = "/usr/bin/python3"  # an unprivileged user may execute this one
 
 #: Process ids of races that the running test has started; what they leave has the id in its name.
 begun: set[int] = set()
@@ -40,14 +40,14 @@ def settings(folder: Path) -> dict[str, str]:
 
 
 def begin(env: Mapping[str, str], *words: str, **more: Any) -> subprocess.Popen[str]:
-    """A command that runs on; its process is noted."""
+    """Starts a command and records its process id."""
     process = subprocess.Popen([*DRAGSTRIP, *words], env=env, text=True, **more)
     begun.add(process.pid)
     return process
 
 
 def dragstrip_run(env: Mapping[str, str], *words: str) -> subprocess.CompletedProcess[str]:
-    """A command, to its end."""
+    """Runs a command to its end."""
     with begin(env, *words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         try:
             out, err = process.communicate(timeout=280)
@@ -66,12 +66,12 @@ def until(condition: Callable[[], bool], seconds: float, otherwise: str) -> None
 
 
 def scratches() -> list[Path]:
-    """Scratch folders of the races begun here that are still there."""
+    """Remaining scratch folders of races that this process started."""
     return [place for pid in begun for base in BASES for place in base.glob(f"dragstrip-{pid}-*") if place.is_dir()]
 
 
 def servers() -> list[str]:
-    """Processes whose command line or working directory lies in the scratch directory of a race begun here."""
+    """Processes whose command line or working directory names the scratch directory of a race started here."""
     found, ours = [], tuple(f"{base}/dragstrip-{pid}-" for pid in begun for base in BASES)
     for process in psutil.process_iter():
         try:
@@ -84,13 +84,13 @@ def servers() -> list[str]:
 
 
 def assert_nothing_left() -> None:
-    """No scratch directory of a race begun here, and no process with a foot in one."""
+    """Asserts that no scratch directory of a race started here is left, and no process that uses one."""
     until(lambda: not scratches(), 20, f"left: {scratches()}")
     assert not servers()
 
 
 def rounds_in(env: Mapping[str, str]) -> int:
-    """How many rounds the store has, read while a race may write."""
+    """Number of rounds in the store, read while a race may write."""
     try:
         with sqlite3.connect(f"file:{env['DRAGSTRIP_STORE']}?mode=ro", uri=True) as store:
             return int(store.execute("select count(distinct round) from block").fetchone()[0])

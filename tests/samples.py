@@ -1,4 +1,4 @@
-"""Builders of records for tests: whole races with known speeds, made of the real types, no servers needed."""
+"""Builders of records for tests: whole races with known speeds, from the real types, without servers."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ MACHINE = Facts(cpu="Sample CPU @ 2.00GHz", cores_usable="0-1", memory_bytes=4 *
 
 @cache
 def hdr(*values_ns: int) -> bytes:
-    """Latencies as the engine hands them over: HdrHistogram V2 compressed, nanoseconds, three digits."""
+    """Latencies as the engine returns them: HdrHistogram V2 compressed, nanoseconds, three digits."""
     histogram = HdrHistogram(1, 60 * S, 3)
     for value in values_ns:
         histogram.record_value(value)
     return base64.b64decode(histogram.encode())
 
 
-#: What reasons of each kind measured; kinds that measure nothing are not here.
+#: Measured numbers of each kind of reason; kinds without numbers are left out.
 _NUMBERS: Mapping[VoidKind, Mapping[str, float]] = {
     VoidKind.CLOCK: {"step_ns": 20_000},
     VoidKind.ERRORS: {"failed": 3, "sent": 1403},
@@ -75,7 +75,7 @@ def noted(kind: EventKind, text: str = "", **facts: Any) -> Event:
 
 
 def said(check: str, status: str, sentence: str) -> Check:
-    """A check that says this and nothing else, of the whole race; "parity, x": of the fact x of the parity sheet."""
+    """A check of the whole race with this result; "parity, x": of the fact x of the parity sheet."""
     event = noted(EventKind.MACHINE_LOST, sentence)  # whose text is its sentence
     name, _, fact = check.partition(", ")
     return Check(name=CheckName(name), fact=fact, status=Status(status), otherwise=OwnEvent("", event))
@@ -127,7 +127,7 @@ def block(contender: str, **changes: Any) -> Block:
 
 
 def launch(contender: str, round: int = 0, **changes: Any) -> Launch:
-    """A launch that went well; ``changes`` override."""
+    """A successful launch; ``changes`` override."""
     usual: dict[str, Any] = {
         "cores": (1,),
         "address": "127.0.0.1:40001",
@@ -147,7 +147,7 @@ def launch(contender: str, round: int = 0, **changes: Any) -> Launch:
 
 
 def entrant(name: str, **changes: Any) -> Entrant:
-    """A shipped contender that is in the race; ``changes`` override."""
+    """A shipped contender in the race; ``changes`` override."""
     usual: dict[str, Any] = {
         "title": f"{name} the server",
         "kind": "definition",
@@ -239,7 +239,7 @@ def race(
     return Race(**(usual | {"columns": (Column(**(column | own)),)} | others))
 
 
-#: Fields of a column, which ``race`` and ``changed`` take as if they were the race's.
+#: Fields of a column, which ``race`` and ``changed`` accept as if they were the race's.
 _COLUMN = frozenset(field.name for field in fields(Column))
 
 
@@ -292,7 +292,7 @@ def race_of_two(
 
 
 def _moved(this: Round, index: int, column: int) -> Round:
-    """A round as another one of the race, of this column."""
+    """A copy of a round with another number, in this column."""
     by_ns = START_NS + index * (this.ended_ns - this.started_ns + MS) - this.started_ns
     return replace(
         this,
@@ -307,7 +307,7 @@ def _moved(this: Round, index: int, column: int) -> Round:
 
 @contextmanager
 def unguarded(path: Path) -> Iterator[sqlite3.Connection]:
-    """A store's file without the guards of its schema (types, checks, triggers), which are back in place afterwards."""
+    """A store's file without its schema's guards (types, checks, triggers), which are restored afterwards."""
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         triggers = db.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
         for name, _ in triggers:

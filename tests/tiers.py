@@ -1,4 +1,4 @@
-"""Runs the parts of a tier of tests one after the other, and says what each took.
+"""Runs the parts of a tier of tests one after the other, and prints the time of each.
 
     python tests/tiers.py test      # what the README's test command runs
     python tests/tiers.py check     # all of it, as CI runs it
@@ -31,7 +31,7 @@ PAGE = ROOT / "docs" / "testing.md"
 
 @dataclass(frozen=True)
 class Part:
-    """One target of the Makefile and what it proves, in a line.
+    """One target of the Makefile, and what it tests, in one line.
 
     Args:
         computes: it waits for no server, so it runs beside those that do.
@@ -77,7 +77,7 @@ BUDGET_S = {"test": 360, "check": 900, "soak": 0}
 
 @dataclass(frozen=True)
 class Took:
-    """What a part came to."""
+    """Result of a part."""
 
     part: Part
     seconds: float
@@ -86,7 +86,7 @@ class Took:
 
 
 def run(part: Part) -> Took:
-    """Runs one part; its output goes where this program's does, at once or, where it computes, when it ends."""
+    """Runs one part; its output goes to this program's, at once or, if it computes, when it ends."""
     begun = time.monotonic()
     with tempfile.TemporaryFile() as said:
         out = said if part.computes else None
@@ -113,7 +113,7 @@ def title(part: Part) -> str:
 
 
 def run_all(parts: Sequence[Part]) -> list[Took]:
-    """What each part took, in their order; those that compute beside the others."""
+    """Results of all parts, in order; parts that compute run in parallel with the others."""
     took: dict[str, Took] = {}
 
     def one_after_the_other(chain: Sequence[Part]) -> None:
@@ -128,7 +128,7 @@ def run_all(parts: Sequence[Part]) -> list[Took]:
 
 
 def table(tier: str, parts: list[Took], seconds: float) -> list[str]:
-    """The lines of a Markdown table, the whole last.
+    """The lines of a Markdown table, the total last.
 
     Args:
         seconds: by the clock, from the first part's start to the last one's end.
@@ -169,7 +169,7 @@ def main() -> int:
         parts = tuple(one for one in parts if one.target in wanted or one.target.removeprefix("test-") in wanted)
         if len(parts) != len(wanted):
             parser.error(f"--only {chosen.only}: {chosen.tier} has {', '.join(p.target for p in TIERS[chosen.tier])}")
-    # Once, before parts side by side would each begin to build it.
+    # Built once here; otherwise parallel parts would each build it.
     built = subprocess.run(["make", "--no-print-directory", ".stamps/test-deps"], cwd=ROOT, check=False)
     if built.returncode != 0:
         return built.returncode

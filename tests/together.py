@@ -1,7 +1,7 @@
-"""Many of dragstrip's commands one after the other in one process, as ``main`` runs them: starting costs a second each.
+"""Many dragstrip commands one after the other in one process, as ``main`` runs them: a start costs a second each.
 
-As a program: argument lists as JSON on the standard input; on the output, as JSON, what each said and how it ended, and
-the process's own peak of memory.
+As a program: reads argument lists as JSON from the standard input; writes, as JSON, each command's output and exit
+code, and the process's own peak of memory.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class Done:
 
     @property
     def said(self) -> str:
-        """All that it said, on one line."""
+        """All its output, on one line."""
         return " ".join((self.out + " " + self.err).split())
 
 
 def run_all(commands: list[list[str]], store: Path, processes: int = PROCESSES) -> list[Done]:
-    """All of them, in their order, spread over some processes; ``peak_mb`` is that of the process so far."""
+    """Runs all commands, spread over some processes, and returns them in order; ``peak_mb`` is the process's so far."""
     shares = [commands[at::processes] for at in range(min(processes, len(commands)))]
 
     def run(share: list[list[str]]) -> list[Done]:
@@ -57,7 +57,7 @@ def run_all(commands: list[list[str]], store: Path, processes: int = PROCESSES) 
 
 
 def peak_mb() -> float:
-    """This process's own high-water mark of resident memory; its children have their own."""
+    """Peak resident memory of this process, without its children."""
     told = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
     assert told
     return int(told[1]) / 1024

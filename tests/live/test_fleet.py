@@ -22,7 +22,7 @@ from typing import Any
 
 import fleets
 import pytest
-from fleets import Machines, begun_run, told
+from fleets import Machines, begin_run, finish_run
 from hdrh.histogram import HdrHistogram
 
 from dragstrip import _engine
@@ -175,7 +175,7 @@ def test_each_generators_share_is_recorded(raced: tuple[Race, str]) -> None:
 def test_the_servers_own_log_has_exactly_what_both_generators_sent(machines: Machines, logging_nginx: Path) -> None:
     """A closed loop and an open one; and the merged histogram holds each generator's latencies, bucket by bucket."""
     log = machines.folder / "log" / "access.log"
-    done = told(begun_run(machines, str(logging_nginx), "9", str(log), "0.5", "0", "2000"))
+    done = finish_run(begin_run(machines, str(logging_nginx), "9", str(log), "0.5", "0", "2000"))
     assert done["logged"] == sum(map(sum, done["sent"])) > 0
     for at, merged in enumerate(done["merged"]):
         parts = [HdrHistogram.decode(own[at].encode()) for own in done["own"]]
@@ -457,7 +457,7 @@ def test_what_a_machine_lacks_is_told_with_its_name(machines: Machines) -> None:
 @pytest.mark.thorough
 def test_an_open_loop_is_split_exactly_and_each_generators_lateness_is_told(machines: Machines) -> None:
     """20,000/s for a second are 20,000 offers, half from each; an odd rate is exact, too."""
-    done = told(begun_run(machines, "nginx-return", "64", "-", "1.0", "20000", "15001"))
+    done = finish_run(begin_run(machines, "nginx-return", "64", "-", "1.0", "20000", "15001"))
     assert done["offered"] == [20_000, 15_001]
     one, two = done["offered_each"]
     assert one[0] == two[0] == 10_000
@@ -471,7 +471,7 @@ def test_generators_with_clocks_days_apart_run_each_block_together(machines: Mac
 
     How near to each other they begin is measured by ``benchmarks/fleet_timing.py``.
     """
-    done = told(begun_run(machines, "nginx-return", "4", "-", "0.1", *["0"] * 8))
+    done = finish_run(begin_run(machines, "nginx-return", "4", "-", "0.1", *["0"] * 8))
     began, ended = (list(zip(*done[name], strict=True)) for name in ("began_ns", "ended_ns"))
     assert len(began) == 8
     for before, after in itertools.pairwise(range(8)):
@@ -482,7 +482,7 @@ def test_generators_with_clocks_days_apart_run_each_block_together(machines: Mac
 @pytest.mark.soak
 def test_nothing_is_sent_on_the_control_link_while_a_block_runs(machines: Machines) -> None:
     """Beats would be due several times over; marks and load go over the data link."""
-    running = begun_run(machines, "nginx-return", "4", "-", "10", "0")
+    running = begin_run(machines, "nginx-return", "4", "-", "10", "0")
     assert running.stdin is not None
     running.stdin.write("go\n")
     running.stdin.flush()
@@ -490,7 +490,7 @@ def test_nothing_is_sent_on_the_control_link_while_a_block_runs(machines: Machin
     before = {(name, link): machines.packets(name, link) for name in ("server", "one") for link in ("control", "data")}
     time.sleep(3 * BEAT_S)
     sent = {at: machines.packets(*at) - count for at, count in before.items()}
-    done = told(running)
+    done = finish_run(running)
     assert sum(done["requests"]) > 0
     # Neighbours look each other up now and then (ARP, IPv6 router solicitation): the kernel's own, and a handful.
     assert max(sent["server", "control"], sent["one", "control"]) <= 6, sent
@@ -526,7 +526,7 @@ def test_without_the_key_nothing_is_started_and_nothing_is_read(machines: Machin
 @pytest.mark.thorough
 def test_a_server_machine_has_no_other_port_than_those_told(machines: Machines) -> None:
     """With a race open: sshd on the control link; contender and observer on the data link, who answers no stranger."""
-    running = begun_run(machines, "nginx-return", "4", "-", "0.1", "0")
+    running = begin_run(machines, "nginx-return", "4", "-", "0.1", "0")
     try:
         listening = machines.run("server", "ss", "-Hltun").stdout.splitlines()
         tcp = {line.split()[4] for line in listening if line.startswith("tcp")}
@@ -541,7 +541,7 @@ def test_a_server_machine_has_no_other_port_than_those_told(machines: Machines) 
         (observer,) = udp
         assert machines.run("two", sys.executable, "-c", STRANGER, observer.rpartition(":")[2]).stdout == "silence\n"
     finally:
-        told(running)
+        finish_run(running)
 
 
 #: Sends the observer marks with another token, and other bytes; says what comes back.
@@ -608,7 +608,7 @@ def test_a_server_machine_that_is_cut_off_ends_the_race_with_what_it_has(machine
 @pytest.mark.soak
 def test_down_ends_an_agent_that_hangs(machines: Machines) -> None:
     """Stopped, it can neither see the end of its pipe nor its own silence."""
-    running = begun_run(machines, "nginx-return", "4", "-", "0.1", "0")
+    running = begin_run(machines, "nginx-return", "4", "-", "0.1", "0")
     try:
         agents = [
             pid
@@ -672,7 +672,7 @@ def test_over_a_slow_link_a_generator_counts_what_the_link_carried(machines: Mac
     with machines.slow("one") as why_not:
         if why_not:
             pytest.skip(why_not)
-        done = told(begun_run(machines, str(logging_nginx), "2", str(log), str(block_s), "0"))
+        done = finish_run(begin_run(machines, str(logging_nginx), "2", str(log), str(block_s), "0"))
         checked = machines.client("fleet", "check", str(machines.fleet()), "--idle", "1").stdout
     sent = [sum(own) for own in done["sent"]]
     assert done["logged"] == sum(sent)

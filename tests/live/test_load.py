@@ -40,7 +40,7 @@ def test_a_counted_run_answers_exactly_as_many_as_nginx_logs(
     nginx: Nginx, count: int, connections: int, more: list[str]
 ) -> None:
     """The count includes the two reference requests, so that nothing has to be subtracted."""
-    found = told(nginx.url(), "-n", str(count), "-c", str(connections), *more)
+    found = load_json(nginx.url(), "-n", str(count), "-c", str(connections), *more)
     assert len(nginx.ended()) == count
     assert (found["requests"], found["failed"], found["late"]) == (count, 0, 0)
     assert (found["errors"], found["finished"]) == ({}, "count")
@@ -55,7 +55,7 @@ def test_a_counted_run_answers_exactly_as_many_as_nginx_logs(
 @needs_nginx
 def test_a_timed_run_counts_what_nginx_logs_and_lasts_as_long_as_told(nginx: Nginx) -> None:
     """Answers that come after the time are requests, and told apart."""
-    found = told(nginx.url(), "-d", "1500ms", "-c", "8")
+    found = load_json(nginx.url(), "-d", "1500ms", "-c", "8")
     assert len(nginx.ended()) == found["requests"]
     assert found["duration_s"] == pytest.approx(1.5)
     assert found["late"] <= 8
@@ -69,8 +69,8 @@ def test_a_timed_run_counts_what_nginx_logs_and_lasts_as_long_as_told(nginx: Ngi
 @needs_nginx
 def test_what_ends_first_ends_the_run(nginx: Nginx) -> None:
     """-n and -d together, as ab takes them."""
-    assert told(nginx.url(), "-n", "100", "-d", "60s")["finished"] == "count"
-    assert told(nginx.url(), "-n", "100M", "-d", "100ms")["finished"] == "duration"
+    assert load_json(nginx.url(), "-n", "100", "-d", "60s")["finished"] == "count"
+    assert load_json(nginx.url(), "-n", "100M", "-d", "100ms")["finished"] == "duration"
 
 
 @live
@@ -78,7 +78,7 @@ def test_what_ends_first_ends_the_run(nginx: Nginx) -> None:
 def test_method_headers_and_body_arrive_as_given(nginx: Nginx) -> None:
     """With every request; the user's Host stands in for ours."""
     words = ["-m", "PUT", "-H", "X-Mark: a b", "-H", "Host: example", "-b", "12345", "-n", "50", "-c", "3"]
-    assert told(nginx.url("/x?y=1"), *words)["requests"] == 50
+    assert load_json(nginx.url("/x?y=1"), *words)["requests"] == 50
     assert nginx.ended() == ["/x 200 PUT a b example 5"] * 50
 
 
@@ -91,7 +91,7 @@ def test_cookies_and_credentials_arrive_as_headers(tmp_path: Path) -> None:
         return 200 "in\n"; }"""
     server = Nginx(tmp_path, place)
     words = ["--cookie", "a=b", "-C", "c=d=e", "--basic-auth", "me:p:w", "-n", "1e1", "-d", "1m30s", "-c", "2"]
-    found = told(server.url("/mine"), *words)
+    found = load_json(server.url("/mine"), *words)
     assert (found["requests"], found["status_codes"], found["load"]["duration_s"]) == (10, {"200": 10}, 90.0)
     server.ended()
 
@@ -101,7 +101,7 @@ def test_cookies_and_credentials_arrive_as_headers(tmp_path: Path) -> None:
 @pytest.mark.parametrize("count", [1, 2])
 def test_a_run_of_one_request_is_one_request(nginx: Nginx, count: int) -> None:
     """None is left to learn the right response from: its status is checked, and the report says so."""
-    found = told(nginx.url(), "-n", str(count))
+    found = load_json(nginx.url(), "-n", str(count))
     assert (found["requests"], found["sent"], found["plain_requests"]) == (count, count, 0)
     assert any("only statuses were checked" in line for line in found["warnings"])
     assert len(nginx.ended()) == count
@@ -112,7 +112,7 @@ def test_a_run_of_one_request_is_one_request(nginx: Nginx, count: int) -> None:
 @pytest.mark.parametrize(("path", "method"), [("/empty", "GET"), ("/", "HEAD")])
 def test_answers_without_a_body_are_right_answers(nginx: Nginx, path: str, method: str) -> None:
     """204, and whatever HEAD says of a length."""
-    found = told(nginx.url(path), "-m", method, "-n", "200")
+    found = load_json(nginx.url(path), "-m", method, "-n", "200")
     assert (found["requests"], found["errors"], found["right_answer"]["body_bytes"]) == (200, {}, 0)
 
 
@@ -135,7 +135,7 @@ def test_large_bodies_are_checked_by_length_unless_told_otherwise(word: str, che
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Large) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        found = told(f"http://127.0.0.1:{server.server_port}/", "-n", "300", "-c", "3", "--check", word)
+        found = load_json(f"http://127.0.0.1:{server.server_port}/", "-n", "300", "-c", "3", "--check", word)
         server.shutdown()
     assert (found["requests"], found["right_answer"]["checked"]) == (300, checked)
     assert found["bytes_in"] > 298 * 100_000
@@ -168,7 +168,7 @@ def test_the_report_says_what_the_json_says(nginx: Nginx, tmp_path: Path) -> Non
 def test_the_hgrm_file_is_hdrhistograms_percentile_text(nginx: Nginx, tmp_path: Path) -> None:
     """Milliseconds; its total is what was measured, and mean and deviation share a unit."""
     out = tmp_path / "out.hgrm"
-    found = told(nginx.url(), "-n", "1002", "-c", "4", "--hgrm", str(out))
+    found = load_json(nginx.url(), "-n", "1002", "-c", "4", "--hgrm", str(out))
     text = out.read_text()
     assert re.search(r"Value +Percentile +TotalCount +1/\(1-Percentile\)", text)
     assert re.search(r"TotalCount +=\s+1000\.000", text)
@@ -299,7 +299,7 @@ def test_the_exit_code_tells_whether_the_limits_hold(nginx: Nginx) -> None:
 def test_each_fault_is_counted_as_its_kind_and_explained(faulty: Callable[..., str], fault: str, kind: str) -> None:
     """From the hundredth request on: 1 by the limit on errors, 0 without one, for something was answered right."""
     url = faulty(fault, "100")
-    found = told(url, "-n", "150", "-c", "2", "--max-errors", "10%")
+    found = load_json(url, "-n", "150", "-c", "2", "--max-errors", "10%")
     assert (found["requests"], found["failed"], found["errors"]) == (100, 50, {kind: 50})
     assert found["limits"] == [{"name": "max-errors", "limit": 0.1, "value": 50 / 148, "met": False}]
     assert list(found["error_samples"]) == [kind]
@@ -322,7 +322,7 @@ def test_exit_1_where_nothing_under_load_was_answered_right(faulty: Callable[...
 @live
 def test_a_server_that_dies_ends_the_run_and_what_was_answered_stays(faulty: Callable[..., str]) -> None:
     """No connection is left: it says so, long before the time is up."""
-    found = told(faulty("die", "500"), "-d", "60s", "-c", "4")
+    found = load_json(faulty("die", "500"), "-d", "60s", "-c", "4")
     assert found["finished"] == "gave up"
     assert found["requests"] == 500
     assert set(found["errors"]) >= {"refused"}
@@ -351,7 +351,7 @@ def test_a_run_that_ended_early_or_mostly_failed_is_no_success(
 @live
 def test_a_request_unanswered_within_the_time_limit_is_a_timeout(faulty: Callable[..., str]) -> None:
     """And the run ends: each connection waits for its own."""
-    found = told(faulty("stall", "10"), "-n", "12", "-c", "2", "--timeout", "1s")
+    found = load_json(faulty("stall", "10"), "-n", "12", "-c", "2", "--timeout", "1s")
     assert (found["requests"], found["errors"]) == (10, {"timeout": 2})
 
 
@@ -385,7 +385,7 @@ def test_a_failing_answer_must_be_told_to_be_right(nginx: Nginx) -> None:
     assert "status 500" in refused.stderr
     assert "--status 500" in refused.stderr
     assert load(nginx.url("/moved")).returncode == 2
-    assert told(nginx.url("/500"), "--status", "500", "-n", "100")["requests"] == 100
+    assert load_json(nginx.url("/500"), "--status", "500", "-n", "100")["requests"] == 100
     other = load(nginx.url(), "--status", "500")
     assert other.returncode == 1
     assert "status 200" in other.stderr
@@ -437,7 +437,7 @@ def test_a_stall_is_in_the_histogram_and_a_server_that_closes_is_told() -> None:
         return b"hello"
 
     with Own(answer) as server:  # HTTP/1.0, one connection after the other
-        found = told(f"http://127.0.0.1:{server.server_port}/", "-n", "200", "-c", "3")
+        found = load_json(f"http://127.0.0.1:{server.server_port}/", "-n", "200", "-c", "3")
     assert (found["requests"], found["late"]) == (200, 0)
     assert found["latency_us"]["max"] >= 700_000
     assert any("ends each connection after one answer" in line for line in found["warnings"])

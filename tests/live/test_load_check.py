@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import commands
 import pytest
-from loads import live, told
+from loads import live, load_json
 
 
 @contextmanager
@@ -45,7 +45,7 @@ def changing(*lengths: int) -> Iterator[str]:
 def test_a_page_with_a_time_in_it_is_loaded_by_length_or_status(check: str, words: tuple[str, ...]) -> None:
     """48 bytes that are others in each response: only what was asked for is compared."""
     with changing(48) as url:
-        found = told(url, "-n", "100", "-c", "3", "--check", check, *words)
+        found = load_json(url, "-n", "100", "-c", "3", "--check", check, *words)
     assert (found["requests"], found["errors"], found["right_answer"]["checked"]) == (100, {}, check)
 
 

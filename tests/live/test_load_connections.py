@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("dragstrip._engine", reason="the engine is not built: make build")
-from loads import Nginx, free_port, live, load, needs_nginx, told
+from loads import Nginx, free_port, live, load, load_json, needs_nginx
 
 pytestmark = [live, needs_nginx]
 
@@ -30,10 +30,10 @@ class Old(BaseHTTPRequestHandler):
 
 def test_http_1_0_is_spoken_as_ab_speaks_it_and_reuse_is_counted(nginx: Nginx) -> None:
     """With ab's keep-alive header connections are reused, without it each request has its own: never an error."""
-    kept = told(nginx.url(), "-n", "1002", "-c", "10", "--http", "1.0")
+    kept = load_json(nginx.url(), "-n", "1002", "-c", "10", "--http", "1.0")
     assert (kept["requests"], kept["errors"], kept["connections_opened"]) == (1002, {}, 10)
     assert (kept["answers_on_reused_connections"], kept["load"]["http"]) == (990, "1.0")
-    closed = told(nginx.url(), "-n", "502", "-c", "10", "--http", "1.0", "--no-keepalive")
+    closed = load_json(nginx.url(), "-n", "502", "-c", "10", "--http", "1.0", "--no-keepalive")
     assert (closed["requests"], closed["errors"], closed["answers_on_reused_connections"]) == (502, {}, 0)
     assert closed["connections_opened"] >= 500
     assert "in HTTP/1.0" in load(nginx.url(), "-n", "12", "--http", "1.0").stdout
@@ -43,7 +43,7 @@ def test_a_server_that_does_not_keep_http_1_0_alive_is_seen_as_such_and_not_as_a
     """It closes each connection though asked to keep it, as many servers do; the report says so."""
     with ThreadingHTTPServer(("127.0.0.1", 0), Old) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        found = told(f"http://127.0.0.1:{server.server_port}/", "-n", "102", "-c", "2", "--http", "1.0")
+        found = load_json(f"http://127.0.0.1:{server.server_port}/", "-n", "102", "-c", "2", "--http", "1.0")
         server.shutdown()
     assert (found["requests"], found["errors"]) == (102, {})
     assert found["connections_opened"] >= 100
@@ -52,7 +52,7 @@ def test_a_server_that_does_not_keep_http_1_0_alive_is_seen_as_such_and_not_as_a
 
 def test_connections_end_after_as_many_requests_as_told(nginx: Nginx) -> None:
     """The last one says so, so that the server closes; nginx logs the same number, and each opening is timed."""
-    found = told(nginx.url(), "-n", "1002", "-c", "5", "--close-after", "20")
+    found = load_json(nginx.url(), "-n", "1002", "-c", "5", "--close-after", "20")
     assert len(nginx.ended()) == 1002
     assert (found["requests"], found["errors"]) == (1002, {})
     assert 50 <= found["connections_opened"] <= 60
@@ -64,7 +64,7 @@ def test_pipelined_requests_are_each_answered_checked_and_logged(nginx: Nginx) -
     """Sixteen on their way on each of three connections; the time to the first byte of each is recorded, too."""
     shown = load(nginx.url(), "-n", "12", "--pipeline", "2000")
     assert (shown.returncode, "--pipeline" in shown.stderr) == (2, True)
-    found = told(nginx.url(), "-n", "5002", "-c", "3", "--pipeline", "16", "--first-byte")
+    found = load_json(nginx.url(), "-n", "5002", "-c", "3", "--pipeline", "16", "--first-byte")
     assert len(nginx.ended()) == 5002
     assert (found["requests"], found["errors"]) == (5002, {})
     assert found["first_byte_us"]["count"] == 5000
@@ -76,8 +76,8 @@ def test_a_unix_socket_is_loaded_like_a_port(tmp_path: Path) -> None:
     path = f"{tmp_path}/socket"
     server = Nginx(tmp_path, f"listen unix:{path};")
     words = ["http://localhost/", "--unix", path, "-c", "4"]
-    assert told(*words, "-n", "502")["requests"] == 502
-    assert told(*words, "-n", "202", "--no-keepalive")["requests"] == 202
+    assert load_json(*words, "-n", "502")["requests"] == 502
+    assert load_json(*words, "-n", "202", "--no-keepalive")["requests"] == 202
     log = server.ended()
     assert len(log) == 704
     assert log[-1] == "/ 200 GET - localhost -"
@@ -88,9 +88,9 @@ def test_a_unix_socket_is_loaded_like_a_port(tmp_path: Path) -> None:
 
 def test_connections_come_from_many_addresses_and_ports_that_run_out_are_told_before(nginx: Nginx) -> None:
     """More connections than one address has ports are refused with what would do, before anything is sent."""
-    found = told(nginx.url(), "-n", "302", "-c", "20", "--sources", "5")
+    found = load_json(nginx.url(), "-n", "302", "-c", "20", "--sources", "5")
     assert (found["requests"], found["errors"], found["load"]["sources"]) == (302, {}, 5)
-    assert told(nginx.url(), "-n", "102", "-c", "4", "--no-keepalive", "--sources", "auto")["load"]["sources"] > 1
+    assert load_json(nginx.url(), "-n", "102", "-c", "4", "--no-keepalive", "--sources", "auto")["load"]["sources"] > 1
     refused = load(nginx.url(), "-c", "200000")
     assert refused.returncode == 2
     assert "local ports" in refused.stderr
@@ -125,13 +125,13 @@ def test_https_is_loaded_with_the_server_proved(tmp_path: Path, version: str) ->
     words = signer.sign("good", "DNS:localhost,IP:127.0.0.1")
     server = Nginx(tmp_path, f"listen 127.0.0.1:{port} ssl; ssl_protocols {version}; {words}")
     url, ca = f"https://127.0.0.1:{port}/", ["--cacert", str(signer.file)]
-    kept = told(url, "-n", "502", "-c", "5", *ca)
+    kept = load_json(url, "-n", "502", "-c", "5", *ca)
     assert (kept["requests"], kept["errors"], kept["connections_opened"]) == (502, {}, 5)
     assert kept["load"]["tls"]["version"].startswith(version)
     assert (kept["load"]["tls"]["verified"], kept["connect_us"]["count"]) == (True, 5)
-    assert told(f"https://localhost:{port}/", "-n", "102", "-c", "4", "--no-keepalive", *ca)["errors"] == {}
-    assert told(url, "-n", "402", "-c", "3", "--pipeline", "8", "--close-after", "20", *ca)["errors"] == {}
-    anybody = told(url, "-n", "102", "-c", "2", "--insecure")
+    assert load_json(f"https://localhost:{port}/", "-n", "102", "-c", "4", "--no-keepalive", *ca)["errors"] == {}
+    assert load_json(url, "-n", "402", "-c", "3", "--pipeline", "8", "--close-after", "20", *ca)["errors"] == {}
+    anybody = load_json(url, "-n", "102", "-c", "2", "--insecure")
     assert anybody["requests"] == 102
     assert any("was not looked at" in line for line in anybody["warnings"])
     assert len(server.ended()) == 502 + 102 + 402 + 102
@@ -203,7 +203,7 @@ def test_a_certificate_is_believed_where_cacert_names_it(tmp_path: Path, more: t
     signed = Authority(tmp_path).sign("signed", "IP:127.0.0.1")
     server, urls = serving(tmp_path, {"itself": itself.words, "leaf": leaf.words, "signed": signed})
     for name, url in urls.items():
-        found = told(url, "-n", "42", "-c", "4", "--cacert", str(tmp_path / f"{name}.pem"), *more)
+        found = load_json(url, "-n", "42", "-c", "4", "--cacert", str(tmp_path / f"{name}.pem"), *more)
         assert (found["requests"], found["errors"]) == (42, {}), name
     server.ended()
 

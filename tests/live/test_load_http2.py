@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("dragstrip._engine", reason="the engine is not built: make build")
-from loads import Nginx, free_port, live, load, needs_nginx, told
+from loads import Nginx, free_port, live, load, load_json, needs_nginx
 
 from dragstrip.compat import outputs
 
@@ -50,7 +50,7 @@ def test_every_request_over_one_ten_and_a_hundred_streams_is_in_the_servers_log(
     sent = 0
     for url, trust in ((clear, []), (encrypted, ["--cacert", str(tmp_path / "cert.pem")])):
         for streams in (1, 10, 100):
-            found = told(url, *trust, "--http", "2", "--streams", str(streams), "-c", "3", "-n", "3002")
+            found = load_json(url, *trust, "--http", "2", "--streams", str(streams), "-c", "3", "-n", "3002")
             assert (found["requests"], found["errors"], found["unanswered"]) == (3002, {}, 0)
             assert found["connections_opened"] >= 10
             assert (found["load"]["http"], found["load"]["streams"]) == ("2", streams)
@@ -62,12 +62,12 @@ def test_every_request_over_one_ten_and_a_hundred_streams_is_in_the_servers_log(
 def test_an_open_loop_bodies_and_the_first_byte_go_over_http_2(ports: tuple[Nginx, str, str]) -> None:
     """What other versions have, this one has."""
     server, clear, _ = ports
-    found = told(clear, "--http", "2", "-R", "2000", "-d", "0.2s", "-c", "2", "--streams", "4", "--first-byte")
+    found = load_json(clear, "--http", "2", "-R", "2000", "-d", "0.2s", "-c", "2", "--streams", "4", "--first-byte")
     assert (found["open_loop"]["offered"], found["errors"]) == (400, {})
     assert found["first_byte_us"]["count"] == 400
-    posted = told(clear, "--http", "2", "-m", "POST", "-b", "x" * 5000, "-n", "102", "-c", "2", "-H", "X-Mark: m")
+    posted = load_json(clear, "--http", "2", "-m", "POST", "-b", "x" * 5000, "-n", "102", "-c", "2", "-H", "X-Mark: m")
     assert (posted["requests"], posted["errors"]) == (102, {})
-    closed = told(clear, "--h2c", "--no-keepalive", "-n", "52", "-c", "2")
+    closed = load_json(clear, "--h2c", "--no-keepalive", "-n", "52", "-c", "2")
     assert (closed["requests"], closed["errors"], closed["answers_on_reused_connections"]) == (52, {}, 0)
     log = server.ended()
     assert len(log) == 402 + 102 + 52
@@ -131,7 +131,7 @@ def test_nghttpd_saw_each_request_of_one_ten_and_a_hundred_streams(tmp_path: Pat
                     break
             for streams in (1, 10, 100, 200):
                 url = f"http://127.0.0.1:{port}/"
-                found = told(url, "--http", "2", "--streams", str(streams), "-c", "3", "-n", "1002")
+                found = load_json(url, "--http", "2", "--streams", str(streams), "-c", "3", "-n", "1002")
                 assert (found["requests"], found["errors"], found["unanswered"]) == (1002, {}, 0)
                 sent += 1002
         finally:

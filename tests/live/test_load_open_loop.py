@@ -15,7 +15,7 @@ from hdrh.histogram import HdrHistogram
 from hdrh.log import HistogramLogReader
 
 pytest.importorskip("dragstrip._engine", reason="the engine is not built: make build")
-from loads import DRAGSTRIP, Nginx, live, load, needs_nginx, starting, told
+from loads import DRAGSTRIP, Nginx, live, load, load_json, needs_nginx, starting
 
 from dragstrip.cli.main import main
 
@@ -47,7 +47,7 @@ def test_what_was_offered_is_answered_logged_and_adds_up(nginx: Nginx, tmp_path:
     """Report, JSON, interval log and nginx's own log agree; the run is one block, seen as it goes."""
     log, page = tmp_path / "run.hlog", tmp_path / "run.hgrm"
     words = ["-R", "2k", "-d", "2500ms", "-c", "20", "--hlog", str(log), "--hgrm", str(page)]
-    found = told(nginx.url(), *words)
+    found = load_json(nginx.url(), *words)
     open_loop: dict[str, Any] = found["open_loop"]
     assert len(nginx.ended()) == found["requests"]
     assert (found["load"]["loop"], open_loop["offered"]) == ("open", 5000)
@@ -82,7 +82,7 @@ def test_exactly_so_many_leave_and_the_report_says_how_late(nginx: Nginx) -> Non
 def test_a_planted_delay_and_a_planted_stall_are_in_the_histogram(truth: Callable[..., str]) -> None:
     """One answer in a hundred takes 10 ms more; a stall of 1 s is seen by all that were due in it, as it must be."""
     url = truth("--every", "100", "--delay-ms", "10", "--stall-at", "1000", "--stall-ms", "1000")
-    found = told(url, "-R", "500", "-d", "5s", "-c", "16")
+    found = load_json(url, "-R", "500", "-d", "5s", "-c", "16")
     open_loop = found["open_loop"]
     assert (open_loop["offered"], found["failed"]) == (2500, 0)
     assert above(found["latency_hdr"], 10_000_000) >= 25 - 1  # the two plain requests may have met one of them
@@ -97,7 +97,7 @@ def test_a_rate_that_is_not_reached_is_said_and_is_a_failure_only_where_asked(tr
     """The offered rate is never lowered: unsent requests are reported."""
     url = truth("--every", "1", "--delay-ms", "20")
     words = [url, "-R", "1000", "-d", "1s", "-c", "2"]  # at most 100 a second can be answered
-    found = told(*words)
+    found = load_json(*words)
     open_loop = found["open_loop"]
     assert (open_loop["offered"], open_loop["sustained"]) == (1000, False)
     assert open_loop["departed"] <= 102

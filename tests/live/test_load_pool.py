@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("dragstrip._engine", reason="the engine is not built: make build")
-from loads import Nginx, live, load, needs_nginx, told
+from loads import Nginx, live, load, load_json, needs_nginx
 
 pytestmark = [live, needs_nginx]
 
@@ -35,7 +35,7 @@ answer = ""
 path = "/c"
 answer = "hello World\\n"
 """)
-    found = told(nginx.url(), "-n", "402", "-c", "4", "--pool", str(pool))
+    found = load_json(nginx.url(), "-n", "402", "-c", "4", "--pool", str(pool))
     assert (found["plain_requests"], found["different_requests"]) == (2, 4)
     assert (found["requests"], found["errors"]) == (302, {"wrong_body": 100})
     lines = Counter(line.rsplit(" ", 2)[0] for line in nginx.ended())
@@ -48,7 +48,7 @@ def test_a_pool_of_json_lines_is_pipelined_in_order(nginx: Nginx, tmp_path: Path
     pool = tmp_path / "pool.jsonl"
     asked = [{"path": "/"}, {"path": "/empty"}, {"path": "/500", "status": 500}]
     pool.write_text("\n".join(map(json.dumps, asked)) + "\n\n")
-    found = told(nginx.url(), "-n", "906", "-c", "2", "--pipeline", "6", "--pool", str(pool))
+    found = load_json(nginx.url(), "-n", "906", "-c", "2", "--pipeline", "6", "--pool", str(pool))
     assert (found["requests"], found["errors"], found["plain_requests"]) == (906, {}, 6)
     shown = load(nginx.url(), "-n", "20", "--pool", str(pool)).stdout
     assert "each of 3 different requests has its own right answer" in " ".join(shown.split())
@@ -58,7 +58,7 @@ def test_a_raw_request_leaves_byte_for_byte(nginx: Nginx, tmp_path: Path) -> Non
     """Header names as they are, no word of ours; a HEAD's answer has no body."""
     raw = tmp_path / "raw"
     raw.write_bytes(b"HEAD /raw HTTP/1.1\r\nhost: own.test\r\nx-mark:  a\r\n\r\n")
-    assert told(nginx.url(), "-n", "52", "-c", "3", "--raw", str(raw))["requests"] == 52
+    assert load_json(nginx.url(), "-n", "52", "-c", "3", "--raw", str(raw))["requests"] == 52
     assert nginx.ended() == ["/raw 200 HEAD a own.test -"] * 52
 
 
@@ -103,7 +103,7 @@ def test_a_raw_request_that_is_none_is_refused(tmp_path: Path) -> None:
 def test_a_template_is_drawn_before_the_load_and_asked_evenly(nginx: Nginx) -> None:
     """Thirty addresses: two plain requests each, then ten of each, by the server's own log."""
     words = (nginx.url(), "-n", "360", "-c", "3", "-t", "1", "--url-template", "/item/{int:1..30}?x={choice:1,1.0}")
-    found = told(*words, "--urls", "30", "--seed", "7")
+    found = load_json(*words, "--urls", "30", "--seed", "7")
     assert (found["plain_requests"], found["different_requests"], found["errors"]) == (60, 30, {})
     counted = Counter(line.split()[0] for line in nginx.ended())
     assert sum(counted.values()) == found["requests"] == 360
@@ -112,7 +112,9 @@ def test_a_template_is_drawn_before_the_load_and_asked_evenly(nginx: Nginx) -> N
 
 def test_a_sequence_that_repeats_is_learned_once(nginx: Nginx) -> None:
     """Two addresses in six requests of the cycle: four plain requests, not twelve."""
-    found = told(nginx.url(), "-n", "64", "-c", "2", "--url-template", "/{seq:1..2}/{choice:a,a1,a2}", "--urls", "6")
+    found = load_json(
+        nginx.url(), "-n", "64", "-c", "2", "--url-template", "/{seq:1..2}/{choice:a,a1,a2}", "--urls", "6"
+    )
     assert found["plain_requests"] == 2 * found["different_requests"] <= 12
     assert (found["requests"], found["errors"]) == (64, {})
 

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("dragstrip._engine", reason="the engine is not built: make build")
-from loads import DRAGSTRIP, Nginx, live, load, needs_nginx, told
+from loads import DRAGSTRIP, Nginx, live, load, load_json, needs_nginx
 
 from dragstrip import _engine
 
@@ -73,7 +73,9 @@ class Part:
 
 def ours(server: Nginx, name: str, *words: str) -> dict[str, Any]:
     """The JSON of a short run with a script."""
-    return told(server.url(), "-t", "1", "-c", "10", "-s", str(SCRIPTS / f"{name}.lua"), *words, "--", "one", "two")
+    return load_json(
+        server.url(), "-t", "1", "-c", "10", "-s", str(SCRIPTS / f"{name}.lua"), *words, "--", "one", "two"
+    )
 
 
 def shape(text: str) -> str:
@@ -142,7 +144,7 @@ def test_batches_made_under_load_are_counted_request_by_request(served: Nginx, t
         """,
     )
     part = Part(served)
-    found = told(served.url(), "-n", "100", "-c", "4", "-t", "1", "-s", script)
+    found = load_json(served.url(), "-n", "100", "-c", "4", "-t", "1", "-s", script)
     lines = part.lines(100)
     assert (found["requests"], found["errors"], len(lines)) == (100, {}, 100)
     methods = Counter(line.split()[2] for line in lines)
@@ -172,7 +174,7 @@ def test_each_thread_has_its_own_state_and_tables_are_copied(served: Nginx, tmp_
         """,
     )
     part = Part(served)
-    found = told(served.url(), "-n", "60", "-c", "4", "-t", "2", "-s", script)
+    found = load_json(served.url(), "-n", "60", "-c", "4", "-t", "2", "-s", script)
     if found["load"]["threads"] == 2:
         assert found["script"]["printed"] == "10\tb\tnil\n20\tb\tnil\n"
         assert {line.split()[0] for line in part.lines(60)} <= {"/10", "/20"}
@@ -181,7 +183,7 @@ def test_each_thread_has_its_own_state_and_tables_are_copied(served: Nginx, tmp_
 def test_setup_chooses_where_a_thread_connects(served: Nginx, tmp_path: Path) -> None:
     """The URL names a port without a listener."""
     script = write(tmp_path, f'function setup(thread) thread.addr = wrk.lookup("127.0.0.1", {served.port})[1] end')
-    found = told("http://127.0.0.1:1/", "-n", "20", "-c", "2", "-s", script)
+    found = load_json("http://127.0.0.1:1/", "-n", "20", "-c", "2", "-s", script)
     assert (found["requests"], found["errors"]) == (20, {})
 
 
@@ -204,7 +206,7 @@ def test_a_thread_knows_the_address_that_it_connects_to(served: Nginx, tmp_path:
         function done() print(threads[1]:get('seen'), threads[1].addr) end
         """.replace("PORT", str(served.port)),
     )
-    found = told("http://127.0.0.1:1/", "-n", "5", "-c", "1", "-t", "1", "-s", script)
+    found = load_json("http://127.0.0.1:1/", "-n", "5", "-c", "1", "-t", "1", "-s", script)
     assert (found["requests"], found["errors"]) == (5, {})
     then = {"setup": [before, after, after, after], "init": [before, before, after]}[place]
     assert found["script"]["printed"].split("\n") == [*then, f"{after}\t{after}", ""]
@@ -213,7 +215,7 @@ def test_a_thread_knows_the_address_that_it_connects_to(served: Nginx, tmp_path:
 def test_an_address_of_ipv6_is_printed_as_wrk_does(served: Nginx, tmp_path: Path) -> None:
     """Without brackets: getnameinfo's words, a colon, the port."""
     script = write(tmp_path, "function init() print(wrk.lookup('::1', 8080)[1]) end")
-    assert told(served.url(), "-n", "5", "-s", script, "-t", "1")["script"]["printed"] == "::1:8080\n"
+    assert load_json(served.url(), "-n", "5", "-s", script, "-t", "1")["script"]["printed"] == "::1:8080\n"
 
 
 def test_an_address_that_lookup_did_not_return_is_refused(served: Nginx, tmp_path: Path) -> None:
@@ -232,8 +234,8 @@ def test_quiet_leaves_a_scripts_own_words(served: Nginx, tmp_path: Path) -> None
 def test_a_changed_body_leaves_the_status_to_be_checked(served: Nginx, tmp_path: Path) -> None:
     """What is made under load is right with any status from 200 to 399, and with --status only with that."""
     script = write(tmp_path, 'local n = 0 function request() n = n + 1 return wrk.format("GET", "/moved?" .. n) end')
-    assert told(served.url(), "-n", "20", "-c", "2", "-s", script)["requests"] == 20
-    found = told(served.url(), "-n", "20", "-c", "2", "-s", script, "--status", "200")
+    assert load_json(served.url(), "-n", "20", "-c", "2", "-s", script)["requests"] == 20
+    found = load_json(served.url(), "-n", "20", "-c", "2", "-s", script, "--status", "200")
     assert (found["requests"], found["errors"]) == (0, {"wrong_status": 20})
     done = load(served.url(), "-n", "20", "-c", "2", "-s", script)
     assert "only statuses were checked, not bodies" in " ".join(done.stdout.split())
@@ -241,7 +243,7 @@ def test_a_changed_body_leaves_the_status_to_be_checked(served: Nginx, tmp_path:
 
 def test_statuses_alone_can_be_checked_without_a_script(served: Nginx) -> None:
     """Nothing is learned, so nothing is asked for before the load."""
-    found = told(served.url("/moved"), "-n", "20", "-c", "2", "--check", "status")
+    found = load_json(served.url("/moved"), "-n", "20", "-c", "2", "--check", "status")
     assert (found["plain_requests"], found["requests"], found["status_codes"]) == (0, 20, {"301": 20})
 
 
@@ -265,7 +267,7 @@ def test_only_what_is_proved_to_repeat_itself_is_made_before_the_load(
     served: Nginx, tmp_path: Path, script: str
 ) -> None:
     """Whatever could differ is made under load; the results are right either way."""
-    found = told(served.url(), "-n", "20", "-c", "2", "-s", write(tmp_path, script))
+    found = load_json(served.url(), "-n", "20", "-c", "2", "-s", write(tmp_path, script))
     assert (found["script"]["made_under_load"], found["requests"]) == (not PROVED[script], 20)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("dragstrip._engine", reason="the engine is not built: make build")
-from loads import Nginx, free_port, live, load, needs_nginx, told
+from loads import Nginx, free_port, live, load, load_json, needs_nginx
 from test_load_connections import Authority
 
 pytestmark = [live, needs_nginx]
@@ -42,7 +42,7 @@ def test_sessions_are_taken_up_when_told_and_never_else(tmp_path: Path, http: st
         at.mkdir()
         server = Encrypted(at)
         words = ["--tls", "resumed"] if handshakes == "resumed" else []  # full is the default
-        found = told(server.url, *server.ca, "--http", http, "--no-keepalive", "-n", "502", "-c", "4", *words)
+        found = load_json(server.url, *server.ca, "--http", http, "--no-keepalive", "-n", "502", "-c", "4", *words)
         seen = server.counted()
         assert (found["requests"], found["errors"]) == (502, {})
         tls = found["load"]["tls"]
@@ -59,7 +59,7 @@ def test_tls_1_2_takes_sessions_up_too_and_connections_that_end_do(tmp_path: Pat
     """By tickets of RFC 5077; and kept connections that end after five requests each."""
     server = Encrypted(tmp_path, versions="TLSv1.2")
     words = [*server.ca, "--tls", "resumed", "--close-after", "5", "-c", "2"]
-    assert told(server.url, *words, "-n", "202")["errors"] == {}
+    assert load_json(server.url, *words, "-n", "202")["errors"] == {}
     seen = server.counted()
     assert seen["TLSv1.2 . HTTP/1.1"] <= 1 + 2 * 5
     assert seen["TLSv1.2 r HTTP/1.1"] >= 202 - 1 - 2 * 5

@@ -53,7 +53,7 @@ class Seen:
     """What the server knows of its clients."""
 
     def __init__(self) -> None:
-        self.started_s = self.latest_s = self.paused_s = time.monotonic()
+        self.started_s = self.latest_s = time.monotonic()
         self.open, self.requests, self.since_pause = 0, 0, 0
         self.recent: deque[float] = deque(maxlen=400)
 

@@ -211,8 +211,6 @@ MODES: dict[str, Mode] = {
     ),
     "memory-hog": hogging,
 }
-#: Modes that never come to a request.
-UNSERVED = ("never-accepts", "never-listens", "exits")
 
 
 class Rogue:
