@@ -73,8 +73,8 @@ def t_over(values: Array) -> Array:
 class Looks:
     """Races of two looked at after every round and stopped at the first decision, else at the last round.
 
-    ``ever``: told apart at any look, by somebody who goes on to the last round whatever was seen before; ``missed``:
-    the truth outside the interval at any look, likewise.
+    ``ever``: separated at any look, if the race goes on to the last round regardless; ``missed``: the truth outside the
+    interval at any look, similarly.
     """
 
     ever: NDArray[np.bool_]

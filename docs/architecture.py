@@ -1,4 +1,4 @@
-"""Who imports whom, in Python and in Rust: what the picture is drawn from, and what a test holds against the rules."""
+"""Imports between packages, in Python and Rust: the data of the picture, which a test compares with the rules."""
 
 from __future__ import annotations
 

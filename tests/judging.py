@@ -39,7 +39,7 @@ def of_blocks(index: int, blocks: Sequence[Block], **changes: object) -> Round:
 
 
 def racing(names: Sequence[str], rounds: Sequence[Round], *, planned: int = 10_000, **plan: object) -> Race:
-    """A race of these rounds; a plan so long that its last round is not reached, unless said."""
+    """A race of these rounds; by default its plan is too long to reach the last round."""
     passes = max((block.pass_index + 1 for this in rounds for block in this.blocks), default=1)
     usual = {"lead_ns": 10 * MS, "counted_ns": 25 * MS, "passes": passes, "budget_s": 60.0, "planned_rounds": planned}
     return replace(samples.race(dict.fromkeys(names, 1e4), rounds=0, plan=Plan(**(usual | plan))), rounds=tuple(rounds))

@@ -17,7 +17,7 @@ import commands
 import pytest
 
 pytest.importorskip("dragstrip._engine", reason="the engine is not built: make build")
-from loads import DRAGSTRIP, Nginx, live, load, needs_nginx, starting, told
+from loads import DRAGSTRIP, Nginx, live, load, load_json, needs_nginx, starting
 
 from dragstrip.compat import outputs
 

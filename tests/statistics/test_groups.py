@@ -12,7 +12,7 @@ from dragstrip.report.race.wording import sentence
 
 
 def test_tie_groups_are_maximal_sets_that_may_overlap_fastest_first() -> None:
-    """b is told apart from neither a nor c, which are told apart from each other; d is behind all."""
+    """b is tied with a and with c, which are separated from each other; d is behind all."""
     noise = [normal(seed, 20, 0.01) for seed in range(3)]
     level = {"c": -0.014, "a": 0.014}
     logs = {name: list(np.array(noise[0]) + np.array(normal(9, 20, 0.002)) + mean) for name, mean in level.items()}

@@ -34,7 +34,7 @@ def test_a_clear_difference_a_tie_and_a_close_one_get_their_words() -> None:
 
 
 def test_nothing_is_decided_before_the_tenth_round() -> None:
-    """However large the difference: there is no interval, and the sentence says what is missing."""
+    """However large the difference: the pair has no interval, and the sentence says what is missing."""
     a = normal(1, 10, 0.001, 1.0)
     nine, ten = only(race_of({"a": a[:9], "b": [0.0] * 9})), only(race_of({"a": a, "b": [0.0] * 10}))
     assert (nine.verdict, ten.verdict) == ("undecided", "faster")

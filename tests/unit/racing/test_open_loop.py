@@ -16,7 +16,7 @@ from dragstrip.report.race.checks import check_text
 
 
 def at_one_rate(slower: float = 1.0, **changes: Any) -> Race:
-    """A race at 40,000/s in which one contender's latencies are so many times the other's."""
+    """A race at 40,000/s in which one contender's latencies are a multiple of the other's."""
     race = samples.race({"quick": 40_000.0, "slow": 40_000.0})
     load = Load(connections=32, threads=1, keepalive=True, timeout_ns=samples.S, rate_per_s=40_000.0)
 
@@ -36,7 +36,7 @@ def check_of(race: Race, name: str) -> validity.Check:
 
 
 def test_a_latency_quantile_is_judged_by_the_median_over_passes_of_the_ratio() -> None:
-    """Twice the latency is half the quickness; a quantile that too few answers tell is compared with nobody."""
+    """Twice the latency is half the speed; a quantile with too few responses is not compared."""
     judged = analysis.judge_column(at_one_rate(2.0))
     (pair,) = judged.pairs
     assert (pair.metric, pair.verdict) == ("latency-p99", "faster")
