@@ -29,7 +29,7 @@ from dragstrip.record import METHOD_VERSION
 ROOT = Path(__file__).resolve().parents[1]
 PLANTED = ROOT / "target" / "release" / "examples" / "planted"
 
-#: A race that the machine disturbed is run again, so many times in a row at most.
+#: Maximum runs in a row of a race that the machine disturbed.
 MAX_RUNS = 3
 
 

@@ -35,7 +35,7 @@ from typing import Any, NoReturn
 
 #: A burst's CPU time, uniform between these.
 MIN_MS, MAX_MS = 1.0, 50.0
-#: A burst that could not begin for so long is dropped, and those planned meanwhile with it.
+#: A burst that could not begin for this long is dropped, as are those planned during that time.
 LATE_MOST_S = 1.0
 #: Seconds between two looks at the one server; between two looks for new processes of it.
 LOOK_S, FIND_S = 0.001, 0.1

@@ -35,7 +35,7 @@ from dragstrip.store.database import Store
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT / "src" / "dragstrip" / "data"
 
-#: Longest time for one command in this process; a process has its start besides, on a machine that does other things.
+#: Time limit for one command in this process; more for a separate process's start on a busy machine.
 MAX_S, START_S = 5.0, 5.0
 
 #: Those that ask some forty programs for their versions, which takes as long as it takes.
