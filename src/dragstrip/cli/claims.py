@@ -24,7 +24,7 @@ from dragstrip.claim.run import check, rows
 from dragstrip.cli import completion
 from dragstrip.cli import options as opts
 from dragstrip.cli.consent import ask_to_run
-from dragstrip.cli.options import EXIT_VOID, argument, gathered, open_store, option, placed, read_store
+from dragstrip.cli.options import EXIT_VOID, argument, gathered, open_store, option, placed, read_store, switch
 from dragstrip.cli.outputs import json_text, write_or_refuse
 from dragstrip.cli.quantities import DURATION, RATE, SHARE, Count
 from dragstrip.compat import outputs
@@ -42,7 +42,7 @@ from dragstrip.store.database import Store, default_path
 class TableOptions:
     """Options of ``dragstrip claims``: what is shown of the table, and the files that it is written to."""
 
-    remarks: bool = option("--remarks", is_flag=True, help="Also show the evidence behind each verdict.")
+    remarks: bool = switch("--remarks", help="Also show the evidence behind each verdict.")
     json_path: Path | None = opts.report_option("--json", help="Write every row as JSON; - for stdout.")
     svg_path: Path | None = opts.report_option("--svg", help="Write the chart (SVG); - for stdout.")
     markdown_path: Path | None = opts.report_option(
@@ -143,11 +143,9 @@ class CheckOptions(TableOptions):
     """Options of ``dragstrip claims check``."""
 
     names: tuple[str, ...] = argument(nargs=-1, shell_complete=completion.claims)
-    everything: bool = option("--all", is_flag=True, help="Check every claim.")
-    budget: float = option(
-        "--budget", type=DURATION, default="25m", show_default=True, help="Total time for all races."
-    )
-    resume: bool = option("--resume", is_flag=True, help="Keep stored results and continue with the rest.")
+    everything: bool = switch("--all", help="Check every claim.")
+    budget: float = option("--budget", type=DURATION, default="25m", help="Total time for all races.")
+    resume: bool = switch("--resume", help="Keep stored results and continue with the rest.")
     setting: str | None = option(
         "--setting", type=click.Choice([PUBLISHED, FAIR]), help="Race under this setting only."
     )
@@ -211,18 +209,15 @@ class AddOptions:
     ratio: float | None = option(
         "--ratio", type=float, help="Speed of FIRST divided by speed of SECOND, instead of --outputs or --rates."
     )
-    statement: str = option(
-        "--statement", default="", help="The claim in one sentence. [default: derived from the figures]"
-    )
+    statement: str | None = option("--statement", help="The claim in one sentence. [default: derived from the figures]")
     source: str = option("--source", default="added here", help="URL or title of the publication.")
     year: int | None = option("--year", type=Count(1, 9999), help="Year of publication. [default: this year]")
-    workload: str = option("--workload", default="hello", show_default=True, help="Workload that the claim is about.")
+    workload: str = option("--workload", default="hello", help="Workload that the claim is about.")
     serve: tuple[str, ...] = opts.serve_option(help="Command of a server that the claim names.")
     tolerance: float = option(
         "--tolerance",
         type=SHARE,
         default="10%",
-        show_default=True,
         help="Largest deviation from the claimed ratio that still counts as 'holds'.",
     )
     connections: int | None = option("--connections", "-c", type=Count(), help="Connections of the published load.")

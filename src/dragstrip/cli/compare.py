@@ -12,7 +12,7 @@ from rich.console import Console
 
 from dragstrip import analysis
 from dragstrip.cli import options as opts
-from dragstrip.cli.options import EXIT_FAILURE, EXIT_VOID, gathered, option, read_race
+from dragstrip.cli.options import EXIT_FAILURE, EXIT_VOID, gathered, option, read_race, switch
 from dragstrip.cli.outputs import json_text, write_or_refuse
 from dragstrip.cli.quantities import SHARE
 from dragstrip.errors import MeasurementVoid
@@ -46,7 +46,7 @@ class CompareOptions:
         help="Exit 1 if the whole interval shows a contender slower (or faster) than in OLD by more than this."
     )
     strict: bool = opts.strict_option()
-    anyway: bool = option("--anyway", is_flag=True, help="Compare even if machine or load differ.")
+    anyway: bool = switch("--anyway", help="Compare even if machine or load differ.")
     json_path: Path | None = opts.report_option("--json", help="Write the comparison as JSON; - for stdout.")
     markdown_path: Path | None = opts.report_option(
         "--markdown", help="Write the comparison as Markdown; - for stdout."

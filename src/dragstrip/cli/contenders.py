@@ -11,7 +11,7 @@ from rich.console import Console
 
 from dragstrip import contender
 from dragstrip.cli import options as opts
-from dragstrip.cli.options import gathered, option
+from dragstrip.cli.options import gathered, switch
 from dragstrip.report import listing
 
 
@@ -19,7 +19,7 @@ from dragstrip.report import listing
 class ContendersOptions:
     """Options of ``dragstrip contenders``."""
 
-    as_json: bool = option("--json", is_flag=True, help="Print the list as JSON.")
+    as_json: bool = switch("--json", help="Print the list as JSON.")
     folders: tuple[Path, ...] = opts.folders_option()
     settings: tuple[str, ...] = opts.settings_option()
 

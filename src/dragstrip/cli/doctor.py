@@ -12,7 +12,7 @@ from rich.markup import escape
 
 from dragstrip import analysis, contender, machine
 from dragstrip.cli import options as opts
-from dragstrip.cli.options import EXIT_FAILURE, gathered, open_store, option
+from dragstrip.cli.options import EXIT_FAILURE, gathered, open_store, option, switch
 from dragstrip.cli.outputs import json_text, write_or_refuse
 from dragstrip.cli.quantities import DURATION
 from dragstrip.doctor import examine as examining
@@ -40,13 +40,10 @@ class DoctorOptions:
         "--seconds",
         type=DURATION,
         default="500ms",
-        show_default=True,
         help="Duration of the load at each measured point.",
     )
-    null_race: bool = option(
-        "--null-race", is_flag=True, help="Race a server against itself; every later report cites the result."
-    )
-    budget: float = option("--budget", type=DURATION, default="60s", show_default=True, help="Time for the null race.")
+    null_race: bool = switch("--null-race", help="Race a server against itself; every later report cites the result.")
+    budget: float = option("--budget", type=DURATION, default="60s", help="Time for the null race.")
     json_path: Path | None = opts.report_option("--json", help="Write the findings as JSON; - for stdout.")
     store_path: Path | None = opts.store_option()
 

@@ -13,7 +13,7 @@ import click
 
 from dragstrip import analysis, paths
 from dragstrip.cli import options as opts
-from dragstrip.cli.options import argument, gathered, option, read_race, read_store
+from dragstrip.cli.options import argument, gathered, option, read_race, read_store, switch
 from dragstrip.cli.outputs import OutputFile, write_or_refuse
 from dragstrip.errors import BadUsage
 from dragstrip.record import Race
@@ -53,9 +53,7 @@ class ExportOptions:
     contender: str | None = option(
         "--contender", help="For .hgrm: contender whose latencies are written; optional if there is only one."
     )
-    rounds: bool = option(
-        "--rounds", is_flag=True, help="CSV, Parquet: one row per contender and round instead of per block."
-    )
+    rounds: bool = switch("--rounds", help="CSV, Parquet: one row per contender and round instead of per block.")
     chart: str | None = option(
         "--chart",
         type=click.Choice(CHARTS),
@@ -64,7 +62,7 @@ class ExportOptions:
     column: str | None = option(
         "--column", metavar="NAME", help="Export only this column of a race with several workloads or rates."
     )
-    dark: bool = option("--dark", is_flag=True, help="PNG, SVG: dark background.")
+    dark: bool = switch("--dark", help="PNG, SVG: dark background.")
     store_path: Path | None = opts.store_option()
 
 

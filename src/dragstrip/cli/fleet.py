@@ -38,7 +38,6 @@ def fleet(context: click.Context, /) -> None:
     "idle_s",
     type=Text("duration", partial(duration_s, least_s=1, most_s=600)),
     default="5s",
-    show_default=True,
     help="Time to watch idle agents for.",
 )
 def check(file: Path, idle_s: float) -> None:

@@ -10,7 +10,7 @@ import click
 
 from dragstrip import contender
 from dragstrip.cli import options as opts
-from dragstrip.cli.options import EXIT_FAILURE, gathered, option
+from dragstrip.cli.options import EXIT_FAILURE, gathered, option, switch
 from dragstrip.contender import install
 from dragstrip.errors import BadUsage, DragstripError, NotReady
 from dragstrip.process import database
@@ -24,7 +24,7 @@ class InstallOptions:
     """Options of ``dragstrip install``."""
 
     names: tuple[str, ...] = opts.contenders_argument()
-    everything: bool = option("--all", is_flag=True, help="Install what any contender needs at any workload.")
+    everything: bool = switch("--all", help="Install what any contender needs at any workload.")
     line_up: str | None = opts.line_up_option()
     workload: str | None = option("--workload", help="Also install what this workload needs: drivers and the database.")
     yes: bool = opts.yes_option(help="Don't ask.")

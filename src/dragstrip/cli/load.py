@@ -12,7 +12,7 @@ import click
 from rich.console import Console
 
 from dragstrip.cli import options as opts
-from dragstrip.cli.options import EXIT_FAILURE, EXIT_INTERRUPTED, argument, gathered, option, taken_from
+from dragstrip.cli.options import EXIT_FAILURE, EXIT_INTERRUPTED, argument, gathered, option, switch, taken_from
 from dragstrip.cli.outputs import json_text, write_or_refuse
 from dragstrip.cli.quantities import DURATION, RATE, SHARE, SHARE_OR_ZERO, Count, Text, duration_s, rate_per_s
 from dragstrip.compat.flags import refuse_one_dash
@@ -98,7 +98,6 @@ class LoadOptions:
         "-c",
         type=Count(),
         default=str(DEFAULT_CONNECTIONS),
-        show_default=True,
         help="Concurrent connections.",
     )
     requests: int | None = option("--requests", "-n", type=Count(), help="Send exactly this many requests, then stop.")
@@ -133,10 +132,8 @@ class LoadOptions:
         metavar="USER:PASS",
         help="Authorization: Basic.",
     )
-    method: str = option(
-        "--method", "-m", type=Text("method", _method), default="GET", show_default=True, help="HTTP method."
-    )
-    body: str = option("--body", "-b", default="", help="Request body: text, or @FILE.")
+    method: str = option("--method", "-m", type=Text("method", _method), default="GET", help="HTTP method.")
+    body: str | None = option("--body", "-b", help="Request body: text, or @FILE.")
     body_file: str | None = option("-D", metavar="FILE", help="Same as --body @FILE, as in hey and oha.")
     content_type: str | None = option("-T", metavar="TYPE", help="Same as -H 'Content-Type: TYPE', as in ab and hey.")
     pool: Path | None = option("--pool", type=_PATH, help="File of requests to send in turn; see above.")
@@ -148,10 +145,8 @@ class LoadOptions:
         "--urls", type=Count(), help="With --url-template: maximum number of different paths. [default: 1000]"
     )
     script: Path | None = option("--script", "-s", type=_PATH, help="A wrk script in Lua; ARGS are passed to it.")
-    latency: bool = option("--latency", is_flag=True, help="With --style wrk: also print percentiles.")
-    no_keepalive: bool = option(
-        "--no-keepalive", "--disable-keepalive", is_flag=True, help="Open a new connection for each request."
-    )
+    latency: bool = switch("--latency", help="With --style wrk: also print percentiles.")
+    no_keepalive: bool = switch("--no-keepalive", "--disable-keepalive", help="Open a new connection for each request.")
     close_after: int | None = option(
         "--close-after", type=Count(), help="Close each connection after this many requests."
     )
@@ -159,21 +154,19 @@ class LoadOptions:
         "--pipeline",
         type=Count(),
         default="1",
-        show_default=True,
         help="HTTP/1.1: pipelined requests in flight per connection.",
     )
     streams: int = option(
         "--streams",
         type=Count(),
         default="1",
-        show_default=True,
         help="HTTP/2: concurrent requests (streams) per connection.",
     )
     unix: str | None = option("--unix", "--unix-socket", metavar="PATH", help="Connect to this Unix socket.")
     cacert: str | None = option(
         "--cacert", metavar="FILE", help="Trusted certificates or CAs (PEM). [default: this machine's]"
     )
-    insecure: bool = option("--insecure", is_flag=True, help="Accept any certificate; the report notes it.")
+    insecure: bool = switch("--insecure", help="Accept any certificate; the report notes it.")
     tls: Handshakes | None = option(
         "--tls",
         type=click.Choice(HANDSHAKES),
@@ -183,21 +176,17 @@ class LoadOptions:
         "--sources",
         type=Count(1, 65536, auto=True),
         default="1",
-        show_default=True,
         help="Number of loopback source addresses, or auto.",
     )
-    first_byte: bool = option(
-        "--first-byte", is_flag=True, help="Also record the time to the first byte of each response."
-    )
+    first_byte: bool = switch("--first-byte", help="Also record the time to the first byte of each response.")
     http: str = option(
         "--http",
         type=click.Choice(["1.1", "1.0", "2"]),
         default="1.1",
-        show_default=True,
         help="HTTP version: 1.0 as ab speaks it, 2 as h2load.",
     )
-    h2c: bool = option("--h2c", is_flag=True, help="Same as --http 2, for http:// only: HTTP/2 without TLS.")
-    keep_word: bool = option("-k", is_flag=True, help="ab's keep-alive flag; has no effect, keep-alive is the default.")
+    h2c: bool = switch("--h2c", help="Same as --http 2, for http:// only: HTTP/2 without TLS.")
+    keep_word: bool = switch("-k", help="ab's keep-alive flag; has no effect, keep-alive is the default.")
     timeout_s: float = opts.timeout_option(
         default="10s", help="Time limit for one response, and for one connection attempt."
     )
@@ -210,7 +199,6 @@ class LoadOptions:
         "--check",
         type=click.Choice(["auto", "full", "length", "status"]),
         default="auto",
-        show_default=True,
         help="Compare this much of each response: full (every byte), length (its length), status (only the status), "
         "auto (length from 64 KiB on).",
     )
@@ -354,7 +342,7 @@ def _request(options: LoadOptions) -> loading.LoadRequest:
         pool=_pool(options),
         script=read_script(options.script, options.args) if options.script else None,
         headers=_headers(options),
-        body=_body(f"@{options.body_file}" if options.body_file else options.body),
+        body=_body(f"@{options.body_file}" if options.body_file else options.body or ""),
         offer=_offer(options),
     )
 

@@ -20,6 +20,7 @@ SKELETON = Path(__file__).parents[1] / "data" / "skeleton"
     "--into",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     default=Path(),
+    show_default=False,
     help="Folder to create it in. [default: current folder]",
 )
 def new(name: str, into: Path) -> None:

@@ -45,6 +45,11 @@ def option(*flags: str, **words: object) -> Any:
     return field(metadata={_PARAMETER: partial(click.option, *flags, **words)})  # type: ignore[arg-type]
 
 
+def switch(*names: str, **words: object) -> Any:
+    """A field that is a flag: False unless it is given."""
+    return option(*names, is_flag=True, **words)
+
+
 def argument(**words: object) -> Any:
     """A field that is an argument; ``words`` as in ``click.argument``."""
     return field(metadata={_PARAMETER: partial(click.argument, **words)})  # type: ignore[arg-type]
@@ -90,10 +95,10 @@ output_option = partial(option, type=OutputFile())
 #: ``-`` is the standard output.
 report_option = partial(option, type=OutputFile(dash=True))
 html_option = partial(output_option, "--html", help="Write the report as one self-contained HTML page.")
-quiet_option = partial(option, "--quiet", "-q", is_flag=True, help="Print only the report, no progress.")
-pairs_option = partial(option, "--pairs", is_flag=True, help="Show every pair.")
+quiet_option = partial(switch, "--quiet", "-q", help="Print only the report, no progress.")
+pairs_option = partial(switch, "--pairs", help="Show every pair.")
 verbose_option = partial(
-    option, "--verbose", "-v", is_flag=True, help="Also show all checks, the other metrics and what the words mean."
+    switch, "--verbose", "-v", help="Also show all checks, the other metrics and what the words mean."
 )
 race_argument = partial(argument, shell_complete=completion.races)
 contenders_argument = partial(argument, nargs=-1, shell_complete=completion.contenders)
@@ -131,9 +136,7 @@ connections_option = partial(
 threads_option = partial(
     option, "--threads", "-t", type=whole_number(bounds.THREADS), help="Engine threads. [default: one per engine core]"
 )
-timeout_option = partial(
-    option, "--timeout", type=DURATION, default="2s", show_default=True, help="Time limit for one response."
-)
+timeout_option = partial(option, "--timeout", type=DURATION, default="2s", help="Time limit for one response.")
 pace_option = partial(
     option,
     "--pace",
@@ -154,14 +157,12 @@ io_option = partial(
     "--io",
     type=click.Choice(["auto", "uring", "epoll"]),
     default="auto",
-    show_default=True,
     help="The engine's I/O back end; auto uses io_uring if it works.",
 )
 awake_option = partial(
     option,
     "--awake",
     type=click.Choice(keep_awake.CHOICES),
-    show_default=True,
     help="Keep CPU cores out of idle sleep states.",
 )
 fleet_option = partial(
@@ -172,7 +173,6 @@ node_wait_option = partial(
     "--node-wait",
     type=DURATION,
     default="30s",
-    show_default=True,
     help="With --fleet: how long to wait for a machine that stops responding.",
 )
 allow_host_option = partial(
@@ -187,10 +187,8 @@ allow_host_option = partial(
     ),
 )
 fail_if_option = partial(option, "--fail-if", type=THRESHOLD, multiple=True, metavar="slower:3%")
-strict_option = partial(
-    option, "--strict", is_flag=True, help="Exit 1 also if the interval can't rule out what --fail-if names."
-)
-yes_option = partial(option, "--yes", is_flag=True, help="Run what a file from elsewhere names without asking.")
+strict_option = partial(switch, "--strict", help="Exit 1 also if the interval can't rule out what --fail-if names.")
+yes_option = partial(switch, "--yes", help="Run what a file from elsewhere names without asking.")
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from dragstrip import analysis, contender
 from dragstrip.cli import completion
 from dragstrip.cli import options as opts
 from dragstrip.cli.consent import ask_to_run
-from dragstrip.cli.options import EXIT_FAILURE, EXIT_VOID, gathered, open_store, option, placed, taken_from
+from dragstrip.cli.options import EXIT_FAILURE, EXIT_VOID, gathered, open_store, option, placed, switch, taken_from
 from dragstrip.cli.outputs import json_text, write_all
 from dragstrip.cli.quantities import BUDGET, RATE_OR_AUTO, SHARE, ExtraSeconds, whole_number
 from dragstrip.cli.signals import as_interruptions, number_of
@@ -83,14 +83,12 @@ class RaceOptions:
         type=click.Choice(["1.1", "1.0", "2"]),
         help="HTTP version: 1.0 as ab speaks it; 2 starts every contender with http=2. [default: 1.1]",
     )
-    tls: bool = option(
-        "--tls", is_flag=True, help="Start every contender with tls=on, using a certificate made for this race."
-    )
+    tls: bool = switch("--tls", help="Start every contender with tls=on, using a certificate made for this race.")
     streams: int = option(
         "--streams",
         type=whole_number(bounds.STREAMS),
         default=1,
-        help="HTTP/2: concurrent requests (streams) per connection. [default: 1]",
+        help="HTTP/2: concurrent requests (streams) per connection.",
     )
     timeout_s: float = opts.timeout_option()
     budget: float | None = option(
@@ -107,7 +105,6 @@ class RaceOptions:
         "--margin",
         type=SHARE,
         default="1%",
-        show_default=True,
         help="Equivalence margin: 'same' if the whole interval lies within it.",
     )
     metric: str | None = option(
@@ -125,13 +122,12 @@ class RaceOptions:
         help="Open loop: requests per second for every contender, or auto (half of what the slowest can serve).",
     )
     pace: str = opts.pace_option()
-    efficiency: bool = option(
+    efficiency: bool = switch(
         "--efficiency",
-        is_flag=True,
         help="Compare CPU time per request at two rates: a tenth and half of what the slowest can serve.",
     )
-    typical: bool = option(
-        "--typical", is_flag=True, help="Judge by the median over passes, which ignores pauses, instead of by totals."
+    typical: bool = switch(
+        "--typical", help="Judge by the median over passes, which ignores pauses, instead of by totals."
     )
     rounds: int | None = option(
         "--rounds",
@@ -155,8 +151,8 @@ class RaceOptions:
         metavar="NAME",
         help="Your own name for a contender; give one per contender, in order.",
     )
-    fresh_scrutiny: bool = option(
-        "--fresh-scrutiny", is_flag=True, help="Repeat scrutineering even for contenders that have not changed."
+    fresh_scrutiny: bool = switch(
+        "--fresh-scrutiny", help="Repeat scrutineering even for contenders that have not changed."
     )
     resume_id: str | None = option(
         "--resume",

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from dragstrip.cli import options as opts
-from dragstrip.cli.options import gathered, option, read_store
+from dragstrip.cli.options import gathered, read_store, switch
 from dragstrip.record import EventKind
 
 
@@ -17,7 +17,7 @@ from dragstrip.record import EventKind
 class RunsOptions:
     """Options of ``dragstrip runs``."""
 
-    as_json: bool = option("--json", is_flag=True, help="Print the list as JSON.")
+    as_json: bool = switch("--json", help="Print the list as JSON.")
     store_path: Path | None = opts.store_option()
 
 

@@ -18,9 +18,7 @@ from dragstrip.store.database import default_path
 class ServeOptions:
     """Options of ``dragstrip serve``."""
 
-    port: int = option(
-        "--port", type=Count(0, 65535), default=8321, show_default=True, help="Port to listen on; 0 picks a free one."
-    )
+    port: int = option("--port", type=Count(0, 65535), default=8321, help="Port to listen on; 0 picks a free one.")
     store_path: Path | None = opts.store_option()
 
 

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from dragstrip import analysis
 from dragstrip.cli import options as opts
-from dragstrip.cli.options import gathered, option, read_store
+from dragstrip.cli.options import gathered, read_store, switch
 from dragstrip.report.race import export as race_export
 from dragstrip.report.race import terminal as race_terminal
 from dragstrip.validity import inspect
@@ -24,8 +24,8 @@ class ShowOptions:
     run: str = opts.race_argument(default="last")
     pairs: bool = opts.pairs_option()
     verbose: bool = opts.verbose_option()
-    parity: bool = option("--parity", is_flag=True, help="Show the parity sheet.")
-    as_json: bool = option("--json", is_flag=True, help="Print the race as JSON.")
+    parity: bool = switch("--parity", help="Show the parity sheet.")
+    as_json: bool = switch("--json", help="Print the race as JSON.")
     store_path: Path | None = opts.store_option()
 
 

@@ -79,13 +79,12 @@ class SweepOptions:
     folders: tuple[Path, ...] = opts.folders_option()
     settings: tuple[str, ...] = opts.settings_option()
     objective: Objective = option(
-        "--slo", type=OBJECTIVE, default="p99=5ms", show_default=True, help="Latency limit that defines capacity."
+        "--slo", type=OBJECTIVE, default="p99=5ms", help="Latency limit that defines capacity."
     )
     rates_per_s: tuple[float, ...] = option(
         "--rates",
         type=RATES,
         default="auto",
-        show_default=True,
         metavar="A:B:N",
         help="Rates to start with: FROM:TO:COUNT, or a list like 1k,5k,20k.",
     )
@@ -93,14 +92,12 @@ class SweepOptions:
         "--launches",
         type=Count(MIN_LAUNCHES, 1000),
         default=5,
-        show_default=True,
         help="Fresh launches at each rate; more launches narrow the intervals.",
     )
     workload: str = option(
         "--workload",
         default="hello",
         shell_complete=completion.workloads,
-        show_default=True,
         help="One workload, named as in race.",
     )
     connections: int | None = opts.connections_option()

@@ -11,7 +11,7 @@ import click
 
 from dragstrip import contender
 from dragstrip.cli import options as opts
-from dragstrip.cli.options import EXIT_FAILURE, EXIT_USAGE, gathered, option
+from dragstrip.cli.options import EXIT_FAILURE, EXIT_USAGE, gathered, option, switch
 from dragstrip.racing.verify import Proof, ProofStatus
 from dragstrip.racing.verify import verify as proofs_of
 
@@ -27,9 +27,9 @@ class VerifyOptions:
     workload: str | None = option(
         "--workload", help="Check only this workload. [default: every workload of the contender]"
     )
-    as_json: bool = option("--json", is_flag=True, help="Print the results as JSON.")
-    parity: bool = option(
-        "--parity", is_flag=True, help="Also print each contender's parity sheet (differences that can't be removed)."
+    as_json: bool = switch("--json", help="Print the results as JSON.")
+    parity: bool = switch(
+        "--parity", help="Also print each contender's parity sheet (differences that can't be removed)."
     )
     server_cores: str | None = opts.server_cores_option()
     engine_cores: str | None = opts.engine_cores_option()
