@@ -44,7 +44,7 @@ class EngineError(Exception):
 
 @type_check_only
 class ExchangeLike(Protocol):
-    """A request and the one right answer to it; any object with these attributes will do."""
+    """A request and its expected response; any object with these attributes works."""
 
     @property
     def request(self) -> bytes:
@@ -70,7 +70,7 @@ class ExchangeLike(Protocol):
 
 @final
 class Exchange:
-    """A request and the one right answer to it."""
+    """A request and its expected response."""
 
     def __init__(
         self,
@@ -177,11 +177,11 @@ class SessionPlan:
             heads: by kind of request, the heads of reference responses: of each field name and value, and whether the
                 value must be the same. A head like none of them fails (``wrong_head``); (): heads are not compared.
             streams: speaks HTTP/2, with this many requests at a time on each connection: in the clear by prior
-                knowledge, over TLS by ALPN. Exchanges are in HTTP/1.1's words anyway. None: HTTP/1.1.
+                knowledge, over TLS by ALPN. Exchanges are written as HTTP/1.1. None: HTTP/1.1.
             turns: where several generators share an open loop's schedule: the number of this engine's first worker
                 among all of them, and how many those are; (0, 0): they are its own.
-            script: makes the requests while the load goes on, unless they are all the same; also says where workers
-                connect to. Two exchanges tell then what is right: of answers with and without a body (HEAD).
+            script: makes the requests while the load goes on, unless they are identical; also says where workers
+                connect to. Then two exchanges give the expected responses, with and without a body (HEAD).
         """
 
 class ScriptError(Exception):
@@ -395,7 +395,7 @@ class KindTally:
 
     @property
     def failed(self) -> int:
-        """Without a right answer, whole block."""
+        """Requests without a correct response, whole block."""
 
     @property
     def latency_sum_ns(self) -> int:
@@ -479,7 +479,7 @@ class Tally:
         """By how much the clock that stamps arrivals was set during the block; 0: not at all."""
     @property
     def early_stamps(self) -> int:
-        """Answers that the kernel stamped before their requests had left: a fault of the clocks, never told as 0."""
+        """Responses whose kernel timestamp is before their request's send time: a clock fault, never a latency of 0."""
     @property
     def p50_ns(self) -> int: ...
     @property

@@ -50,7 +50,7 @@ class NotReady(DragstripError):
 
 
 class StageError(DragstripError):
-    """A contender was started but did not come to serve, or could not be stopped as told."""
+    """A contender was started but sent no correct response, or could not be stopped as configured."""
 
 
 class PortTaken(StageError):
@@ -97,7 +97,7 @@ class StoreFull(DiskFull, StoreError):
 
 
 class Unreadable(StoreError):
-    """A stored race holds what no record can hold; other races of the store are read as ever.
+    """A stored race holds invalid data; other races of the store can still be read.
 
     Args:
         race: its id.

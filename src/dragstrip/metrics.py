@@ -43,7 +43,7 @@ class Metric:
         decides: what the race is about, in words.
         more_is_better: of the numbers themselves.
         lack: what a round must have left beside answers, in words after "no valid round of both"; "" if nothing.
-        told: the sentence of two told apart; takes best, other and ratio.
+        told: the sentence for two separated contenders; takes best, other and ratio.
         head: of the column of the numbers themselves, with their unit.
         was: what a contender had more or less of in an earlier race, where two races are compared.
         spent: a resource of which the better contender uses less, so "faster" does not apply; "" for all others.

@@ -230,7 +230,7 @@ class Launch:
         database_statements: executions of its statements in the database over the round's blocks, as the database
             counted them; None, as the rest, where the workload asks none, or the database could not be asked.
         database_wanted: those that its answers took, by the workload.
-        database_cpu_ns: CPU time of its own backends there; None also where one of them ended meanwhile.
+        database_cpu_ns: CPU time of its own backends there; None also if one of them ended in between.
         database_exec_ns: time within its statements' execution, whatever they waited for there.
         database_connections: how many it had at the end of the blocks.
     """

@@ -47,7 +47,7 @@ class Unlike:
     """One thing in which two races differ.
 
     Args:
-        weight: "blocks" (no comparison without being told to), "caveat" (may move the ratio by a little) or
+        weight: "blocks" (no comparison unless forced), "caveat" (may move the ratio by a little) or
             "change" (what the comparison may be about: a version, a definition, a fact of the parity sheet).
         subject: the field of the load, the lane, the machine's fact or the parity sheet's; "" where there is one only.
         contender: the contender that differs; "" for a difference of the whole race.

@@ -22,7 +22,7 @@ from dragstrip.record import Block, Launch, Race, Round
 #: The generator is the limit where it is busier than the first and the server less busy than the second.
 ENGINE_FULL, SERVER_IDLE = 0.95, 0.90
 
-#: From this share of its time on the database was busy, it was the limit, and the servers before it are not told apart.
+#: A database that was busy for at least this share of its time was the limit, and the servers in front of it are tied.
 DATABASE_FULL = 0.90
 
 #: From this share of the cores' time on that other programs and the hypervisor take, throughput is the machine's.
@@ -219,11 +219,10 @@ def limited(blocks: Sequence[Block], cores: int) -> bool:
 def choose(race: Race, wanted: str | None = None) -> Choice:
     """The metric that decides a race.
 
-    Where it is "auto": throughput; but CPU time per request where the generator was the limit, where an open loop
-    offers all the same rate, or where the machine took too much. What the machine took counts
-    for nothing where answers wait, and the generator only where it leaves no two contenders to compare. The evidence is
-    that of the first ten valid rounds, so that nothing that comes later changes it; before there are ten, it is
-    throughput, by which nothing is decided.
+    For "auto": throughput; but CPU time per request if the generator was the limit, if an open loop offers the same
+    rate to all, or if the machine took too much. What the machine took is ignored if responses wait, and the
+    generator's limit counts only if it leaves no two contenders to compare. The evidence is that of the first ten valid
+    rounds, so that later ones don't change the metric; before the tenth it is throughput, and nothing is decided yet.
 
     Args:
         wanted: a metric, ``typical-`` before it or not; None for the race's own.
@@ -247,7 +246,7 @@ def _chosen(race: Race) -> tuple[str, MetricReason | None]:
         return "cpu", SameRate(race.waits)
     cores = cores_of(race, rounds)
     held = [name for name, valid in blocks.items() if limited(valid, cores[name])]
-    # A server that waits takes no CPU time meanwhile: by that it would look no worse than one that serves others.
+    # A server uses no CPU time while it waits: by CPU time it would look no worse than one that serves others.
     if held and (not race.waits or len(blocks) - len(held) < 2):
         return "cpu", GeneratorLimit(tuple(held), race.waits)
     if race.waits:

@@ -88,7 +88,7 @@ class ColumnVerdict:
             its own pairs, at any time; they decide nothing about the race's end.
         contradictions: pairs of which one is the faster and the other spends less CPU per request.
         estimates: of every entrant, those that are out too (without a number).
-        groups: the largest sets of contenders not told apart, fastest first; sets may overlap.
+        groups: the largest sets of tied contenders, fastest first; sets may overlap.
         all_decided: every pair has a verdict.
         warming: contenders whose warm-up had not ended in more than half of their rounds: not compared.
         pauses: who loses how much to pauses of its own.
@@ -350,7 +350,7 @@ def _pauses(numbers: RoundNumbers, margin: float, told_apart: Set[frozenset[str]
 
     The machine's pauses hit all alike, so a contender is held against the one that loses least, over the rounds in
     which both ran. It wants more than the margin and 2.5 standard errors, about what decides between two alike;
-    2 are enough where their totals have been told apart, as then it only says by what.
+    2 are enough if their totals are already separated: it then only names the cause.
     """
     losses = np.log(numbers.medians) - np.log(numbers.totals)
     mean = [float(column[~np.isnan(column)].mean()) if not np.isnan(column).all() else math.nan for column in losses.T]

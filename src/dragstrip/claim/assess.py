@@ -138,7 +138,7 @@ def _with_again(race: Race, finding: Finding) -> Finding:
 def is_done(claim: Claim, setting: str, race: Race) -> bool:
     """Whether an ended race has said of a claim what it can say here, so that another one would bring nothing new.
 
-    Not where ``Finding.again`` says otherwise. A contender that fell out would again.
+    Not if ``Finding.again`` says otherwise. A contender that was taken out would be again.
     """
     return assess(claim, setting, race).again is None
 

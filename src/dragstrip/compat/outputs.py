@@ -27,7 +27,7 @@ class ForeignRun:
     Args:
         tool: "wrk", "ab", "hey", "oha", "h2load" or "k6".
         rate_per_s: answers a second as the tool reckons them (whether they were right, it seldom knows).
-        requests, duration_s, connections, failed: as told; None where it says nothing.
+        requests, duration_s, connections, failed: as reported; None if not reported.
         keepalive, http: None where it says nothing ("1.0", "1.1" or "2"); hey, oha and k6 never say HTTP's version.
         latency_us: percentiles by name ("p50"), in microseconds.
     """
@@ -163,7 +163,7 @@ def _percentiles(pattern: str, text: str, unit: str = "") -> dict[str, float]:
 
 
 def _answered_rate(rate: float | None, answered: bool) -> float:
-    """The rate as told; 0 where nothing was answered at all, for ab, hey and oha count failed requests in it."""
+    """The reported rate; 0 without any response, because ab, hey and oha include failed requests."""
     return (rate or 0.0) if answered else 0.0
 
 

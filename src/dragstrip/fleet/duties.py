@@ -94,7 +94,7 @@ class Duties(Generic[_Race]):
         self._open_race().monitor.before()
 
     def after_round(self) -> list[Event]:
-        """It is over: what the machine did meanwhile."""
+        """Returns what the machine did during the round."""
         return self._open_race().monitor.after()
 
     def keep_awake(self, on: bool) -> None:

@@ -104,7 +104,7 @@ class FleetSurroundings:
         self.machines.on_all(lambda node: node.channel.ask(Duties.before_round))
 
     def after(self) -> list[Event]:
-        """What all machines did meanwhile; whose it was stands before what is named."""
+        """What all machines did during the round; each subject has its machine's name in front."""
         found = self.machines.on_all(lambda node: (node.name, node.channel.ask(Duties.after_round)))
         return [
             replace(event, at_ns=time.monotonic_ns(), subject=f"{event.subject} on {name}" if event.subject else name)

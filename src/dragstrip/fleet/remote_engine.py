@@ -94,7 +94,7 @@ class RemoteEngine:
         return own_number
 
     def run(self, blocks: Sequence[BlockPlan], *, steal_cores: Sequence[int] = ()) -> list[Tally]:
-        """Runs blocks on all generators at once, in one call of each one's engine; nothing else is sent meanwhile.
+        """Runs blocks on all generators at once, in one call of each one's engine; nothing else is sent until the end.
 
         Args:
             steal_cores: taken for the machines' own: each reads its own cores.

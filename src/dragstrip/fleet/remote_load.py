@@ -1,7 +1,7 @@
 """``dragstrip load --fleet``: one URL under load from all generators at once; counts and histograms add up.
 
 Each generator takes the steps that ``dragstrip load`` takes on one machine, with its share of the connections. They
-begin at one instant, as the blocks of a race do. A load may last for an hour, so beats go on meanwhile: a generator
+begin at one instant, as the blocks of a race do. A load may last for an hour, so heartbeats continue: a generator
 that hears none any more stops.
 """
 

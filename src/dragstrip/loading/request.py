@@ -19,7 +19,7 @@ from dragstrip.loading.request_pool import Asked
 from dragstrip.record import DEFAULT_CONNECTIONS, MAX_TIMEOUT_S
 from dragstrip.workload import connection_words
 
-#: Bodies from here on are checked by their length, unless told otherwise: reading them would be most of the work.
+#: From this size on, bodies are checked by length unless ``check`` is set: reading them would be most of the work.
 LARGE_BODY = 64 * 1024
 
 #: Shorter ones are always read whole: the engine gains nothing by leaving them.
@@ -352,7 +352,7 @@ def local_ports() -> int | None:
 
 
 def spread(request: LoadRequest) -> int:
-    """How many source addresses are used: as told, or as many as leave half of each one's ports free."""
+    """Number of source addresses: as given, or as many as leave half of each one's ports free."""
     if request.sources is not None:
         return request.sources
     ports = local_ports()

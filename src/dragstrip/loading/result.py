@@ -38,7 +38,7 @@ class Slice:
         engine_wait_ns: their run-queue wait, the whole slice.
         gave_up: every connection was refused or lost for good.
         turn_sum_ns: from an answer's arrival to its connection's next request: what they waited for the generator.
-        clock_step_ns: by how much the clock that stamps arrivals was set meanwhile; 0: not at all.
+        clock_step_ns: by how much the clock of arrival timestamps was set during the run; 0: not at all.
         early_stamps: answers that the kernel stamped before their requests had left: a fault of the clocks.
         offered, unsent, departed, lag_hdr, lag_p99_ns, latency_sent_hdr: of an open loop, see the engine's ``Tally``.
     """

@@ -21,7 +21,7 @@ KIND = "ECDSA P-256, made for this race"
 #: Names in the authority's and the server's certificate.
 AUTHORITY, SERVER = "Dragstrip, for one race", "127.0.0.1"
 
-#: Days for which they are good: more than the longest race takes; and before now, where the clock is set meanwhile.
+#: Days for which they are valid: longer than any race, and also before now, in case the clock is set.
 GOOD_DAYS, BEFORE_DAYS = 30, 2
 
 

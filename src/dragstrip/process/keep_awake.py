@@ -48,7 +48,7 @@ AWAY_NS, LATE_NS = 1_000_000, 300_000
 #: Seconds to wait for an answer of the script, which takes milliseconds.
 LOST_S = 5.0
 
-#: What the script answers when it has done as told.
+#: The script's reply when it has obeyed.
 DONE = "ok"
 
 PR_SET_PDEATHSIG = 1
@@ -335,7 +335,7 @@ class Spinners:
 
 
 def _spin() -> None:
-    """For ever. Whatever wakes up here preempts it at once; if that goes on for long, it sleeps meanwhile.
+    """Runs forever. Whatever wakes up here preempts it at once; if that lasts, it sleeps during that time.
 
     Otherwise the scheduler would give it a turn of some milliseconds now and then, in spite of its lowest weight. It
     took 1.6 % of a busy core that way, and takes 0.1 % now (by the run-queue wait of a busy loop beside it).

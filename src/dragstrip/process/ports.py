@@ -12,7 +12,7 @@ from pathlib import Path
 
 from dragstrip.contender import LOOPBACK
 
-#: Where servers listen, unless told otherwise.
+#: Default address of servers.
 HOST = LOOPBACK
 
 #: proc(5)'s tables of sockets, and the state of one that listens there: TCP_LISTEN.

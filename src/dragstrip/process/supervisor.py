@@ -353,7 +353,7 @@ class Supervisor:
             signal.signal(number, lambda *_: setattr(self, "_told_to_end", True))
 
     def run(self) -> None:
-        """Works until told to end, or until the parent is gone; nothing lives afterwards."""
+        """Works until ordered to end, or until the parent is gone; no process survives it."""
         while not (self._abandoned or self._told_to_end):
             self._turn(None)
             while self._orders and not self._told_to_end:
@@ -506,7 +506,7 @@ class Supervisor:
 
     @staticmethod
     def _signal(pid: int, number: signal.Signals) -> None:
-        # Ended meanwhile; or a set-user-id program, which its own parent's end must end.
+        # Already ended; or a set-user-id program, which its own parent's end must end.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
 

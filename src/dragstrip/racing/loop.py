@@ -27,7 +27,7 @@ class RoundLoop(ABC):
     """Runs one round after another; subclasses choose who runs next, and when to finish.
 
     Args:
-        contenders: those that take part, by name; who falls out leaves them.
+        contenders: those that take part, by name, without those taken out.
     """
 
     #: Whether a machine was lost for good.
@@ -51,7 +51,7 @@ class RoundLoop(ABC):
 
     @abstractmethod
     def commit_round(self, outcome: Outcome, events: Sequence[Event]) -> None:
-        """Adds a round and what was seen during it to the record, and takes out contenders that fell out."""
+        """Adds a round and its events to the record, and removes contenders that were taken out."""
 
     def _run(self, plan: RoundPlan) -> tuple[Outcome, Sequence[Event]]:
         began_s = time.monotonic()

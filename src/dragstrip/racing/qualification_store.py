@@ -66,7 +66,7 @@ class QualificationStore:
     Args:
         folder: made, for its owner alone, when the first proof is kept.
         context: what all contenders' proofs depend on, see ``context``.
-        fresh: none is reused; those made are kept all the same.
+        fresh: none is reused; new ones are stored anyway.
     """
 
     def __init__(self, folder: Path, context: Iterable[str], *, fresh: bool = False) -> None:

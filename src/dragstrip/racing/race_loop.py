@@ -211,7 +211,7 @@ class ColumnLoop(RoundLoop):
         return plan if share >= 1 else schedule.with_fewer_blocks(plan, max(share, 0.0))
 
     def commit_round(self, outcome: Outcome, events: Sequence[Event]) -> None:
-        """Stores the round, and judges the column without the contenders that fell out in it."""
+        """Stores the round, and judges the column without the contenders that it took out."""
         record = replace(outcome.round, column=self.at)
         self.whole.store.append_round(self.race.id, record)
         self.void_in_a_row = self.void_in_a_row + 1 if record.void else 0
@@ -228,7 +228,7 @@ class ColumnLoop(RoundLoop):
         """Takes contenders out of this column, by name with the reason, and judges it; other columns go on with them.
 
         Args:
-            index: the round in which they fell out.
+            index: the round that took them out.
         """
         for name, reason in fallen.items():
             self.whole.store.entrant_out(self.race.id, name, reason, index, self.at)

@@ -133,7 +133,7 @@ class RoundPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """A round's record, the contenders that fell out in it with the reasons, and what else was seen.
+    """A round's record, the contenders that it took out with the reasons, and other events.
 
     Args:
         planned: the blocks that were run, one for each of the record's: those of contenders that were warm.
@@ -159,7 +159,7 @@ class _Round:
     """A round, and what it has come to so far.
 
     Args:
-        out: contenders that fell out, with the reasons.
+        out: contenders taken out, with the reasons.
     """
 
     setup: RaceSetup
@@ -217,7 +217,7 @@ class _Round:
             wait_until_idle(last.running)
 
     def _measure(self) -> None:
-        """Runs and judges the blocks; meanwhile counts what servers say they had, and how their memory grows."""
+        """Runs and judges the blocks; also reads the servers' own counts, and how their memory grows."""
         setup, warm = self.setup, self.servers.warm()
         self.planned = tuple(block for block in self.plan.blocks if block.contender in warm)
         restless = frozenset(name for name in warm if self.contenders[name].calibration.restless)

@@ -143,7 +143,7 @@ def rise(rates: Sequence[float]) -> tuple[float, float]:
 
 
 def settled(rates: Sequence[float]) -> bool:
-    """Whether the last slices show no rise: within ``FLAT``, or not told apart from none (two standard errors)."""
+    """Whether the last slices show no rise: within ``FLAT``, or within two standard errors of zero."""
     if len(rates) < WINDOW:
         return False
     relative_rise, error = rise(rates)

@@ -167,7 +167,7 @@ def design(comparison: Comparison) -> str:
 
 
 def drift(comparison: Comparison) -> str:
-    """What the machine did meanwhile; "" without a reference."""
+    """How the machine's speed changed between both races; "" without a reference."""
     moved = comparison.drift
     if moved is None:
         return ""

@@ -156,7 +156,7 @@ def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def nothing_right(errors: Mapping[str, int], sample: str, last_words: str) -> str:
-    """Why a server that proved its answers is out all the same: under load none of them was right.
+    """Why a server that passed its checks is out: under load none of its responses was correct.
 
     Args:
         errors: by the engine's kinds. sample: the start of the first incorrect response, or why none came.

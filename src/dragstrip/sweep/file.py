@@ -29,7 +29,7 @@ class Sweep:
         auto: the first rates were shares of what each contender served in calibration.
         launches: fresh ones asked for at each rate.
         closed_loop_per_s: what each served in calibration, which only chose rates.
-        events: what the machine did meanwhile. finished: "done" or "interrupted".
+        events: what the machine did during the sweep. finished: "done" or "interrupted".
     """
 
     id: str

@@ -160,7 +160,7 @@ class SweepLoop(RoundLoop):
     """Runs a sweep's rounds, stage by stage, and keeps their samples.
 
     Attributes:
-        out: who fell out, with the reason. events: what the machine did meanwhile.
+        out: contenders taken out, with the reason. events: what the machine did during the sweep.
     """
 
     def __init__(self, setup: RaceSetup, progress: Progress, request: Request, qualification: Qualification) -> None:

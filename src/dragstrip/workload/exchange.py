@@ -102,7 +102,7 @@ def in_chunks(pieces: Sequence[bytes]) -> bytes:
 def connection_words(http: str, keepalive: bool) -> list[str]:
     """The header, if any, that says what shall become of the connection.
 
-    HTTP/1.1 keeps it unless told otherwise (RFC 9112, 9.3); HTTP/1.0 closes it unless asked as ``ab -k`` asks.
+    HTTP/1.1 keeps it by default (RFC 9112, 9.3); HTTP/1.0 closes it unless the request has ``ab -k``'s header.
     """
     if http == "1.0":
         return ["Connection: Keep-Alive"] if keepalive else []

@@ -77,7 +77,7 @@ class Spent:
     """What a contender made of the database over a stretch.
 
     Args:
-        cpu_ns: of its backends; None where one of them ended meanwhile and took its count with it.
+        cpu_ns: of its backends; None if one of them ended in between and its count was lost.
         connections: how many it had at the end.
     """
 

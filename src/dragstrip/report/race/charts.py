@@ -26,7 +26,7 @@ from dragstrip.report.race.summary import Part, Row
 #: Maximum number of blocks drawn for a race; void blocks are always drawn.
 MAX_BLOCKS = 6000
 
-#: Okabe & Ito (2008), told apart by all kinds of colour blindness; dashes tell apart what comes after and on paper.
+#: Okabe & Ito (2008), distinct for all kinds of colour blindness; dashes distinguish further ones, also on paper.
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#b58900", "#6a3d9a", "#555f6b")
 DARK_PALETTE = ("#56b4e9", "#e8853d", "#2fc9a0", "#e5a3c6", "#9ad0f5", "#f0e442", "#b79ae0", "#b4bdc9")
 DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3])
@@ -88,7 +88,7 @@ def config(colours: Mapping[str, str]) -> dict[str, Any]:
 
 
 def ranking(part: Part) -> Chart:
-    """Estimates as bars with their intervals, best first; a bracket joins those not told apart."""
+    """Estimates as bars with their intervals, best first; a bracket joins tied contenders."""
     known = KNOWN[part.verdict.metric]
     title = "requests per second" if known.more_is_better else f"{known.head} (less is better)"
     bars = [(row.name, row.main.estimate, row.main.low, row.main.high) for row in part.rows]

@@ -157,7 +157,7 @@ def _entrant(entrant: Entrant) -> JsonObject:
 
 
 def _contender(entrant: Entrant, estimate: Estimate | None, quantiles: Mapping[str, float]) -> JsonObject:
-    # One that is out yields no number, whatever it did before it fell out.
+    # A contender that is out yields no number, whatever it did before.
     used = None if entrant.out else estimate
     return {
         "name": entrant.name,

@@ -111,10 +111,10 @@ def junit(race: Race, verdict: Verdict, checks: Sequence[Check], rules: Sequence
 
 
 def junit_rules(compared: Sequence[tuple[Sequence[Ruling], Sequence[tuple[str, str]], str]]) -> str:
-    """JUnit XML of a comparison: one case per threshold and contender, one per contender that fell out.
+    """JUnit XML of a comparison: one case per threshold and contender, one per contender that was taken out.
 
     Args:
-        compared: of each column its rulings, who fell out and why, and the suite's name.
+        compared: for each column its rulings, the contenders that are out and why, and the suite's name.
     """
     suites = []
     for rulings, fallen, name in compared:

@@ -150,7 +150,7 @@ _EVENTS: Mapping[EventKind, Callable[[Event], str]] = {
 
 
 def more_rounds(finished: Ending) -> str:
-    """What gives a race more rounds, by what ended it; of one whose contenders fell out, the report says why."""
+    """What gives a race more rounds, by what ended it; for contenders that are out, the report names the reason."""
     steps = {
         Ending.ROUNDS: "; run more of them (--rounds)",
         Ending.INTERRUPTED: "; continue it (--resume)",

@@ -219,7 +219,7 @@ def _letter(at: int) -> str:
 
 
 def oriented(pair: Pair, first: str) -> Pair:
-    """The pair with ``first`` as its a: ratios inverted, the words turned round."""
+    """The pair with ``first`` as its a: ratios and verdicts are inverted if necessary."""
     if pair.a == first:
         return pair
     return replace(
