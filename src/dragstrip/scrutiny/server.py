@@ -80,18 +80,16 @@ class Server:
             OSError: no server listens there, or not within the deadline, or TLS fails. AnswerError: as ``over``.
         """
         deadline = deadline or Deadline(ANSWER_S)
-        if not self.host.startswith("unix:"):
-            plain = socket.create_connection((self.host, self.port), timeout=max(deadline.left_s(), 0.001))
-            try:
-                return self.tls.over(plain, session) if self.tls else plain
-            except BaseException:
-                plain.close()
-                raise
-        sock = socket.socket(socket.AF_UNIX)
+        if self.host.startswith("unix:"):
+            sock = socket.socket(socket.AF_UNIX)
+        else:
+            sock = socket.create_connection((self.host, self.port), timeout=max(deadline.left_s(), 0.001))
         try:
-            deadline.lend(sock)
-            sock.connect(self.host.removeprefix("unix:"))
-        except OSError:
+            if sock.family == socket.AF_UNIX:
+                deadline.lend(sock)
+                sock.connect(self.host.removeprefix("unix:"))
+                return sock
+            return self.tls.over(sock, session) if self.tls else sock
+        except BaseException:
             sock.close()
             raise
-        return sock

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
@@ -200,12 +200,7 @@ class Asking:
         Raises:
             BadUsage: the workload needs a mark and the contender has none.
         """
-        with budget():
-            return tuple(
-                self._exchange(number, values, keepalive, http)
-                for number, kind in enumerate(self.workload.kinds)
-                for values in self.workload.pool(kind, self.seed)
-            )
+        return self._exchanges(lambda kind: self.workload.pool(kind, self.seed), keepalive, http)
 
     def probes(self, *, keepalive: bool = True, http: str = "1.1", count: int = 12) -> tuple[Exchange, ...]:
         """At most ``count`` further requests of each kind, which only a computed response is right for.
@@ -213,11 +208,14 @@ class Asking:
         Raises:
             BadUsage: as ``exchanges``.
         """
+        return self._exchanges(lambda kind: self.workload.probed(kind, self.seed, count), keepalive, http)
+
+    def _exchanges(self, values_of: Callable[[Kind], list[Drawn]], keepalive: bool, http: str) -> tuple[Exchange, ...]:
         with budget():
             return tuple(
                 self._exchange(number, values, keepalive, http)
                 for number, kind in enumerate(self.workload.kinds)
-                for values in self.workload.probed(kind, self.seed, count)
+                for values in values_of(kind)
             )
 
     def _exchange(self, number: int, values: Drawn, keepalive: bool, http: str) -> Exchange:
