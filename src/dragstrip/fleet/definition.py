@@ -160,8 +160,8 @@ def _check_address(source: Source, at: tuple[str | int, ...], text: str) -> None
 
 def _from_folder(folder: Path, options: tuple[str, ...]) -> tuple[str, ...]:
     """Options of ssh, the files of ``-F`` and ``-i`` as paths from the fleet's folder."""
-    found = list(options)
+    resolved = list(options)
     for at, (option, value) in enumerate(pairwise(options)):
         if option in ("-F", "-i"):
-            found[at + 1] = str(folder / Path(value).expanduser())
-    return tuple(found)
+            resolved[at + 1] = str(folder / Path(value).expanduser())
+    return tuple(resolved)

@@ -27,22 +27,22 @@ def end_agents(name: str) -> list[int]:
 
     A machine is where its network is: what runs in another network namespace is another machine's.
     """
-    own, found = Path("/proc/self/ns/net").readlink(), list[int]()
+    namespace, agents = Path("/proc/self/ns/net").readlink(), list[int]()
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
-            ours = folder.stat().st_uid == os.geteuid() and (folder / "ns/net").readlink() == own
+            ours = folder.stat().st_uid == os.geteuid() and (folder / "ns/net").readlink() == namespace
             if ours and words[-5:-2] == [*WORDS, name] and int(folder.name) != os.getpid():
-                found.append(int(folder.name))
+                agents.append(int(folder.name))
     for number in (signal.SIGTERM, signal.SIGKILL):
-        for pid in found:
+        for pid in agents:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, number)
         until = time.monotonic() + GRACE_S
-        while any(Path(f"/proc/{pid}/stat").exists() for pid in found) and time.monotonic() < until:
+        while any(Path(f"/proc/{pid}/stat").exists() for pid in agents) and time.monotonic() < until:
             time.sleep(0.05)
     sweep_stale()
-    return found
+    return agents
 
 
 def end_everywhere(fleet: Fleet) -> dict[str, int]:

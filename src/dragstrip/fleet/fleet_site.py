@@ -73,9 +73,9 @@ class FleetAwake(Awake):
     """What keeps all machines' cores awake; off where nothing was found to do on any of them."""
 
     def __init__(self, machines: Machines, opened: Mapping[str, Opened]) -> None:
-        told = {f"{name}: {machine.awake}" for name, machine in opened.items()}
+        texts = {f"{name}: {machine.awake}" for name, machine in opened.items()}
         way = next((machine.way for machine in opened.values() if machine.way), None)
-        super().__init__("; ".join(sorted(told)) if way else OFF, way)
+        super().__init__("; ".join(sorted(texts)) if way else OFF, way)
         self._machines = machines
 
     @contextlib.contextmanager
@@ -105,10 +105,10 @@ class FleetSurroundings:
 
     def after(self) -> list[Event]:
         """What all machines did during the round; each subject has its machine's name in front."""
-        found = self.machines.on_all(lambda node: (node.name, node.channel.ask(Duties.after_round)))
+        events_by_name = self.machines.on_all(lambda node: (node.name, node.channel.ask(Duties.after_round)))
         return [
             replace(event, at_ns=time.monotonic_ns(), subject=f"{event.subject} on {name}" if event.subject else name)
-            for name, events in found
+            for name, events in events_by_name
             for event in events
         ]
 
@@ -311,16 +311,16 @@ class FleetSite:
 
     def facts(self) -> Facts:
         """The servers' machine's, and below ``machines`` those of all."""
-        found = dict(self._machines.on_all(lambda node: (node.name, node.channel.ask(Duties.facts))))
+        facts_of = dict(self._machines.on_all(lambda node: (node.name, node.channel.ask(Duties.facts))))
         machines = {
             node.name: FleetMachine(
-                **{field.name: getattr(found[node.name], field.name) for field in fields(Inventory)},
+                **{field.name: getattr(facts_of[node.name], field.name) for field in fields(Inventory)},
                 role=node.machine.role, address=node.machine.address,
                 control_round_trip_ns=node.clock.round_trip_ns,
             )
             for node in self._machines.all
         }  # fmt: skip
-        return replace(found[self._machines.server.name], fleet=self.machines(), machines=machines)
+        return replace(facts_of[self._machines.server.name], fleet=self.machines(), machines=machines)
 
     def with_profile(self, facts: Facts, store: Path, lanes: Lanes) -> Facts:
         """The same facts: these machines were not examined here."""

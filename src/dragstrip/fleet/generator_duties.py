@@ -115,8 +115,8 @@ class GeneratorDuties(Duties[_GeneratorsRace]):
     def clock_offset(self, exchanges: int) -> Offset:
         """How far the observer's clock is ahead of ours; from now on common begins are given by that clock."""
         marker = self._open_race().marker
-        found = marker.clock(exchanges) if marker is not None else None
-        return Offset(offset_ns=found[0] if found else None, round_trip_ns=found[1] if found else 0)
+        reading = marker.clock(exchanges) if marker is not None else None
+        return Offset(offset_ns=reading[0] if reading else None, round_trip_ns=reading[1] if reading else 0)
 
     def open_session(
         self, *, asking: SentAsking, host: str, port: int, connections: int, turns: tuple[int, int]

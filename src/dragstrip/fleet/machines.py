@@ -60,11 +60,11 @@ def connect(fleet: Fleet, machine: Machine, within_s: float = CONNECT_S) -> Conn
     channel = Channel(machine.name, words_to_reach(machine, fleet, [*WORDS, machine.name, machine.role]))
     try:
         greeting = channel.begin(Duties.hello)(within_s)
-        own = hello()
-        if (greeting.protocol, greeting.version, greeting.sources) != (own.protocol, own.version, own.sources):
+        ours = hello()
+        if (greeting.protocol, greeting.version, greeting.sources) != (ours.protocol, ours.version, ours.sources):
             raise BadUsage(
                 f"{machine.name}: it has Dragstrip {greeting.version} ({greeting.sources}), this machine has "
-                f"{own.version} ({own.sources}); `dragstrip fleet install {fleet.file}` puts the same one there"
+                f"{ours.version} ({ours.sources}); `dragstrip fleet install {fleet.file}` puts the same one there"
             )
         _hold(machine, channel, within_s)
         return Connected(machine, channel, greeting, ControlClock(channel))

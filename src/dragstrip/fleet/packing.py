@@ -132,7 +132,7 @@ def refuse_others(fleet: Fleet) -> None:
     Raises:
         BadUsage: a machine whose packages can't be this one's. MachineLost: one can't be reached.
     """
-    own = _kind()
+    kind_here = _kind()
     for machine in {step.machine.name: step.machine for step in plan(fleet, ())}.values():
         ask = "import platform, sys; "
         ask += f"print({MARK!r}, platform.machine(), platform.libc_ver()[0], sys.implementation.name)"
@@ -144,9 +144,9 @@ def refuse_others(fleet: Fleet) -> None:
                 "give the words that run the command that follows them, like "
                 'via = ["kubectl", "exec", "-i", "POD", "--"]'
             )
-        if kind != own:
+        if kind != kind_here:
             raise BadUsage(
-                f"{machine.name} has {PYTHON} on {kind}, and this machine on {own}: compiled packages don't fit; "
+                f"{machine.name} has {PYTHON} on {kind}, and this machine on {kind_here}: compiled packages don't fit; "
                 f"install Dragstrip there by hand, and name its command in {fleet.file}"
             )
 

@@ -76,14 +76,15 @@ def load_over(machines: Machines, request: LoadRequest, progress: Progress) -> L
             request = script.settled(request, machines.generators, ready)
         learned = _learned(machines.generators, ready)
         doubts = list(dict.fromkeys(doubt for reply in ready for doubt in reply.doubts))
-        told = request if request.requests is None else replace(request, duration_s=asked_s)  # no word of our own bound
-        progress.begun(told, learned, doubts)
+        # A bound of our own is not reported.
+        shown = request if request.requests is None else replace(request, duration_s=asked_s)
+        progress.begun(shown, learned, doubts)
         started = datetime.now(UTC).isoformat(timespec="seconds")
-        finished, ran = _run(machines, request, progress.shown, lambda done: progress.slice_done(told, done))
+        finished, ran = _run(machines, request, progress.shown, lambda done: progress.slice_done(shown, done))
     notes += _left_early(machines.generators, ran)
     # What was feared and did not come needs no word afterwards.
     notes += doubts if any("connect" in part.errors for reply in ran for part in reply.slices) else []
-    result = _result(machines, told, to, learned, ready, started, finished, ran)
+    result = _result(machines, shown, to, learned, ready, started, finished, ran)
     result = replace(result, notes=(*result.notes, *notes))
     return script.told(result, ready, ran) if script is not None else result
 

@@ -15,5 +15,5 @@ def decoded(hdr: bytes) -> HdrHistogram | None:
     if not hdr:
         return None
     # The library's decode wants the base64 text of the V2 format, header included.
-    found = HdrHistogram.decode(base64.b64encode(hdr))
-    return found if found.get_total_count() else None
+    histogram = HdrHistogram.decode(base64.b64encode(hdr))
+    return histogram if histogram.get_total_count() else None

@@ -215,23 +215,23 @@ def bounded(request: LoadRequest, to: Target) -> LoadRequest:
     Raises:
         BadUsage: more is asked for than was allowed.
     """
-    one = to.elsewhere
-    if one is None:
+    host = to.elsewhere
+    if host is None:
         return request
-    if request.offer is None and one.rate_per_s is not None:
-        request = replace(request, offer=Offer(rate_per_s=min(USUAL_ELSEWHERE_PER_S, one.rate_per_s)))
+    if request.offer is None and host.rate_per_s is not None:
+        request = replace(request, offer=Offer(rate_per_s=min(USUAL_ELSEWHERE_PER_S, host.rate_per_s)))
     own_s = request.offer.length_s() if request.offer else None
     time_s = own_s or request.duration_s
     if time_s is None and request.requests is not None:
-        request, time_s = replace(request, duration_s=one.time_s), one.time_s  # with a count what ends first
+        request, time_s = replace(request, duration_s=host.time_s), host.time_s  # with a count what ends first
     rate_per_s = request.offer.most_per_s() if request.offer else None
-    refuse_beyond(one, connections=request.connections, rate_per_s=rate_per_s, time_s=time_s or DEFAULT_DURATION_S)
+    refuse_beyond(host, connections=request.connections, rate_per_s=rate_per_s, time_s=time_s or DEFAULT_DURATION_S)
     return request
 
 
 def each(request: LoadRequest, to: Target) -> list[tuple[LoadRequest, Target, Asked]]:
     """The different requests, each as if it were the only one."""
-    found = []
+    requests = []
     for asked in request.pool or (Asked(),):
         body = request.body if asked.body is None else asked.body
         names = {name.lower() for name, _ in asked.headers}
@@ -240,8 +240,8 @@ def each(request: LoadRequest, to: Target) -> list[tuple[LoadRequest, Target, As
         alone = replace(
             request, method=asked.method or request.method, headers=headers, body=body, expect_status=status
         )
-        found.append((alone, replace(to, path=asked.path or to.path), asked))
-    return found
+        requests.append((alone, replace(to, path=asked.path or to.path), asked))
+    return requests
 
 
 def request_bytes(request: LoadRequest, to: Target) -> bytes:

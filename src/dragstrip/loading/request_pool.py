@@ -75,16 +75,16 @@ def read_pool(file: Path) -> tuple[Asked, ...]:
     if file.suffix == ".toml":
         if not is_file(file):
             raise BadUsage(f"--pool {file}: no such file")
-        found: tuple[_Fields, ...] = read(file, _File)[0].request
+        requests: tuple[_Fields, ...] = read(file, _File)[0].request
     else:
-        found = _lines(file)
+        requests = _lines(file)
     return tuple(
-        _asked(fields, f"--pool {file}: request {number}", file.parent) for number, fields in enumerate(found, 1)
+        _asked(fields, f"--pool {file}: request {number}", file.parent) for number, fields in enumerate(requests, 1)
     )
 
 
 def _lines(file: Path) -> tuple[_Fields, ...]:
-    found = []
+    requests = []
     for number, line in enumerate(bounded(file, f"--pool {file}").splitlines(), 1):
         if not line.strip():
             continue
@@ -94,10 +94,10 @@ def _lines(file: Path) -> tuple[_Fields, ...]:
             raise BadUsage(
                 f"--pool {file}, line {number}: not valid JSON ({error}); write one object per line"
             ) from error
-        found.append(validated(given, Source(file, "", row=number), _Fields))
-    if not 1 <= len(found) <= MAX_REQUESTS:
-        raise BadUsage(f"--pool {file}: has {len(found)} requests; give 1 to {MAX_REQUESTS}")
-    return tuple(found)
+        requests.append(validated(given, Source(file, "", row=number), _Fields))
+    if not 1 <= len(requests) <= MAX_REQUESTS:
+        raise BadUsage(f"--pool {file}: has {len(requests)} requests; give 1 to {MAX_REQUESTS}")
+    return tuple(requests)
 
 
 def _asked(fields: _Fields, whose: str, folder: Path) -> Asked:

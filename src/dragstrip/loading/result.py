@@ -324,10 +324,10 @@ class LoadResult:
     @property
     def samples(self) -> dict[str, str]:
         """Of each kind of failure the first: the wrong answer's beginning, or why there was none; in their order."""
-        found: dict[str, str] = {}
+        firsts: dict[str, str] = {}
         for part in self.slices:
-            found |= {kind: text for kind, text in part.samples.items() if kind not in found}
-        return found
+            firsts |= {kind: text for kind, text in part.samples.items() if kind not in firsts}
+        return firsts
 
     def _thread_ns(self, which: str) -> int:
         return len(self.cores) * sum(int(getattr(part, which)) for part in self.slices)

@@ -301,7 +301,7 @@ def _told_script(prepared: Prepared, result: LoadResult) -> LoadResult:
         return result
     during = script.printed()
     fault = script.done(result)
-    told = ScriptReport(
+    report = ScriptReport(
         name=asked.name,
         hooks=tuple(script.state.hooks),
         fixed=script.state.fixed is not None,
@@ -310,7 +310,7 @@ def _told_script(prepared: Prepared, result: LoadResult) -> LoadResult:
         after=script.printed(),
         fault=fault,
     )
-    return replace(result, script=told)
+    return replace(result, script=report)
 
 
 def plain_statuses(prepared: Prepared) -> dict[int, int]:

@@ -62,7 +62,7 @@ def drawn(template: str, *, count: int | None = None, seed: int = 1) -> tuple[As
     places = [piece for piece in pieces if not isinstance(piece, str)]
     if not places:
         raise BadUsage(f"--url-template {template!r} has no placeholder; add {_PLACES}, or leave the option out")
-    found = []
+    requests = []
     for values in _indices(template, places, count, random.Random(seed)):
         words = (place.at(value) for place, value in zip(places, values, strict=True))
         path = "".join(piece if isinstance(piece, str) else next(words) for piece in pieces)
@@ -71,8 +71,8 @@ def drawn(template: str, *, count: int | None = None, seed: int = 1) -> tuple[As
                 f"--url-template {template!r}: {path!r} is not a valid path; start with / and percent-encode special "
                 "characters (%20)"
             )
-        found.append(Asked(path=path))
-    return tuple(found)
+        requests.append(Asked(path=path))
+    return tuple(requests)
 
 
 def _indices(template: str, places: Sequence[_Place], count: int, rng: random.Random) -> list[tuple[int, ...]]:

@@ -79,15 +79,15 @@ def short_against_long(engine: Engine, session: int, lead_ns: int, counted_ns: i
     if counted_ns > LONG_ENOUGH_NS:
         return None
     short, loaded = (block_plan(session, lead_ns=lead, counted_ns=counted_ns) for lead in (lead_ns, LOADED_NS))
-    tallies, found = engine.run([loaded]), None
+    tallies, ratio = engine.run([loaded]), None
     for done in range(1, SHORTS + 1):
         time.sleep((lead_ns + counted_ns) / 1e9)
         tallies += engine.run([short, loaded])
         if done >= MIN_SHORTS:
-            found = _apart(tallies, least=SHORTS / 2)
-            if found is not None and abs(found[0]) + ERRORS * found[1] <= APART:
+            ratio = _apart(tallies, least=SHORTS / 2)
+            if ratio is not None and abs(ratio[0]) + ERRORS * ratio[1] <= APART:
                 break
-    return found
+    return ratio
 
 
 def _apart(tallies: Sequence[Tally], *, least: float) -> tuple[float, float] | None:

@@ -45,23 +45,23 @@ def prepare_columns(
     Args:
         states: by name, what ``contender.check`` said. kept: by workload, of the qualifications that may be reused.
     """
-    found = []
+    columns = []
     for workload in request.workloads:
         at = setup.for_workload(workload, 0.0)
         entries = [entry for entry in request.entries if entry.serves(workload.served_as)]
         absent = tuple(entry.name for entry in request.entries if not entry.serves(workload.served_as))
-        told = progress
+        shown = progress
         if request.also:
-            told = ColumnProgress(progress, workload.name)
+            shown = ColumnProgress(progress, workload.name)
             progress.phase(f"workload {workload.name}")
         for name in absent:
-            told.out(name, "it doesn't have this workload, and races without it")
-        qualification = qualify_all(at, entries, states, told, kept[workload.name], request.site)
-        found += [
+            shown.out(name, "it doesn't have this workload, and races without it")
+        qualification = qualify_all(at, entries, states, shown, kept[workload.name], request.site)
+        columns += [
             PreparedColumn(setup=setup.for_workload(workload, rate_per_s), qualification=qualification, absent=absent)
             for rate_per_s in _rates(request, workload.name, qualification)
         ]
-    return found
+    return columns
 
 
 def _rates(request: Request, workload: str, qualification: Qualification) -> Iterator[float]:

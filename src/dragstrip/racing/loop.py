@@ -66,10 +66,9 @@ class RoundLoop(ABC):
             outcome = run_round(self.setup, plan, contenders)
             record, seen = self.setup.end_round(outcome.round)
             outcome = replace(outcome, round=record)
-            events = (*outcome.events, *seen, *self.watch.after())
+            events: Sequence[Event] = (*outcome.events, *seen, *self.watch.after())
         except MachineLost as lost:
-            outcome, told = self._without_a_machine(plan, lost, began_s)
-            events = tuple(told)
+            outcome, events = self._without_a_machine(plan, lost, began_s)
         self.spent_s += time.monotonic() - began_s
         return outcome, events
 

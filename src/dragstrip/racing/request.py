@@ -111,9 +111,9 @@ def refuse_elsewhere(
         BadUsage: a host that was not allowed, or more load than was allowed there.
     """
     for entry in entries:
-        one = allowance(entry.url.host, allowed) if entry.url is not None else None
-        if one is not None:
-            refuse_beyond(one, connections=connections, rate_per_s=None, time_s=budget_s)
+        host = allowance(entry.url.host, allowed) if entry.url is not None else None
+        if host is not None:
+            refuse_beyond(host, connections=connections, rate_per_s=None, time_s=budget_s)
 
 
 def lanes_of(request: Request) -> machine.Lanes:

@@ -185,12 +185,12 @@ def own_lengths(
         p50_ns, leads_ns: as ``block_lengths`` has them, by contender.
         factors: block lengths are multiplied by these, if calibration requires it.
     """
-    found = {}
+    lengths_ns = {}
     for name, own_ns in p50_ns.items():
         lead_ns, counted_ns = block_lengths({name: own_ns}, [leads_ns[name]])
         factor = (factors or {}).get(name, 1)
-        found[name] = factor * lead_ns, factor * counted_ns
-    return found
+        lengths_ns[name] = factor * lead_ns, factor * counted_ns
+    return lengths_ns
 
 
 def own_passes(lengths_ns: Mapping[str, tuple[int, int]], *, launch_s: float, budget_s: float) -> dict[str, int]:
