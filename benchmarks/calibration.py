@@ -247,11 +247,11 @@ def forecast() -> dict[str, Any]:
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """All races so far; a line that a power cut left half is skipped."""
+    """All races so far; a line that a power cut left half is skipped, and a check has its present name."""
     lines = []
     for text in path.read_text().splitlines() if path.exists() else []:
         with contextlib.suppress(ValueError):
-            lines.append(json.loads(text))
+            lines.append(json.loads(text.replace('"turn-round"', '"turnaround"')))
     return [line for line in lines if line.get("failed") or line.get("method") == METHOD_VERSION]
 
 

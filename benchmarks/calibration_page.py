@@ -28,7 +28,7 @@ PLANTS: dict[CheckName, tuple[str, ...]] = {
     CheckName.ACCOUNTING: ("unit/validity/test_validity.py::test_each_planted_fault_is_found_and_said_what_to_do",),
     CheckName.ERRORS: ("unit/validity/test_validity.py::test_each_planted_fault_is_found_and_said_what_to_do",),
     CheckName.LITTLES_LAW: ("unit/validity/test_validity.py::test_littles_law_holds_rate_against_latency",),
-    CheckName.TURN_ROUND: (
+    CheckName.TURNAROUND: (
         "unit/validity/test_validity.py::test_waiting_in_the_generator_is_told_and_warned_of_where_the_server_was_not_busy",
     ),
     CheckName.SATURATION: ("unit/validity/test_validity.py::test_each_planted_fault_is_found_and_said_what_to_do",),

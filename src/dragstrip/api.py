@@ -34,7 +34,7 @@ from dragstrip.report.race import terminal as race_terminal
 from dragstrip.report.race.checks import CheckWithText, with_text
 from dragstrip.report.race.headline import headline
 from dragstrip.report.race.live import Progress
-from dragstrip.report.race.summary import parts
+from dragstrip.report.race.summary import parts_of
 from dragstrip.store.database import Store, default_path
 from dragstrip.validity import Status, inspect
 from dragstrip.workload import several as workloads_of
@@ -72,7 +72,7 @@ class Result:
     @property
     def columns(self) -> Mapping[str, Result]:
         """Each workload or rate as a race of its own, by the column's name; their intervals hold at once."""
-        columns = parts(self.record, self.verdict, self.checks)
+        columns = parts_of(self.record, self.verdict, self.checks)
         return {
             part.name: Result(part.race, judging.Verdict((part.verdict,)), tuple(map(with_text, part.checks)))
             for part in columns
@@ -134,7 +134,7 @@ class Result:
 
     def _repr_html_(self) -> str:
         """The sentence and the ranking, or contender by column."""
-        found = parts(self.record, self.verdict, self.checks)
+        found = parts_of(self.record, self.verdict, self.checks)
         if len(found) > 1:
             table = columns_of.table(self.record, found)
             heads = ["contender", *(f"{name}, {of}" for name, of in table.heads)]

@@ -216,7 +216,7 @@ def sentences_in(source: str) -> list[str]:
 
 
 #: Where values of any kind come in, or leave: JSON of files, pipes and wires, settings of definitions, the store's
-#: columns, the engine's fields, Vega-Lite, data frames.
+#: columns, the engine's fields, data frames.
 EDGES = frozenset(
     {
         *("api.py", "compat/outputs.py", "racing/qualification_store.py"),
@@ -225,7 +225,6 @@ EDGES = frozenset(
         *("store/database.py", "store/json_values.py"),
         *("store/machine_profile.py", "store/rows.py"),
         *(f"fleet/{name}.py" for name in ("agent", "wire")),
-        *("report/race/charts.py", "report/claims/chart.py"),
     }
 )
 

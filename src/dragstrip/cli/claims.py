@@ -33,7 +33,7 @@ from dragstrip.errors import BadUsage
 from dragstrip.report.claims import chart as claims_chart
 from dragstrip.report.claims import page as claims_page
 from dragstrip.report.claims import table as claims_report
-from dragstrip.report.claims.connection_ends import describe_ends
+from dragstrip.report.claims.wording import describe_ends
 from dragstrip.report.race.live import Progress
 from dragstrip.store.database import Store, default_path
 

@@ -121,7 +121,11 @@ def _refuse_void(race: Race) -> None:
 
 def _code(item: report.ComparisonReport, *, strict: bool, asked: bool) -> int:
     outcomes = {ruling.outcome for ruling in item.rulings}
-    if (asked and item.comparison.fallen) or "fails" in outcomes or (strict and "open" in outcomes):
+    if (
+        (asked and item.comparison.fallen)
+        or report.Outcome.FAILS in outcomes
+        or (strict and report.Outcome.OPEN in outcomes)
+    ):
         return EXIT_FAILURE
     blind = asked and not all(change.interval.bounded for change in item.comparison.changes)
     return EXIT_VOID if blind or not item.compared else 0

@@ -19,7 +19,7 @@ from dragstrip.errors import BadUsage
 from dragstrip.record import Race
 from dragstrip.report.race import formats, latency, tables
 from dragstrip.report.race import page as race_page
-from dragstrip.report.race.summary import parts
+from dragstrip.report.race.summary import parts_of
 from dragstrip.validity import inspect
 
 #: What a file's name says; the record itself for any other.
@@ -186,11 +186,11 @@ def _drawn(race: Race, chosen: str, options: ExportOptions) -> Iterator[tuple[Pa
     if name == "columns":
         if len(race.columns) == 1:
             raise BadUsage(f"--chart columns: race {race.id} has one workload, {race.workload}; use another chart")
-        drawn = charts.draw_columns(race, parts(race, analysis.judge(race), inspect(race)), dark=options.dark)
+        drawn = charts.draw_columns(race, parts_of(race, analysis.judge(race), inspect(race)), dark=options.dark)
         yield file, partial(_picture, drawn, chosen)
         return
     _refuse_several(race, f"the chart {name!r}" if not every_chart else "the charts' folder")
-    (part,) = parts(race, analysis.judge(race), inspect(race))
+    (part,) = parts_of(race, analysis.judge(race), inspect(race))
     if not part.rows:
         raise BadUsage(f"nothing to draw: no contender of race {race.id} has numbers")
     for chart_name, kind in product(charts.CHARTS, ("png", "svg")) if every_chart else [(name, chosen)]:

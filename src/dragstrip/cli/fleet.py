@@ -18,7 +18,7 @@ from dragstrip.fleet import agent as fleet_agent
 from dragstrip.fleet import packing
 from dragstrip.fleet.definition import load
 from dragstrip.fleet.down import end_agents, end_everywhere
-from dragstrip.report.fleet import show_findings
+from dragstrip.report.doctor import show_fleet
 
 fleet_file = click.argument("file", type=click.Path(path_type=Path), default="fleet.toml")
 
@@ -43,7 +43,7 @@ def fleet(context: click.Context, /) -> None:
 def check(file: Path, idle_s: float) -> None:
     """Check each machine in FILE: reachable, same Dragstrip, clock offset, link, CPU cost of the idle agent."""
     findings = check_fleet(load(file), idle_s=idle_s)
-    show_findings(Console(), findings)
+    show_fleet(Console(), findings)
     if any(not finding.passed for finding in findings):
         sys.exit(EXIT_FAILURE)
 

@@ -35,7 +35,7 @@ from dragstrip.racing.schedule import ROUNDS_WANTED
 from dragstrip.racing.setup import Site
 from dragstrip.record import Ending, Event, Race
 from dragstrip.report import glyphs
-from dragstrip.report.comparison import Ruled, ruling_line
+from dragstrip.report.comparison import Outcome, Ruled, ruling_line
 from dragstrip.report.figures import visible
 from dragstrip.report.race import badge, formats, headline, markdown, thresholds
 from dragstrip.report.race import export as race_export
@@ -403,7 +403,7 @@ def _by_thresholds(console: Console, rulings: Sequence[Ruled], strict: bool) -> 
     """Shows what became of the thresholds; the exit code: a failure that is shown counts before what can't be told."""
     glyphs.emit(console, *(ruling_line(ruled.ruling, ruled.column) for ruled in rulings))
     outcomes = {ruled.ruling.outcome for ruled in rulings}
-    if "fails" in outcomes or (strict and "open" in outcomes):
+    if Outcome.FAILS in outcomes or (strict and Outcome.OPEN in outcomes):
         return EXIT_FAILURE
     return 0 if rulings and all(ruled.could_say for ruled in rulings) else EXIT_VOID
 

@@ -6,17 +6,17 @@ import html
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from enum import StrEnum
 from typing import TypeAlias
 
 from rich.console import Console, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from dragstrip.analysis import FLOOR, Change, Comparison, Differs, NoInterval, Unlike
 from dragstrip.metrics import KNOWN, PairVerdict
 from dragstrip.record import Race
 from dragstrip.report import figures, glyphs
-from dragstrip.store.json_values import JSON_SCHEMA, JsonObject
+from dragstrip.store.json_values import JSON_SCHEMA, JsonObject, picked
 from dragstrip.validity import noise
 
 #: No colour alone: each weight has a mark, as each verdict has.
@@ -26,19 +26,26 @@ _WEIGHTS = {"blocks": ("■", "bold magenta"), "caveat": ("▲", "yellow"), "cha
 Rule: TypeAlias = tuple[str, str, float]
 
 
+class Outcome(StrEnum):
+    """What became of a threshold."""
+
+    FAILS = "fails"
+    HOLDS = "holds"
+    OPEN = "open"  #: without an interval, or the interval includes the threshold
+
+
 @dataclass(frozen=True, slots=True)
 class Ruling:
     """What became of one threshold for one contender.
 
     Args:
         rule: as it was given ("slower:3%").
-        outcome: "fails", "holds" or "open" (the interval reaches over the threshold).
         text: why, in a sentence.
     """
 
     rule: str
     name: str
-    outcome: str
+    outcome: Outcome
     text: str
 
 
@@ -136,15 +143,15 @@ def ruling(rule: Rule, name: str, interval: tuple[float, float] | None, *, lack:
     """
     text, word, share = rule
     if interval is None:
-        return Ruling(text, name, "open", f"{name}: no interval, {lack}")
+        return Ruling(text, name, Outcome.OPEN, f"{name}: no interval, {lack}")
     low, high = interval
     edge = 1 / (1 + share) if word == "slower" else 1 + share
     than, span = f"{word} by more than {figures.percent(share)}", f"({figures.ratio(low)}–{figures.ratio(high)}{of})"
     if high < edge if word == "slower" else low > edge:
-        return Ruling(text, name, "fails", f"{name} is {than} {span}")
+        return Ruling(text, name, Outcome.FAILS, f"{name} is {than} {span}")
     if low >= edge if word == "slower" else high <= edge:
-        return Ruling(text, name, "holds", f"{name} is not {than} {span}")
-    return Ruling(text, name, "open", f"{name}: {than} can be neither shown nor ruled out {span}")
+        return Ruling(text, name, Outcome.HOLDS, f"{name} is not {than} {span}")
+    return Ruling(text, name, Outcome.OPEN, f"{name}: {than} can be neither shown nor ruled out {span}")
 
 
 def design(comparison: Comparison) -> str:
@@ -213,13 +220,7 @@ def as_json(report: ComparisonReport) -> JsonObject:
     comparison, compared = report.comparison, report.compared
     return {
         "schema": JSON_SCHEMA,
-        "old": comparison.old,
-        "new": comparison.new,
-        "metric": comparison.metric,
-        "margin": comparison.margin,
-        "alpha": comparison.alpha,
-        "comparable": comparison.comparable,
-        "reference": comparison.reference,
+        **picked(comparison, "old", "new", "metric", "margin", "alpha", "comparable", "reference"),
         "drift": _change(comparison.drift) if comparison.drift and compared else None,
         "changes": [_change(change) for change in comparison.changes] if compared else [],
         "fallen": [{"name": name, "reason": reason} for name, reason in comparison.fallen],
@@ -232,17 +233,8 @@ def as_json(report: ComparisonReport) -> JsonObject:
 
 
 def _change(change: Change) -> JsonObject:
-    return {
-        "name": change.name,
-        "ratio": figures.finite(change.ratio),
-        "low": figures.finite(change.low),
-        "high": figures.finite(change.high),
-        "verdict": str(change.verdict),
-        "rounds_old": change.rounds_old,
-        "rounds_new": change.rounds_new,
-        "against": change.against or None,
-        "note": _lack(change),
-    }
+    names = ("name", "ratio", "low", "high", "verdict", "rounds_old", "rounds_new")
+    return picked(change, *names) | {"against": change.against or None, "note": _lack(change)}
 
 
 def _heads(comparison: Comparison) -> tuple[str, ...]:
@@ -273,7 +265,7 @@ def show(console: Console, report: ComparisonReport) -> None:
     head = f"race {comparison.new} against race {comparison.old}{_at(report.column)}"
     parts: list[RenderableType] = [Text(head, style="bold"), Text()]
     if report.compared:
-        table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+        table = glyphs.table()
         for at, head in enumerate(_heads(comparison)):
             table.add_column(head, overflow="fold" if at == 0 else "ellipsis", justify="right" if at == 1 else "left")
         for name, ratio, span, verdict, launches in _rows(comparison):
@@ -299,7 +291,7 @@ def show(console: Console, report: ComparisonReport) -> None:
 
 def ruling_line(ruling: Ruling, column: str = "") -> Text:
     """A ruling as a line of the terminal."""
-    style = {"fails": "bold magenta", "open": "yellow", "holds": "blue"}[ruling.outcome]
+    style = {Outcome.FAILS: "bold magenta", Outcome.OPEN: "yellow", Outcome.HOLDS: "blue"}[ruling.outcome]
     return Text.assemble((f"{ruling.outcome:5} ", style), f"{ruling.rule}{_at(column)}: {ruling.text}")
 
 
@@ -337,12 +329,12 @@ def ruling_items(rulings: Sequence[tuple[str, Ruling]]) -> list[str]:
     return [
         f"- **{ruling.outcome}** `{ruling.rule}`{cell(_at(column))}: {cell(ruling.text)}"
         for column, ruling in rulings
-        if ruling.outcome != "holds"
+        if ruling.outcome is not Outcome.HOLDS
     ]
 
 
 def _all_hold(rulings: Sequence[Ruling]) -> bool:
-    return all(ruling.outcome == "holds" for ruling in rulings)
+    return all(ruling.outcome is Outcome.HOLDS for ruling in rulings)
 
 
 def cell(text: str) -> str:

@@ -1,24 +1,28 @@
-"""What ``dragstrip doctor`` found: the sentence of each finding, what would mend it, the table and the JSON."""
+"""What ``dragstrip doctor`` and ``dragstrip fleet check`` found: sentences, what would mend it, tables and JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from dragstrip.doctor.finding import (
     AwakeEffect,
     Ceiling,
     Clock,
+    ClockOffset,
     Cores,
     Finding,
+    FleetFinding,
     Forecast,
+    IdleCost,
     Limit,
+    Link,
     Note,
     NotMeasured,
     NullRaceResult,
+    Reached,
     Report,
     Status,
     Subject,
@@ -26,7 +30,8 @@ from dragstrip.doctor.finding import (
 )
 from dragstrip.machine import show_cores
 from dragstrip.machine_facts import CeilingPoint
-from dragstrip.report.figures import as_percent
+from dragstrip.report import glyphs
+from dragstrip.report.figures import as_percent, visible
 from dragstrip.store.json_values import JSON_SCHEMA, JsonObject, encode
 
 _SHOWN = {Status.PASS: "[green]pass[/]", Status.WARN: "[yellow]warn[/]", Status.FAIL: "[red]fail[/]"}
@@ -70,12 +75,18 @@ def finding_text(finding: Finding) -> str:
             return f"{source or 'unknown'}, {reading_ns} ns a reading (Python's call included)"
         case Ceiling():
             return _ceiling(finding.seen)
-        case Forecast():
-            return _forecast(finding.seen)
-        case AwakeEffect():
-            return _awake(finding.seen)
-        case NullRaceResult():
-            return _null_race(finding.seen)
+        case Forecast(round_sd=round_sd, smallest=smallest):
+            budgets = ((share, f"{s:.0f} s" if s < 120 else f"{s / 60:.0f} min") for s, share in smallest.items())
+            sees = ", ".join(f"{100 * share:.1f} % in {budget}" for share, budget in budgets)
+            return f"a round's ratio scatters by {as_percent(round_sd)}; a race of two sees {sees}, in nine of ten"
+        case AwakeEffect() as effect:
+            awake = f"took {effect.steal_share:.1%} of the cores' time, and a round's ratio scattered by"
+            asleep = f"with cores as they are {effect.steal_share_off:.1%} and {as_percent(effect.round_sd_off)}"
+            return f"{effect.text}: the hypervisor {awake} {as_percent(effect.round_sd)}; {asleep}"
+        case NullRaceResult(race):
+            span = "" if race.low is None else f", {race.low:.4f} to {race.high:.4f}"
+            sees = "" if race.round_sd is None else f"; rounds scatter by {as_percent(race.round_sd)}"
+            return f"{race.verdict}{span}, after {race.spent_s:.0f} s (race {race.race}){sees}"
 
 
 def remedy_text(finding: Finding) -> str:
@@ -110,9 +121,7 @@ def as_json(report: Report) -> JsonObject:
 
 def show(console: Console, report: Report) -> None:
     """Prints a line per finding: its name, its status, what was seen and what would mend it."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for head in ("looked at", "", "seen, and what would mend it"):
-        table.add_column(head, overflow="fold")
+    table = glyphs.table("looked at", "", "seen, and what would mend it")
     for finding in report.findings:
         text = "; ".join(filter(None, (finding_text(finding), remedy_text(finding))))
         table.add_row(escape(finding.subject), _SHOWN[finding.status], escape(text))
@@ -178,28 +187,27 @@ def _connections(point: CeilingPoint) -> str:
     return f"{point.connections}{'' if point.keepalive else ' (used once)'}"
 
 
-def _forecast(seen: Forecast) -> str:
-    """The scatter, and the smallest differences that a race of two sees within usual budgets."""
-    sees = ", ".join(f"{100 * share:.1f} % in {_minutes(budget_s)}" for budget_s, share in seen.smallest.items())
-    return f"a round's ratio scatters by {as_percent(seen.round_sd)}; a race of two sees {sees}, in nine of ten"
+def fleet_finding_text(finding: FleetFinding) -> str:
+    """What was seen, as one sentence."""
+    match finding.seen:
+        case NotMeasured(refused):
+            return visible(refused)
+        case Reached(role, version, user, cores):
+            return f"{role}: Dragstrip {version}, as {user}, {cores} core{'s' if cores != 1 else ''}"
+        case ClockOffset(offset_ns, round_trip_ns):
+            trip = f"a round trip takes {round_trip_ns / 1000:,.0f} µs"
+            return f"its clock is {offset_ns / 1e9:+z,.3f} s from this machine's ({trip})"
+        case Link(round_trip_ns):
+            return f"its marks are answered within {round_trip_ns / 1000:,.0f} µs over the data link"
+        case IdleCost(share, max_share, seconds):
+            used = f"its idle agent uses {100 * share:.3f} % of a core over {seconds:.0f} s"
+            return f"{used}; at most {100 * max_share:g} %"
 
 
-def _minutes(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
-
-
-def _awake(seen: AwakeEffect) -> str:
-    """What keeping cores awake does here: the hypervisor's share and the scatter, with and without."""
-    return (
-        f"{seen.text}: the hypervisor took {seen.steal_share:.1%} of the cores' time, and a round's ratio scattered "
-        f"by {as_percent(seen.round_sd)}; with cores as they are {seen.steal_share_off:.1%} and "
-        f"{as_percent(seen.round_sd_off)}"
-    )
-
-
-def _null_race(seen: NullRaceResult) -> str:
-    """What a race of a server against itself says of this machine."""
-    race = seen.race
-    span = "" if race.low is None else f", {race.low:.4f} to {race.high:.4f}"
-    sees = "" if race.round_sd is None else f"; rounds scatter by {as_percent(race.round_sd)}"
-    return f"{race.verdict}{span}, after {race.spent_s:.0f} s (race {race.race}){sees}"
+def show_fleet(console: Console, findings: Sequence[FleetFinding]) -> None:
+    """One line for each."""
+    table = glyphs.table("machine", "looked at", "", "seen")
+    for finding in findings:
+        mark = "[green]pass[/]" if finding.passed else "[red]fail[/]"
+        table.add_row(escape(finding.machine), finding.subject, mark, escape(fleet_finding_text(finding)))
+    console.print(table)

@@ -31,7 +31,7 @@ def called(pair: Pair) -> str:
 def meaning(verdict: ColumnVerdict) -> str:
     """What the verdict words mean, for under a table."""
     return (
-        "faster, slower (of CPU and memory: uses less, uses more): told apart, "
+        "faster, slower (of CPU and memory: uses less, uses more): separated, "
         f"with {percent(1 - verdict.alpha)} confidence for all pairs together. "
         f"same: the interval lies within the margin of {percent(verdict.margin)}. undecided: too close to call so far. "
         "Intervals hold for all pairs at once."
@@ -122,6 +122,16 @@ def ratio_span(low: float | None, high: float | None) -> str:
     if 0.8 <= low < 1.25 <= high < AS_FINE:  # type: ignore[operator]  # finite, as above
         return f"{low:.3f}–{high:.3f}"
     return f"{ratio(low)}–{ratio(high)}"
+
+
+def decimals(low: float, high: float, *, percent: bool) -> int:
+    """Decimals that tell an interval's ends from each other, and from no difference (a ratio of 1, or 0 percent)."""
+    even, fewest, most = (0, 0, 3) if percent else (1, 1, 4)
+    width = high - low
+    places = min(max(percent - math.floor(math.log10(width / 2)), fewest), most) if width > 0 else most
+    while places < most and any(end != even and round(end, places) == even for end in (low, high)):
+        places += 1
+    return places
 
 
 def per_unit(value: float | None, head: str) -> str:

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 from rich.text import Text
 
 from dragstrip.report import figures, glyphs
@@ -18,9 +17,7 @@ WIDE = 120
 
 def contenders(console: Console, rows: Sequence[Mapping[str, str]]) -> None:
     """Every definition: ready with its version, or missing or broken with the reason and the remedy."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for head in ("contender", "status", "version, or what is missing and how to get it"):
-        table.add_column(head, overflow="fold")
+    table = glyphs.table("contender", "status", "version, or what is missing and how to get it")
     for row in rows:
         ready = row["status"] == "ready"
         colour = {"ready": "green", "missing": "yellow"}.get(row["status"], "red")
@@ -35,7 +32,7 @@ def runs(console: Console, lines: Sequence[RunLine], verdicts: Mapping[str, str]
     if not lines:
         glyphs.emit(console, "no race is stored yet: `dragstrip race --line-up default` runs one")
         return
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    table = glyphs.table()
     table.add_column("race", no_wrap=True)
     table.add_column("started", no_wrap=True)
     for head in ("verdict", "contenders"):

@@ -1,19 +1,19 @@
-"""A sweep in the terminal, capacity first and then latency at each rate, and as JSON."""
+"""A sweep in the terminal and as JSON: capacity first, then latency at each rate as table and chart in one."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from dragstrip.record import Entrant, Event
 from dragstrip.report import figures, glyphs
 from dragstrip.report.race.messages import event_text, void_text
-from dragstrip.store.json_values import JSON_SCHEMA, JsonObject, encode
+from dragstrip.store.json_values import JSON_SCHEMA, JsonObject, encode, picked
 from dragstrip.sweep.capacity import (
     ALPHA,
     STEPS,
@@ -28,9 +28,12 @@ from dragstrip.sweep.capacity import (
     Span,
     capacity,
 )
-from dragstrip.sweep.file import Sweep
 
-#: Width of the chart in cells; maximum number of notes about the machine.
+if TYPE_CHECKING:
+    from dragstrip.record import Entrant
+    from dragstrip.sweep.file import Sweep
+
+#: Cells of the chart; the number of notes on what the machine did during the sweep.
 WIDTH, MAX_NOTES = 14, 4
 
 #: A terminal this wide shows every quantile; a narrower one the median and the one that is asked for.
@@ -41,25 +44,21 @@ _STYLE = {Outcome.MET: "blue", Outcome.MISSED: "yellow", Outcome.UNDECIDED: "dim
 
 def show(console: Console, sweep: Sweep) -> None:
     """Everything about a sweep that a terminal has room for."""
-    parts = list[RenderableType]()
-    head = (
-        f"{sweep.workload}, {sweep.load.connections} connections, open loop, {sweep.launches} fresh launches at a rate"
-    )
-    parts.append(Text(f"{head}, seed {sweep.seed}{_ended(sweep)}", style="dim"))
+    load = f"{sweep.workload}, {sweep.load.connections} connections, open loop"
+    ended = "" if sweep.finished == "done" else "; interrupted: what was measured until then"
+    head = f"{load}, {sweep.launches} fresh launches at a rate, seed {sweep.seed}{ended}"
+    parts: list[RenderableType] = [Text(head, style="dim")]
     for entrant in sweep.entrants:
         parts += ["", *_contender(sweep, entrant, wide=console.width >= WIDE)]
     parts.append("")
-    # One note per subject; the record has all events.
-    notes = list({_about(event): event_text(event) for event in reversed(sweep.events)}.values())[::-1]
-    parts += [Text.assemble(("▲ ", "yellow"), note) for note in notes[:MAX_NOTES]]
-    if len(notes) > MAX_NOTES:
-        parts.append(Text.assemble(("▲ ", "yellow"), f"and {len(notes) - MAX_NOTES} more such; they are in the record"))
+    # One note on each process, core or contender; the record has them all.
+    events = {(e.kind, e.subject, e.numbers.get("pid"), e.numbers.get("core")): e for e in reversed(sweep.events)}
+    notes = [event_text(event) for event in reversed(events.values())]
+    more = len(notes) - MAX_NOTES
+    notes[MAX_NOTES:] = [f"and {more} more such; they are in the record"] if more > 0 else []
+    parts += [Text.assemble(("▲ ", "yellow"), note) for note in notes]
     parts.append(Text(meaning(sweep.objective), style="dim"))
     glyphs.emit(console, *parts)
-
-
-def _ended(sweep: Sweep) -> str:
-    return "" if sweep.finished == "done" else "; interrupted: what was measured until then"
 
 
 def meaning(objective: Objective) -> str:
@@ -73,29 +72,28 @@ def meaning(objective: Objective) -> str:
 
 
 def _contender(sweep: Sweep, entrant: Entrant, *, wide: bool) -> list[RenderableType]:
-    found = sweep.points(entrant.name)
-    title = Text.assemble((entrant.name, "bold"), f" {entrant.version}".rstrip())
-    lines: list[RenderableType] = [title]
+    points = sweep.points(entrant.name)
+    lines: list[RenderableType] = [Text.assemble((entrant.name, "bold"), f" {entrant.version}".rstrip())]
     if entrant.out:
         lines.append(Text.assemble(("■ ", "bold magenta"), f"out: {entrant.out}"))
-    if found:
-        lines.append(Text(headline(capacity(found), sweep.objective)))
-        lines.append(_table(found, sweep.objective, wide=wide))
+    if points:
+        lines.append(Text(headline(capacity(points), sweep.objective)))
+        lines.append(_table(points, sweep.objective, wide=wide))
     if entrant.kind == "url":
         lines.append(Text.assemble(("▲ ", "yellow"), "was already running: how its launches differ is not in it"))
     return lines
 
 
-def headline(found: Capacity, objective: Objective) -> str:
+def headline(bracket: Capacity, objective: Objective) -> str:
     """The capacity in a sentence, as a bracket, or why there is none."""
     under = f"capacity under {objective.typed()}"
-    why = reason_text(found.reason) if found.reason else ""
-    over = "" if found.over_per_s is None else f"at {_rate(found.over_per_s)} {why}"
-    if found.met_per_s is None:
+    why = reason_text(bracket.reason) if bracket.reason else ""
+    over = "" if bracket.over_per_s is None else f"at {_rate(bracket.over_per_s)} {why}"
+    if bracket.met_per_s is None:
         return f"{under}: not found; already {over}"
-    if found.over_per_s is None:
-        return f"{under}: {_rate(found.met_per_s)} or more; it was met at every rate that was offered"
-    return f"{under}: {_rate(found.met_per_s)}, and below {_rate(found.over_per_s)}; {over}"
+    if bracket.over_per_s is None:
+        return f"{under}: {_rate(bracket.met_per_s)} or more; it was met at every rate that was offered"
+    return f"{under}: {_rate(bracket.met_per_s)}, and below {_rate(bracket.over_per_s)}; {over}"
 
 
 def reason_text(reason: Reason) -> str:
@@ -124,45 +122,33 @@ def _span(span: Span | None) -> str:
     return f"{span.estimate / 1000:.3g} ms ({span.low / 1000:.3g}–{span.high / 1000:.3g})"
 
 
-def _about(event: Event) -> tuple[object, ...]:
-    """What an event is about: a program's process, a core, a contender."""
-    return event.kind, event.subject, event.numbers.get("pid"), event.numbers.get("core")
-
-
 def _rate(rate_per_s: float) -> str:
     return f"{rate_per_s:,g}/s" if rate_per_s < 1e6 else f"{rate_per_s:,.0f}/s"
 
 
-def _table(found: Sequence[Point], objective: Objective, *, wide: bool) -> Table:
+def _table(points: Sequence[Point], objective: Objective, *, wide: bool) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0))
-    asked = objective.quantile
-    quantiles = TOLD if wide else TOLD[:1]
-    others = [name for name in quantiles if name != asked and any(name in point.latency_us for point in found)]
-    table.add_column("offered/s", justify="right", no_wrap=True)
-    table.add_column("reached", justify="right", no_wrap=True)
-    for name in others:
-        table.add_column(f"{name} µs", justify="right", no_wrap=True)
-    table.add_column(f"{asked} µs", justify="right", no_wrap=True)
+    limited, quantiles = objective.quantile, TOLD if wide else TOLD[:1]
+    others = [name for name in quantiles if name != limited and any(name in point.latency_us for point in points)]
+    for head in ("offered/s", "reached", *(f"{name} µs" for name in (*others, limited))):
+        table.add_column(head, justify="right", no_wrap=True)
     table.add_column("interval", no_wrap=True)
-    table.add_column(f"{asked}, log", width=WIDTH, no_wrap=True)
+    table.add_column(f"{limited}, log", width=WIDTH, no_wrap=True)
     table.add_column("CPU µs", justify="right", no_wrap=True)
     table.add_column(objective.typed())
-    shown = [point.latency_us[asked].estimate for point in found if asked in point.latency_us]
+    shown = [point.latency_us[limited].estimate for point in points if limited in point.latency_us]
     ends = min([*shown, objective.limit_us]) / 1.5, max([*shown, objective.limit_us]) * 1.5
-    for point in found:
-        span = point.latency_us.get(asked)
+    for point in points:
+        estimates = {name: span.estimate for name, span in point.latency_us.items()}
+        span = point.latency_us.get(limited)
         table.add_row(
             f"{point.rate_per_s:,g}",
             figures.percent(math.floor(1000 * min(point.reached, 1)) / 1000),
-            *(
-                figures.microseconds(point.latency_us[n].estimate) if n in point.latency_us else figures.NONE
-                for n in others
-            ),
-            figures.microseconds(span.estimate) if span else figures.NONE,
+            *(figures.microseconds(estimates.get(name)) for name in (*others, limited)),
             f"{figures.microseconds(span.low)}–{figures.microseconds(span.high)}"
             if span and span.high < math.inf
             else "",
-            bar(span.estimate if span else None, objective.limit_us, ends),
+            bar(estimates.get(limited), objective.limit_us, ends),
             figures.microseconds(point.server_cpu_us),
             Text(point.outcome, style=_STYLE[point.outcome]),
         )
@@ -187,7 +173,7 @@ def bar(value: float | None, limit: float, ends: tuple[float, float]) -> Text:
 
 
 def as_json(sweep: Sweep) -> JsonObject:
-    """What ``--json`` writes and the file of a sweep holds (schema 1): results and every sample; unknown is null."""
+    """The sweep, schema 1: what was found, and every sample; unknown numbers are null."""
     return {
         "schema": JSON_SCHEMA,
         **encode(sweep),
@@ -201,38 +187,25 @@ def as_json(sweep: Sweep) -> JsonObject:
 
 
 def _contender_json(sweep: Sweep, entrant: Entrant) -> JsonObject:
-    found = sweep.points(entrant.name)
-    return {
-        "name": entrant.name,
-        "version": entrant.version,
-        "out": entrant.out,
-        "capacity": _capacity_json(capacity(found)) if found else None,
-        "points": list(map(_point_json, found)),
+    points = sweep.points(entrant.name)
+    return picked(entrant, "name", "version", "out") | {
+        "capacity": _capacity_json(capacity(points)) if points else None,
+        "points": list(map(_point_json, points)),
     }
 
 
-def _capacity_json(found: Capacity) -> JsonObject:
+def _capacity_json(bracket: Capacity) -> JsonObject:
     return {
-        "found": found.met_per_s is not None,
-        "met_per_s": found.met_per_s,
-        "over_per_s": found.over_per_s,
-        "why": reason_text(found.reason) if found.reason else "",
+        "found": bracket.met_per_s is not None,
+        "met_per_s": bracket.met_per_s,
+        "over_per_s": bracket.over_per_s,
+        "why": reason_text(bracket.reason) if bracket.reason else "",
     }
 
 
 def _point_json(point: Point) -> JsonObject:
-    return {
-        "rate_per_s": point.rate_per_s,
-        "launches": point.launches,
-        "reached": point.reached,
-        "failed": point.failed,
-        "latency_us": {quantile: _span_json(span) for quantile, span in point.latency_us.items()},
-        "server_cpu_us": point.server_cpu_us,
+    return picked(point, "rate_per_s", "launches", "reached", "failed", "latency_us", "server_cpu_us") | {
         "verdict": point.outcome,
         "why": reason_text(point.reason) if point.reason else "",
         "noisy": point.noisy,
     }
-
-
-def _span_json(span: Span) -> dict[str, float | None]:
-    return {key: value if math.isfinite(value) else None for key, value in asdict(span).items()}

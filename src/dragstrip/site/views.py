@@ -13,7 +13,7 @@ from dragstrip.record import Entrant, Race
 from dragstrip.report.race import badge, columns, summary
 from dragstrip.report.race.badge import Badge
 from dragstrip.report.race.headline import headline
-from dragstrip.report.race.summary import of_rates, parts
+from dragstrip.report.race.summary import of_rates, parts_of
 from dragstrip.store.database import RunLine, Store
 
 #: Maximum races in a contender's history: each one is judged again, once per process.
@@ -106,7 +106,7 @@ def _of_race(path: str, race_id: str, _rounds: int, _finished: str, name: str) -
     except DragstripError:
         return ()
     columns = []
-    for part in parts(race, judged, ()) if not of_rates(race) else ():
+    for part in parts_of(race, judged, ()) if not of_rates(race) else ():
         estimate = part.verdict.estimates.get(name)
         for entrant in part.race.entrants:
             if entrant.name == name:
@@ -163,7 +163,7 @@ def standings(path: Path, race_id: str) -> Standings:
     with Store(path, write=False) as store:
         race = store.load(race_id)
     judged = judge(race)
-    columns_parts = parts(race, judged, ())
+    columns_parts = parts_of(race, judged, ())
     return Standings(
         race=race,
         rows=[row for part in columns_parts for row in part.rows],

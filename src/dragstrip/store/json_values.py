@@ -45,7 +45,7 @@ def plain(value: object) -> Json:
         return value if math.isfinite(value) else None
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
-    return value if value is None or isinstance(value, (str, int, bool)) else str(value)
+    return value if value is None or isinstance(value, (int, bool)) else str(value)
 
 
 def encode(part: object) -> JsonObject:
@@ -53,6 +53,11 @@ def encode(part: object) -> JsonObject:
     kind: type = type(part)
     named = {name: getattr(part, name) for name in field_types(kind)}
     return {name: plain(value) for name, value in named.items() if value is not None}
+
+
+def picked(part: object, *names: str) -> JsonObject:
+    """These attributes under their own names, each as ``plain`` writes it."""
+    return {name: plain(getattr(part, name)) for name in names}
 
 
 def decode(kind: type[_Made], raw: object) -> _Made:

@@ -34,7 +34,7 @@ class CheckName(StrEnum):
     ACCOUNTING = "accounting"
     ERRORS = "errors"
     LITTLES_LAW = "Little's law"
-    TURN_ROUND = "turn-round"
+    TURNAROUND = "turnaround"
     OFFERED_RATE = "offered rate"
     SATURATION = "saturation"
     LAUNCHES = "launches"

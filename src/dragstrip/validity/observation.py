@@ -1,4 +1,4 @@
-"""What a check can observe, as values: a class for each shape; ``report.race.observations`` has the sentences.
+"""What a check can observe, as values: a class for each shape; ``report.race.checks`` has the sentences.
 
 Observations of one shape share a class and differ by their kind, for each of which mypy demands a sentence.
 """

@@ -118,7 +118,7 @@ def _inspect_column(race: Race) -> tuple[Check, ...]:
         _accounting(race, sides),
         _errors(race, sides),
         _little(race, sides),
-        _turn_round(race, sides),
+        _turnaround(race, sides),
         _offered(race, sides) if race.load.rate_per_s else _saturation(race, sides),
         _launches(sides),
         _trend(sides),
@@ -316,10 +316,10 @@ def _undisturbed(race: Race, side: _Side) -> Sequence[Block]:
     return [block for block in side.used if engine_wait(block) + (taken_by_others(block, side.cores) or 0.0) < CALM]
 
 
-def _turn_round(race: Race, sides: Sequence[_Side]) -> Check:
+def _turnaround(race: Race, sides: Sequence[_Side]) -> Check:
     """Answers that wait in the engine keep a busy server's queue shorter, and an idle server idle."""
     if race.load.rate_per_s:
-        return check_result(CheckName.TURN_ROUND, (), seen.Plain.TURN_OPEN_LOOP)
+        return check_result(CheckName.TURNAROUND, (), seen.Plain.TURN_OPEN_LOOP)
     observed, most = list[Observation](), 0.0
     for side in sides:
         counted_ns = sum(block.counted_ns for block in side.used) * race.load.at_once
@@ -328,7 +328,7 @@ def _turn_round(race: Race, sides: Sequence[_Side]) -> Check:
         if share > MAX_TURN and (busy is None or busy < SERVER_IDLE):
             observed.append(seen.ContenderShare(side.name, seen.OwnShare.TURN_LONG, share))
     kind = seen.Share.TURN_MOST_BUSY if most > MAX_TURN else seen.Share.TURN_MOST
-    return check_result(CheckName.TURN_ROUND, warnings(observed), seen.RaceShare(kind, most))
+    return check_result(CheckName.TURNAROUND, warnings(observed), seen.RaceShare(kind, most))
 
 
 def _offered(race: Race, sides: Sequence[_Side]) -> Check:

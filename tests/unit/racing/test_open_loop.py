@@ -88,7 +88,7 @@ def test_a_rate_that_is_not_sustained_and_a_late_engine_warn(changes: dict[str, 
 def test_checks_of_a_closed_loop_do_not_judge_an_open_one() -> None:
     """Connections are idle for most of the time, and so are servers: as they should."""
     found = {one.label: one.status for one in validity.inspect(at_one_rate())}
-    assert (found["Little's law"], found["turn-round"]) == ("pass", "pass")
+    assert (found["Little's law"], found["turnaround"]) == ("pass", "pass")
     assert "saturation" not in found
 
 

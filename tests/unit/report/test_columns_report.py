@@ -28,7 +28,7 @@ from dragstrip.report.race import charts, columns, export, markdown, page, termi
 from dragstrip.report.race.badge import race_badge
 from dragstrip.report.race.headline import headline
 from dragstrip.report.race.live import time_left
-from dragstrip.report.race.summary import parts
+from dragstrip.report.race.summary import parts_of
 from dragstrip.store.database import Store
 from dragstrip.validity import inspect
 
@@ -43,7 +43,7 @@ def shown(race: Race, width: int = 80, **more: Any) -> list[str]:
 
 
 def table_of(race: Race) -> columns.Table:
-    return columns.table(race, parts(race, judge(race), inspect(race)))
+    return columns.table(race, parts_of(race, judge(race), inspect(race)))
 
 
 def said(race: Race) -> str:
@@ -327,8 +327,8 @@ def test_the_page_of_two_rates_says_their_bias(running: Any, tmp_path: Path) -> 
     watched.page.goto((tmp_path / "rates.html").as_uri())
     assert columns.RATES_NOTE in watched.page.locator("#columns").inner_text()
     text = watched.page.locator("main").text_content()
-    assert "Who takes less CPU time, and by how much" in text
-    assert "Who is faster" not in text
+    assert "Which contender uses less CPU time, and by how much" in text
+    assert "Which contender is faster" not in text
     assert "--efficiency" in watched.page.locator("#command").text_content()
     assert watched.said == []
     watched.close()

@@ -324,7 +324,7 @@ def test_waiting_in_the_generator_is_told_and_warned_of_where_the_server_was_not
 
     race = with_blocks(samples.race(), waiting)
     assert check(race, "Little's law").status == "pass"
-    told = check(race, "turn-round")
+    told = check(race, "turnaround")
     assert told.status == status
     assert "waiting in the generator" in check_text(told)
 

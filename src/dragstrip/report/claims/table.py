@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from rich.console import Console, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from dragstrip.claim.definition import Claim
@@ -57,7 +56,7 @@ def show(console: Console, rows: Sequence[Row], *, remarks: bool = False) -> Non
     """One table for each write-up; with ``remarks`` what each verdict rests on."""
     parts: list[RenderableType] = []
     for source in dict.fromkeys(source_of(row.claim) for row in rows):
-        table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0), title_justify="left")
+        table = glyphs.table()
         table.add_column("claim", overflow="fold", ratio=1)
         for head in ("published", "under its load", "verdict", "fair settings", "verdict"):
             table.add_column(head, overflow="fold", justify="right" if head == "published" else "left")
@@ -109,9 +108,7 @@ def _remarks(row: Row) -> list[RenderableType]:
 
 def listing(console: Console, rows: Sequence[Mapping[str, object]]) -> None:
     """Every claim: what was said, with which figure, and whether it can be raced here."""
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for head in ("claim", "status", "published", "what was claimed"):
-        table.add_column(head, overflow="fold")
+    table = glyphs.table("claim", "status", "published", "what was claimed")
     for row in rows:
         ready = row["status"] == "ready"
         statement = f"{row['statement']} ({row['source']}, {row['year']})" + ("" if ready else f"; {row['reason']}")

@@ -6,6 +6,7 @@ from dragstrip.analysis.unequal_disturbance import Disturbed
 from dragstrip.claim.finding import (
     Again,
     ByCpu,
+    CountedRun,
     FellOut,
     FewRounds,
     Finding,
@@ -20,7 +21,6 @@ from dragstrip.claim.finding import (
     Unfit,
 )
 from dragstrip.errors import DragstripError
-from dragstrip.report.claims.connection_ends import describe_ends
 from dragstrip.report.figures import as_percent, two_digits
 from dragstrip.report.race.checks import check_text
 from dragstrip.report.race.messages import void_text
@@ -28,6 +28,14 @@ from dragstrip.report.race.wording import disturbed_text, unfit_text
 from dragstrip.validity import Check
 
 _AGAIN = {Again.GO_ON: "goes on with the race", Again.RACE: "races it again"}
+
+_ENDS = {
+    "timeout": "waited {limit:g} s in vain for an answer",
+    "connect": "never connected",
+    "closed_early": "were closed without an answer",
+    "reset": "were reset",
+    "refused": "were refused",
+}
 
 
 def finding_text(finding: Finding) -> str:
@@ -114,3 +122,24 @@ def _ground(ground: Ground, finding: Finding) -> str:
         Ground.NO_COUNTED_RUN: "its run to an exact count has not been made",
         Ground.NOT_CHECKED: f"`dragstrip claims check {finding.claim.id}` does it",
     }[ground]
+
+
+def describe_ends(run: CountedRun) -> str:
+    """Who was asked what, over which connections, and how many of these came to which end."""
+    own = "kept alive" if run.keepalive else "at a time, one for each request"
+    asked = f"{run.sent:,} requests over {run.connections:,} connections {own}, in {run.duration_s:.1f} s"
+    if run.sent < run.requests:
+        asked = f"only {asked}, of {run.requests:,} that were to be sent"
+    answered, errors = run.answered, {kind: count for kind, count in run.errors.items() if count}
+    slowest = f"the slowest after {two_digits(run.longest_s)} s" if answered else ""
+    if not errors:
+        fate = f"all were answered right, {slowest}; no connection was refused, reset, closed early or left waiting"
+    else:
+        some = f"{answered:,} were answered right, {slowest}" if answered else "none was answered"
+        limit_s = run.timeout_s
+        told = {kind: _ENDS.get(kind, kind.replace("_", " ")).format(limit=limit_s) for kind in errors}
+        lost = ", ".join(f"{count:,} {told[kind]}" for kind, count in errors.items())
+        when = f", {run.late:,} of all these in the run's last twentieth" if run.late else ""
+        fate = f"{some}; of the connections {lost}{when}"
+    ended = "" if run.finished == "count" else f"; it ended early: {run.finished}"
+    return f"{run.contender}: {asked}: {fate}{ended}"

@@ -18,7 +18,7 @@ from dragstrip.report.load.latency import clock_text, histogram
 from dragstrip.report.load.limits import Limit
 from dragstrip.report.load.warnings import ENGINE_FULL, warnings
 from dragstrip.report.race.latency import percentiles_text
-from dragstrip.store.json_values import JSON_SCHEMA, JsonObject
+from dragstrip.store.json_values import JSON_SCHEMA, JsonObject, picked
 
 if TYPE_CHECKING:
     from dragstrip.loading.result import LoadResult, Slice
@@ -35,28 +35,21 @@ def load_json(result: LoadResult, limits: Sequence[Limit] = ()) -> JsonObject:
     request = result.request
     return {
         "schema": JSON_SCHEMA,
-        "url": request.url,
-        "method": request.method,
-        "started": result.started,
-        "finished": result.finished,
-        "software": result.software,
+        **picked(request, "url", "method"),
+        **picked(result, "started", "finished", "software"),
         "load": _load_json(result),
         "right_answer": _right_json(result),
         "requests": result.requests,
         "plain_requests": result.plain,
         "script": _script_json(result),
         "different_requests": max(len(set(request.pool)), 1),
-        "late": result.late,
-        "late_s": result.late_s,
-        "sent": result.sent,
-        "failed": result.failed,
+        **picked(result, "late", "late_s", "sent", "failed"),
         "unanswered": result.sent - result.requests - result.failed,
         "errors": result.errors,
         "error_sample": next(iter(result.samples.values()), ""),
         "error_samples": result.samples,
         "status_codes": {str(code): count for code, count in result.statuses.items()},
-        "duration_s": result.duration_s,
-        "rate_per_s": result.rate_per_s,
+        **picked(result, "duration_s", "rate_per_s"),
         "latency_us": _latency_json(result),
         "latency_clock": clock_text(result),
         "latency_hdr": base64.b64encode(result.latency_hdr).decode("ascii"),
@@ -65,8 +58,7 @@ def load_json(result: LoadResult, limits: Sequence[Limit] = ()) -> JsonObject:
         "connect_us": _times_json(result.connect_hdr),
         "first_byte_us": _times_json(result.first_byte_hdr),
         "answers_on_reused_connections": result.reused,
-        "bytes_in": result.bytes_in,
-        "bytes_out": result.bytes_out,
+        **picked(result, "bytes_in", "bytes_out"),
         "engine": {
             "cpu_us_per_request": result.engine_us_per_request,
             "busy_share": result.engine_share,
@@ -76,9 +68,7 @@ def load_json(result: LoadResult, limits: Sequence[Limit] = ()) -> JsonObject:
             "io": result.io,
         },
         "slices": [_slice_json(part) for part in result.slices],
-        "limits": [
-            {"name": limit.name, "limit": limit.limit, "value": limit.value, "met": limit.met} for limit in limits
-        ],
+        "limits": [picked(limit, "name", "limit", "value", "met") for limit in limits],
         "warnings": warnings(result),
     }
 
@@ -100,17 +90,11 @@ def _load_json(result: LoadResult) -> JsonObject:
         "threads": len(result.cores),
         "engine_cores": list(result.cores),
         "generators": list(result.generators),
-        "keepalive": request.keepalive,
-        "http": request.http,
-        "unix": request.unix,
+        **picked(request, "keepalive", "http", "unix"),
         "tls": _tls_json(result),
-        "close_after": request.close_after,
-        "pipeline": request.pipeline,
-        "streams": request.streams,
+        **picked(request, "close_after", "pipeline", "streams"),
         "sources": spread(request),
-        "requests": request.requests,
-        "duration_s": request.duration_s,
-        "timeout_s": request.timeout_s,
+        **picked(request, "requests", "duration_s", "timeout_s"),
     }
 
 
@@ -164,12 +148,9 @@ def _open_loop_json(result: LoadResult) -> JsonObject | None:
         "pace": offer.precision,
         "arrivals": offer.arrivals,
         "seed": offer.seed,
-        "offered": result.offered,
-        "departed": result.departed,
-        "unsent": result.unsent,
+        **picked(result, "offered", "departed", "unsent"),
         "offered_per_s": result.offered / result.duration_s if result.duration_s else 0.0,
-        "reached_share": result.reached_share,
-        "sustained": result.sustained,
+        **picked(result, "reached_share", "sustained"),
         "latency_sent_us": _quantiles_json(decoded(result.latency_sent_hdr)),
         "lag_us": _quantiles_json(decoded(result.lag_hdr)),
         "latency_sent_hdr": base64.b64encode(result.latency_sent_hdr).decode("ascii"),

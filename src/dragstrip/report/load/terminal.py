@@ -23,6 +23,7 @@ from dragstrip.report.load.latency import clock_text, histogram, latency_text
 from dragstrip.report.load.limits import Limit
 from dragstrip.report.load.warnings import warnings
 from dragstrip.report.race import notes
+from dragstrip.validity.check import Status
 
 if TYPE_CHECKING:
     from dragstrip.loading.result import LoadResult
@@ -57,7 +58,9 @@ def sentence(result: LoadResult) -> str:
     if result.request.close_after:
         keep = f"each for {figures.count(result.request.close_after)} requests"
     keep += f", {result.request.pipeline} requests in flight on each" if result.request.pipeline > 1 else ""
-    keep += f", encrypted ({_encrypted(result)})" if result.target.tls else ""
+    if result.target.tls:
+        handshakes = "resumed sessions" if result.request.handshakes == RESUMED else "full handshakes"
+        keep += f", encrypted ({', '.join(filter(None, (result.learned.tls, handshakes)))})"
     keep += "" if result.request.http == "1.1" else f", in HTTP/{result.request.http}"
     keep += f" with {result.request.streams} streams on each" if result.request.streams > 1 else ""
     over = f"over {figures.count(result.connections)} connection{'s' if result.connections != 1 else ''}, {keep}"
@@ -86,12 +89,6 @@ def _offered(result: LoadResult) -> str:
     return f"offered {describe_offer(offer)}: {became}"
 
 
-def _encrypted(result: LoadResult) -> str:
-    """How connections are encrypted, and whether they take up sessions of those before them."""
-    sessions = "resumed sessions" if result.request.handshakes == RESUMED else "full handshakes"
-    return f"{result.learned.tls}, {sessions}" if result.learned.tls else sessions
-
-
 def show(console: Console, result: LoadResult, limits: Sequence[Limit] = ()) -> None:
     """Prints the whole report; what a script printed stands around it, as it is."""
     script = result.script
@@ -113,16 +110,15 @@ def _show(console: Console, result: LoadResult, limits: Sequence[Limit]) -> None
     parts.append(Text())
     latencies = histogram(result)
     if latencies:
-        parts += [
-            Text(f"latency ({clock_text(result)})", style="bold"),
-            *_latencies(result, latencies, console.width),
-            Text(),
-        ]
+        head = Text(f"latency ({clock_text(result)})", style="bold")
+        parts += [head, *_latencies(result, latencies, console.width), Text()]
     for name, recorded in (("time to connect", result.connect_hdr), ("time to first byte", result.first_byte_hdr)):
         if times := decoded(recorded):
-            parts.append(_times(name, times))
+            quantiles = [f"p{q} {latency_text(times.get_value_at_percentile(q))}" for q in (50, 90, 99)]
+            quantiles.append(f"max {latency_text(times.get_max_value())}")
+            parts.append(Text(f"{name} ({times.get_total_count():,}): {', '.join(quantiles)}"))
     parts += [*_statuses(result), *_checks(result), _facts(result), Text()]
-    warned = [notes.Note("warn", "", line) for line in warnings(result)]
+    warned = [notes.Note(Status.WARN, "", line) for line in warnings(result)]
     for limit in limits:
         mark, style = ("●", "blue") if limit.met else ("■", "bold magenta")
         parts.append(Text.assemble((f"{mark} {'met' if limit.met else 'missed'} ", style), limit.text))
@@ -150,10 +146,7 @@ def _percentiles(result: LoadResult, latencies: HdrHistogram) -> Table:
     times = {"at most": latencies}
     if is_open:
         times |= {"from actual send": decoded(result.latency_sent_hdr), "send delay": decoded(result.lag_hdr)}
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    table.add_column("", no_wrap=True)
-    for name in (*times, "above"):
-        table.add_column(name, justify="right", no_wrap=True)
+    table = glyphs.table("", numbers=(*times, "above"))
 
     def add(label: str, value_ns: Callable[[HdrHistogram], float | None], above: str = "") -> None:
         cells = [latency_text(value_ns(histogram) if histogram else None) for histogram in times.values()]
@@ -172,18 +165,8 @@ def _percentiles(result: LoadResult, latencies: HdrHistogram) -> Table:
     return table
 
 
-def _times(name: str, times: HdrHistogram) -> Text:
-    """A histogram in one line."""
-    quantiles = [f"p{q} {latency_text(times.get_value_at_percentile(q))}" for q in (50, 90, 99)]
-    return Text(
-        f"{name} ({times.get_total_count():,}): {', '.join(quantiles)}, max {latency_text(times.get_max_value())}"
-    )
-
-
 def _picture(histogram_bins: Sequence[Bin]) -> Table:
-    table = Table(box=None, pad_edge=False, show_header=False, expand=True, padding=(0, 2, 0, 0))
-    for _ in ("bound", "answers", "share"):
-        table.add_column(justify="right", no_wrap=True)
+    table = glyphs.table(numbers=("bound", "answers", "share"), header=False, expand=True)
     table.add_column(ratio=1, no_wrap=True)
     most, total = max(bin_.count for bin_ in histogram_bins), sum(bin_.count for bin_ in histogram_bins)
     for bin_ in histogram_bins:

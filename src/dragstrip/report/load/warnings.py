@@ -21,17 +21,25 @@ ENGINE_FULL, ENGINE_WAITS = 0.95, 0.10
 def warnings(result: LoadResult) -> list[str]:
     """What keeps the numbers from meaning what they seem to mean, a sentence each."""
     messages = [*result.notes, *_open_loop(result)]
+    count = len(result.cores)
+    if result.generators:
+        cores, were = f"{count} cores on {', '.join(result.generators)}", "were"
+        add = "name more cores, or more generators, in the fleet's file"
+        free = "other programs run there too; end them, or name other cores in the fleet's file"
+    else:
+        cores, were = (f"{count} cores", "were") if count != 1 else (f"core {result.cores[0]}", "was")
+        add = "give it more cores (-t), or move the server off them"
+        free = "other programs, the server perhaps, run there too; pin the server elsewhere (taskset -c)"
     if result.script and result.script.fault:
         messages.append(f"done() failed: {result.script.fault}")
     if result.engine_share >= ENGINE_FULL:
         messages.append(
-            f"the load generator was the limit: its {_cores(result)} busy {result.engine_share:.0%} of the time, so "
-            f"the server may be faster than this; {_more_cores(result)}"
+            f"the load generator was the limit: its {cores} {were} busy {result.engine_share:.0%} of the time, so "
+            f"the server may be faster than this; {add}"
         )
     elif result.engine_wait_share >= ENGINE_WAITS:
         messages.append(
-            f"the load generator had to wait for its {_cores(result, were=False)} {result.engine_wait_share:.0%} of "
-            f"the time: {_others_there(result)}"
+            f"the load generator had to wait for its {cores} {result.engine_wait_share:.0%} of the time: {free}"
         )
     latencies = histogram(result)
     if result.late and latencies and result.late_s * 1e9 > latencies.get_max_value():
@@ -84,23 +92,3 @@ def _open_loop(result: LoadResult) -> list[str]:
             "not wake up in time; more connections (-c) or a core of its own would tell which"
         )
     return messages
-
-
-def _more_cores(result: LoadResult) -> str:
-    if result.generators:
-        return "name more cores, or more generators, in the fleet's file"
-    return "give it more cores (-t), or move the server off them"
-
-
-def _others_there(result: LoadResult) -> str:
-    if result.generators:
-        return "other programs run there too; end them, or name other cores in the fleet's file"
-    return "other programs, the server perhaps, run there too; pin the server elsewhere (taskset -c)"
-
-
-def _cores(result: LoadResult, *, were: bool = True) -> str:
-    if result.generators:
-        return f"{len(result.cores)} cores on {', '.join(result.generators)}" + (" were" if were else "")
-    single = len(result.cores) == 1
-    name = f"core {result.cores[0]}" if single else f"{len(result.cores)} cores"
-    return name + ((" was" if single else " were") if were else "")

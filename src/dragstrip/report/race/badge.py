@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from dragstrip.metrics import KNOWN, PairVerdict
@@ -12,7 +12,7 @@ from dragstrip.record import EventKind, Race
 from dragstrip.report import figures
 from dragstrip.report.race import summary
 from dragstrip.report.race.columns import changes, leaders
-from dragstrip.report.race.summary import Part, of_rates, parts
+from dragstrip.report.race.summary import Part, of_rates, parts_of
 from dragstrip.validity import Check
 
 if TYPE_CHECKING:
@@ -29,17 +29,26 @@ AS_FACTOR = 2.0
 MAX_NAMES = 3
 
 
+class Colour(StrEnum):
+    """What colours a badge: the kind of its verdict."""
+
+    FASTER = "faster"
+    SAME = "same"
+    UNDECIDED = "undecided"
+    VOID = "void"
+    NONE = "none"
+
+
 @dataclass(frozen=True, slots=True)
 class Badge:
     """A verdict to be taken in at a glance.
 
     Args:
-        kind: "faster", "same", "undecided", "void" or "none": what colours it.
         word: in capitals.
         text: who and how much.
     """
 
-    kind: str
+    kind: Colour
     word: str
     text: str
 
@@ -51,64 +60,64 @@ class Badge:
 
 def race_badge(race: Race, verdict: Verdict, checks: Sequence[Check]) -> Badge:
     """The verdict at a glance; of several columns: who leads where."""
-    found = parts(race, verdict, checks)
-    if len(found) == 1:
-        return column_badge(found[0])
-    names = figures.several(tuple(part.name for part in found))
-    if all(part.is_void for part in found):
-        return Badge("void", "VOID", f"no result at {names}")
-    first = [leaders(part) for part in found]
+    parts = parts_of(race, verdict, checks)
+    if len(parts) == 1:
+        return column_badge(parts[0])
+    names = figures.several(tuple(part.name for part in parts))
+    if all(part.is_void for part in parts):
+        return Badge(Colour.VOID, "VOID", f"no result at {names}")
+    first = [leaders(part) for part in parts]
     if not any(first):
-        return Badge("none", "NO VERDICT", f"at {names} after {len(race.rounds)} rounds")
+        return Badge(Colour.NONE, "NO VERDICT", f"at {names} after {len(race.rounds)} rounds")
     text = "; ".join(
         f"{part.name}: {figures.several(who) if len(who) < 3 else f'{len(who)} tied'}"
-        for part, who in zip(found, first, strict=True)
+        for part, who in zip(parts, first, strict=True)
         if who
     )
-    if changes(found):
-        return Badge("faster", "ORDER CHANGES", text)
+    if changes(parts):
+        return Badge(Colour.FASTER, "ORDER CHANGES", text)
     if len(set(first)) == 1 and len(first[0]) == 1:
-        cpu = all(part.verdict.metric == "cpu" for part in found)
-        return Badge("faster", "LEAST CPU" if cpu else "FASTEST", f"{first[0][0]} at {names}")
-    return Badge("faster", "BY RATE" if of_rates(race) else "BY WORKLOAD", text)
+        cpu = all(part.verdict.metric == "cpu" for part in parts)
+        return Badge(Colour.FASTER, "LEAST CPU" if cpu else "FASTEST", f"{first[0][0]} at {names}")
+    return Badge(Colour.FASTER, "BY RATE" if of_rates(race) else "BY WORKLOAD", text)
 
 
 def column_badge(part: Part) -> Badge:
     """What one column came to in a word, which contenders it is about, and by how much."""
     if part.is_void:
         racing = part.names or [entrant.name for entrant in part.race.entrants if not entrant.out]
-        return Badge("void", "VOID", f"no result for {_named(racing)}")
+        return Badge(Colour.VOID, "VOID", f"no result for {_named(racing)}")
     bad = part.void_contenders | part.unjudged.keys()
     names = [name for name in part.names if name not in bad]
     pair = summary.pair_of(part.verdict, *names[:2]) if len(names) > 1 else None
     if pair is None:
-        return Badge("none", "NO VERDICT", _without(part.race, bad))
+        left = sum(not entrant.out and entrant.name not in bad for entrant in part.race.entrants)
+        after = f"after {_rounds(len(part.race.rounds))}"
+        few = f"{left} of {len(part.race.entrants)} contenders left"
+        return Badge(Colour.NONE, "NO VERDICT", few if left < 2 else after)
     if figures.finite(pair.low) is None:
-        rounds = "1 round" if pair.rounds == 1 else f"{pair.rounds} rounds"
-        return Badge("none", "TOO EARLY", f"{pair.a} {figures.ratio(pair.ratio)} × {pair.b} after {rounds}")
+        rounds = _rounds(pair.rounds)
+        return Badge(Colour.NONE, "TOO EARLY", f"{pair.a} {figures.ratio(pair.ratio)} × {pair.b} after {rounds}")
     if len(names) == 2:
         return _of_two(pair)
     top = tuple(name for name in part.top_group(names[0]) if name not in bad)
     return _tied(part.verdict, top, pair) if len(top) > 1 else _won(pair, comparative=False)
 
 
-def _without(race: Race, bad: Set[str]) -> str:
-    left = sum(not entrant.out and entrant.name not in bad for entrant in race.entrants)
-    if left < 2:
-        return f"{left} of {len(race.entrants)} contenders left"
-    rounds = len(race.rounds)
-    return f"after {rounds} round{'' if rounds == 1 else 's'}"
+def _rounds(count: int) -> str:
+    return f"{count} round{'' if count == 1 else 's'}"
 
 
 def _of_two(pair: Pair) -> Badge:
     if pair.unfit:
         from dragstrip.report.race.wording import unfit_text
 
-        return Badge("undecided", "NO VERDICT", f"{pair.a} against {pair.b}: {unfit_text(pair.unfit)}")
+        return Badge(Colour.UNDECIDED, "NO VERDICT", f"{pair.a} against {pair.b}: {unfit_text(pair.unfit)}")
     if pair.verdict is PairVerdict.SAME:
-        return Badge("same", "SAME", f"{pair.a} and {pair.b} within {figures.percent(pair.margin)}, {spread(pair)}")
+        within = f"within {figures.percent(pair.margin)}"
+        return Badge(Colour.SAME, "SAME", f"{pair.a} and {pair.b} {within}, {spread(pair)}")
     if pair.verdict is PairVerdict.UNDECIDED:
-        return Badge("undecided", "TOO CLOSE TO CALL", f"{pair.a} against {pair.b}, {spread(pair)}")
+        return Badge(Colour.UNDECIDED, "TOO CLOSE TO CALL", f"{pair.a} against {pair.b}, {spread(pair)}")
     return _won(summary.oriented(pair, pair.a if pair.verdict is PairVerdict.FASTER else pair.b), comparative=True)
 
 
@@ -116,17 +125,17 @@ def _won(pair: Pair, *, comparative: bool) -> Badge:
     known, other = KNOWN[pair.metric], pair.b if comparative else f"the next, {pair.b},"
     if what := (known.spent or known.quantile).upper():
         more = ("LOWER" if comparative else "LOWEST") if known.quantile else "LESS" if comparative else "LEAST"
-        return Badge("faster", f"{more} {what}", f"{pair.a}: {other} takes {gain(pair)}")
+        return Badge(Colour.FASTER, f"{more} {what}", f"{pair.a}: {other} takes {gain(pair)}")
     if comparative:
-        return Badge("faster", "FASTER", f"{pair.a} {gain(pair)}")
+        return Badge(Colour.FASTER, "FASTER", f"{pair.a} {gain(pair)}")
     than = " the next" if pair.ratio >= AS_FACTOR else " on the next"
-    return Badge("faster", "FASTEST", f"{pair.a}, {gain(pair, than)}")
+    return Badge(Colour.FASTER, "FASTEST", f"{pair.a}, {gain(pair, than)}")
 
 
 def _tied(verdict: ColumnVerdict, top: Sequence[str], first: Pair) -> Badge:
     among = [summary.pair_of(verdict, a, b) for at, a in enumerate(top) for b in top[at + 1 :]]
     same = all(pair is not None and pair.verdict is PairVerdict.SAME for pair in among)
-    word, kind = ("SAME AT THE TOP", "same") if same else ("TOO CLOSE AT THE TOP", "undecided")
+    word, kind = ("SAME AT THE TOP", Colour.SAME) if same else ("TOO CLOSE AT THE TOP", Colour.UNDECIDED)
     between = summary.pair_of(verdict, top[0], top[1]) or first
     return Badge(kind, word, f"{_named(top)}, {spread(between)}")
 
@@ -142,7 +151,7 @@ def gain(pair: Pair, than: str = "") -> str:
     if pair.ratio >= AS_FACTOR:
         return f"{figures.ratio(pair.ratio)} ×{than}, {figures.ratio(pair.low)} to {figures.ratio(pair.high)}"
     at, low, high = (100 * (value - 1) for value in (pair.ratio, pair.low, pair.high))
-    places = _places(low, high)
+    places = figures.decimals(low, high, percent=True)
     return f"+{at:.{places}f} %{than}, {_signed(low, places, plus='')} to {_signed(high, places, plus='')}"
 
 
@@ -151,17 +160,8 @@ def spread(pair: Pair) -> str:
     if pair.low < 1 / AS_FACTOR or pair.high >= AS_FACTOR:
         return f"{figures.ratio(pair.low)} to {figures.ratio(pair.high)} ×"
     low, high = 100 * (pair.low - 1), 100 * (pair.high - 1)
-    places = _places(low, high)
+    places = figures.decimals(low, high, percent=True)
     return f"{_signed(low, places)} to {_signed(high, places)} %"
-
-
-def _places(low: float, high: float) -> int:
-    """Decimals that show an interval as one, and an end that is not 0 as something else than 0: 0 to 3."""
-    width = high - low
-    places = min(max(1 - math.floor(math.log10(width / 2)), 0), 3) if width > 0 else 2
-    while places < 3 and any(end and not round(end, places) for end in (low, high)):
-        places += 1
-    return places
 
 
 def _signed(value: float, places: int, *, plus: str = "+") -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,15 +16,19 @@ if TYPE_CHECKING:
     from dragstrip.analysis import RoundNumbers
 
 
+class Fate(StrEnum):
+    """What became of a block."""
+
+    USED = "used"
+    DROPPED = "dropped"  #: not used because of its pass or round
+    VOID = "void"
+
+
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One block and its fate.
+    """One block and its fate."""
 
-    Args:
-        kind: "used", "dropped" (not used because of its pass or round) or "void" (itself).
-    """
-
-    kind: str
+    kind: Fate
     block: Block
 
 
@@ -33,7 +38,7 @@ def blocks(race: Race) -> Iterator[Seen]:
         bad = {block.pass_index for block in round_.blocks if block.void}
         for block in sorted(round_.blocks, key=lambda block: block.position):
             dropped = bool(round_.void) or block.pass_index in bad
-            yield Seen("void" if block.void else "dropped" if dropped else "used", block)
+            yield Seen(Fate.VOID if block.void else Fate.DROPPED if dropped else Fate.USED, block)
 
 
 def value(block: Block, metric: str) -> float | None:

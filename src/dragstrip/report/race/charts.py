@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import altair as alt
 
+from dragstrip.analysis import Interval
 from dragstrip.metrics import KNOWN
 from dragstrip.record import Race
 from dragstrip.report import figures, glyphs
@@ -22,6 +22,7 @@ from dragstrip.report.race import columns as columns_of
 from dragstrip.report.race import latency as latency_of
 from dragstrip.report.race.messages import void_text
 from dragstrip.report.race.summary import Part, Row
+from dragstrip.store.json_values import Json, JsonObject
 
 #: Maximum number of blocks drawn for a race; void blocks are always drawn.
 MAX_BLOCKS = 6000
@@ -45,7 +46,7 @@ DARK: Mapping[str, str] = {
 #: What the page says instead of a colour: the browser looks it up whenever the theme changes.
 PAGE: Mapping[str, str] = {name: f"var(--{name})" for name in LIGHT}
 
-Chart = dict[str, Any]
+Chart = JsonObject
 
 #: How an axis writes a number: Vega's own way would give all labels one prefix, and write 0 as "0k".
 NUMBER = "abs(datum.value) >= 10000 ? format(datum.value, '~s') : format(datum.value, ',~r')"
@@ -54,7 +55,7 @@ NUMBER = "abs(datum.value) >= 10000 ? format(datum.value, '~s') : format(datum.v
 _ROUND = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 
-def config(colours: Mapping[str, str]) -> dict[str, Any]:
+def config(colours: Mapping[str, str]) -> JsonObject:
     """Vega's theme for these colours."""
     text = {"labelColor": colours["ink"], "titleColor": colours["quiet"], "titleFontWeight": "normal"}
     axis = {**text, "gridColor": colours["line"], "domainColor": colours["quiet"], "tickColor": colours["quiet"]}
@@ -91,43 +92,38 @@ def ranking(part: Part) -> Chart:
     """Estimates as bars with their intervals, best first; a bracket joins tied contenders."""
     known = KNOWN[part.verdict.metric]
     title = "requests per second" if known.more_is_better else f"{known.head} (less is better)"
-    bars = [(row.name, row.main.estimate, row.main.low, row.main.high) for row in part.rows]
-    return _bars(bars, title, part.rows)
+    return _bars([(row.name, row.main) for row in part.rows], title, part.rows)
 
 
 def cpu(part: Part) -> Chart:
     """CPU time of the contender's whole process tree per request."""
-    cpu_by_name = [(row.name, row.estimate.server_cpu_us_per_request) for row in part.rows]
-    bars = [(name, known.estimate, known.low, known.high) for name, known in cpu_by_name if known]
-    return _bars(bars, "server CPU per request, µs", ())
+    costs = [(row.name, row.estimate.server_cpu_us_per_request) for row in part.rows]
+    return _bars([(name, cost) for name, cost in costs if cost], "server CPU per request, µs")
 
 
 def memory(part: Part) -> Chart:
     """Peak memory of the whole process tree, median over launches."""
-    memory_by_name = [(row.name, row.estimate.peak_memory_bytes) for row in part.rows]
-    bars = [(name, bytes_ / 2**20, None, None) for name, bytes_ in memory_by_name if bytes_]
-    return _bars(bars, "peak memory, MiB", ())
-
-
-def _bars(bars: Sequence[tuple[str, float, float | None, float | None]], title: str, ties: Sequence[Row]) -> Chart:
-    data: list[dict[str, Any]] = [
-        {"name": name, "at": at, "low": figures.finite(low), "high": figures.finite(high), "text": figures.figure(at)}
-        | {"span": figures.span(low, high) or "no interval", "end": figures.finite(high) or at}
-        for name, at, low, high in bars
+    peaks = [(row.name, row.estimate.peak_memory_bytes) for row in part.rows]
+    bars = [
+        (name, Interval(estimate=peak / 2**20, low=math.nan, high=math.nan, level=0.0)) for name, peak in peaks if peak
     ]
-    names = [row["name"] for row in data]
+    return _bars(bars, "peak memory, MiB")
+
+
+def _bars(bars: Sequence[tuple[str, Interval]], title: str, ties: Sequence[Row] = ()) -> Chart:
+    data: list[dict[str, object]] = [
+        {"name": name, "at": bar.estimate, "low": figures.finite(bar.low), "high": figures.finite(bar.high)}
+        | {"text": figures.figure(bar.estimate), "span": figures.span(bar.low, bar.high) or "no interval"}
+        | {"end": figures.finite(bar.high) or bar.estimate}
+        for name, bar in bars
+    ]
+    names = [name for name, _ in bars]
     columns = len(ties[0].ties) if ties else 0
     label = alt.Axis(title=None, ticks=False, domain=False, labelPadding=8 + 9 * columns)
-    rows_in_order = alt.Scale(domain=names)
-    y = alt.Y("name:N", scale=rows_in_order, axis=label)
-    most = max((float(row["end"]) for row in data), default=1.0) or 1.0
-    scale = alt.Scale(domain=[0, 1.25 * most], nice=False)
-    x = alt.X(
-        "at:Q",
-        title=title,
-        scale=scale,
-        axis=alt.Axis(tickCount=5, labelExpr=NUMBER, grid=True, labelOverlap=True, labelSeparation=6),
-    )
+    y = alt.Y("name:N", scale=alt.Scale(domain=names), axis=label)
+    most = max((figures.finite(bar.high) or bar.estimate for _, bar in bars), default=1.0) or 1.0
+    ticks = alt.Axis(tickCount=5, labelExpr=NUMBER, grid=True, labelOverlap=True, labelSeparation=6)
+    x = alt.X("at:Q", title=title, scale=alt.Scale(domain=[0, 1.25 * most], nice=False), axis=ticks)
     tooltip = [
         alt.Tooltip("name:N", title="contender"),
         alt.Tooltip("text:N", title=title),
@@ -140,21 +136,15 @@ def _bars(bars: Sequence[tuple[str, float, float | None, float | None]], title: 
         base.mark_tick(style="estimate", aria=False, thickness=3, size=18).encode(x="at:Q"),
         base.mark_text(style="value", aria=False, align="left", dx=7).encode(x="end:Q", text="text:N"),
     ]
-    layers += _brackets(names, ties, columns)
-    return finished(alt.layer(*layers).properties(height={"step": 30}), f"{title}, by contender: {_told(data)}")
-
-
-def _brackets(names: Sequence[str], ties: Sequence[Row], columns: int) -> list[alt.Chart]:
-    """One rule per tie group, left of the axis where the labels make room for it."""
-    brackets = []
+    # One rule per tie group, left of the axis, where the labels make room for it.
     for column in range(columns):
         ends_of = [row for row in ties if row.ties[column] in ("top", "bottom")]
         for top, bottom in zip(ends_of[::2], ends_of[1::2], strict=True):
-            ends = _values([{"first": top.name, "last": bottom.name}])
-            y = alt.Y("first:N", scale=alt.Scale(domain=list(names)))
-            at = alt.value(-6 - 9 * column)
-            brackets.append(alt.Chart(ends).mark_rule(style="tie", aria=False).encode(y=y, y2="last:N", x=at))
-    return brackets
+            group = alt.Chart(_values([{"first": top.name, "last": bottom.name}]))
+            first, left = alt.Y("first:N", scale=alt.Scale(domain=names)), alt.value(-6 - 9 * column)
+            layers.append(group.mark_rule(style="tie", aria=False).encode(y=first, y2="last:N", x=left))
+    listed = "; ".join(f"{row['name']} {row['text']} ({row['span']})" for row in data)
+    return finished(alt.layer(*layers).properties(height={"step": 30}), f"{title}, by contender: {listed}")
 
 
 def pairs(part: Part) -> Chart:
@@ -163,12 +153,13 @@ def pairs(part: Part) -> Chart:
     shown = summary.shown_pairs(verdict, part.names, every=False)
     bounded = [pair for pair in shown if figures.finite(pair.low) is not None and pair.low > 0]
     axis = glyphs.Axis.of([(pair.low, pair.high) for pair in bounded], verdict.margin)
-    data: list[dict[str, Any]] = [
-        # A name of two lines: what stands before and after the bar.
-        {"pair": f"{pair.a.replace('|', '¦')}|÷ {pair.b.replace('|', '¦')}", "kind": pair.verdict}
-        | {"at": pair.ratio, "low": pair.low, "high": pair.high, "span": figures.ratio_span(pair.low, pair.high)}
+    # A name of two lines: what stands before and after the bar.
+    names = [f"{pair.a.replace('|', '¦')}|÷ {pair.b.replace('|', '¦')}" for pair in bounded]
+    data: list[dict[str, object]] = [
+        {"pair": name, "kind": pair.verdict, "at": pair.ratio, "low": pair.low, "high": pair.high}
+        | {"span": figures.ratio_span(pair.low, pair.high)}
         | {"text": f"{figures.ratio(pair.ratio)} {figures.called(pair)}{' ▲' if pair.disturbed else ''}"}
-        for pair in bounded
+        for name, pair in zip(names, bounded, strict=True)
     ]
     title = f"{KNOWN[verdict.metric].compared.removesuffix(' ×')}, the first over the second"
     scale = alt.Scale(type="log", nice=False, domain=[axis.low, axis.high])
@@ -180,7 +171,7 @@ def pairs(part: Part) -> Chart:
         labelSeparation=6,
     )
     label = alt.Axis(title=None, ticks=False, domain=False, labelPadding=8, labelExpr="split(datum.label, '|')")
-    y = alt.Y("pair:N", scale=alt.Scale(domain=[row["pair"] for row in data]), axis=label)
+    y = alt.Y("pair:N", scale=alt.Scale(domain=names), axis=label)
     x = alt.X("at:Q", title=title, scale=scale, axis=ticks)
     tips = [alt.Tooltip("pair:N"), alt.Tooltip("text:N", title="ratio"), alt.Tooltip("span:N", title="interval")]
     band = alt.Chart(_values([{"at": 1 / (1 + verdict.margin), "to": 1 + verdict.margin}]))
@@ -188,7 +179,7 @@ def pairs(part: Part) -> Chart:
         band.mark_rect(style="band", aria=False).encode(x=x, x2="to:Q"),
         alt.Chart(_values([{"at": 1}])).mark_rule(style="one", aria=False).encode(x=x),
     ]
-    for kind in dict.fromkeys(str(row["kind"]) for row in data):
+    for kind in dict.fromkeys(pair.verdict for pair in bounded):
         base = alt.Chart(_values([row for row in data if row["kind"] == kind])).encode(y=y)
         layers += [
             base.mark_rule(style=kind, aria=False, strokeWidth=3).encode(x=alt.X("low:Q", scale=scale), x2="high:Q"),
@@ -216,45 +207,45 @@ def blocks(part: Part) -> Chart:
     numbers = round_numbers(race, metric)
     start_ns = race.rounds[0].started_ns if race.rounds else 0
     seen = [shown for shown in chart_data.blocks(race) if shown.block.contender in names]
-    plain = sum(shown.kind != "void" for shown in seen)
+    plain = sum(shown.kind is not chart_data.Fate.VOID for shown in seen)
     step = max(1, -(-plain // MAX_BLOCKS))
-    points: list[dict[str, Any]] = []
+    points: list[dict[str, object]] = []
     limits = {name: _limits(seen, name, metric) for name in names}
     kept = 0
     for shown in seen:
         number = chart_data.value(shown.block, metric)
-        kept += shown.kind != "void"
-        if number is None or (shown.kind != "void" and kept % step):
+        kept += shown.kind is not chart_data.Fate.VOID
+        if number is None or (shown.kind is not chart_data.Fate.VOID and kept % step):
             continue
         low, high = limits[shown.block.contender]
-        at = min(max(number, low), high)
-        place = {
+        started_s = round((shown.block.started_ns - start_ns) / 1e9, 3)
+        point: dict[str, object] = {
             "name": shown.block.contender,
-            "s": round((shown.block.started_ns - start_ns) / 1e9, 3),
-            "at": _short(at),
+            "s": started_s,
+            "at": _short(min(max(number, low), high)),
         }
-        points.append(place | {"kind": shown.kind, "why": "; ".join(map(void_text, shown.block.void))})
-    lines = [
+        points.append(point | {"kind": shown.kind, "why": "; ".join(map(void_text, shown.block.void))})
+    points += [
         {"name": name, "s": round(begin, 3), "until": round(end, 3), "at": _short(number), "kind": "level"}
         for name in names
         for begin, end, number in chart_data.levels(race, numbers, name)
     ]
     # Facets of a layered chart share one data set; each layer picks its own kind.
-    data = _values(points + lines)
+    data = _values(points)
     x = alt.X("s:Q", title="seconds of the race", axis=alt.Axis(tickCount=6, grid=False))
     y = alt.Y("at:Q", title=None, scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=3, labelExpr=NUMBER))
     base = alt.Chart().encode(x=x, y=y)
 
-    def of(kind: str) -> Any:
-        return alt.FieldEqualPredicate(field="kind", equal=kind)
-
+    dropped, used, level, void = (
+        base.transform_filter(alt.FieldEqualPredicate(field="kind", equal=kind))
+        for kind in ("dropped", "used", "level", "void")
+    )
+    tips = [alt.Tooltip("name:N"), alt.Tooltip("why:N", title="void")]
     layers = alt.layer(
-        base.transform_filter(of("dropped")).mark_point(style="dropped", aria=False, size=18, shape="diamond"),
-        base.transform_filter(of("used")).mark_circle(style="used", aria=False, size=18),
-        base.transform_filter(of("level")).mark_rule(style="level", aria=False).encode(x2="until:Q"),
-        base.transform_filter(of("void"))
-        .mark_tick(style="void", aria=False, size=16, thickness=2, orient="vertical")
-        .encode(tooltip=[alt.Tooltip("name:N"), alt.Tooltip("why:N", title="void")]),
+        dropped.mark_point(style="dropped", aria=False, size=18, shape="diamond"),
+        used.mark_circle(style="used", aria=False, size=18),
+        level.mark_rule(style="level", aria=False).encode(x2="until:Q"),
+        void.mark_tick(style="void", aria=False, size=16, thickness=2, orient="vertical").encode(tooltip=tips),
         data=data,
     ).properties(height=76)
     header = alt.Header(title=None, labelAnchor="start", labelOrient="top", labelPadding=4)
@@ -263,25 +254,28 @@ def blocks(part: Part) -> Chart:
     return finished(chart, f"every block over time; blocks of each contender: {counts}")
 
 
-def columns(race: Race, found: Sequence[Part]) -> Chart:
+def columns(race: Race, parts: Sequence[Part]) -> Chart:
     """A line per contender over the columns: its speed over the best's in each. Lines that cross change places."""
-    shown = columns_of.table(race, found)
+    shown = columns_of.table(race, parts)
     kinds = {of for _, of in shown.heads}
     kind = kinds.pop() if len(kinds) == 1 else "speed"
     names = [name for name, cells in shown.rows if any(cell.ratio for cell in cells)]
-    data: list[dict[str, Any]] = [
-        {"name": name, "column": head, "at": _short(cell.ratio), "text": cell.text}
-        | {"low": figures.finite(cell.low), "high": figures.finite(cell.high)}
+    drawn = [
+        (name, head, cell, cell.ratio)
         for name, cells in shown.rows
         for (head, _), cell in zip(shown.heads, cells, strict=True)
         if cell.ratio
     ]
-    least = min((float(row["low"] or row["at"]) for row in data), default=0.5)
+    data: list[dict[str, object]] = [
+        {"name": name, "column": head, "at": _short(ratio), "text": cell.text}
+        | {"low": figures.finite(cell.low), "high": figures.finite(cell.high)}
+        for name, head, cell, ratio in drawn
+    ]
+    least = min((figures.finite(cell.low) or _short(ratio) for *_, cell, ratio in drawn), default=0.5)
     scale = alt.Scale(type="log", nice=False, domain=[0.9 * least, 1.08])
     ticks = alt.Axis(values=_ticks(0.9 * least, 1.08), labelExpr="format(datum.value, ',~r')", labelOverlap=True)
-    x = alt.X(
-        "column:N", title=None, scale=alt.Scale(domain=[head for head, _ in shown.heads]), axis=alt.Axis(labelAngle=0)
-    )
+    heads = alt.Scale(domain=[head for head, _ in shown.heads])
+    x = alt.X("column:N", title=None, scale=heads, axis=alt.Axis(labelAngle=0))
     y = alt.Y("at:Q", title=f"{kind} over the best's in each column (log)", scale=scale, axis=ticks)
     colour = alt.Color("name:N", title=None, scale=alt.Scale(domain=names))
     dash = alt.StrokeDash("name:N", title=None, scale=_dashes(names))
@@ -292,11 +286,10 @@ def columns(race: Race, found: Sequence[Part]) -> Chart:
         base.mark_rule(aria=False, strokeWidth=2).encode(y=alt.Y("low:Q", scale=scale), y2="high:Q"),
         base.mark_point(aria=False, filled=True, size=70, opacity=1).encode(y=y, tooltip=tips),
     ).properties(height=320)
-    told = "; ".join(f"{row['name']} at {row['column']}: {row['text']}" for row in data)
-    moved = "; ".join(f"{one.first} and {one.second} change places" for one in columns_of.changes(found))
-    return finished(
-        layers, f"{kind} of each contender over the best's, by column: {told}. {moved or 'No change shown'}"
-    )
+    listed = "; ".join(f"{name} at {head}: {cell.text}" for name, head, cell, _ in drawn)
+    moved = "; ".join(f"{change.first} and {change.second} change places" for change in columns_of.changes(parts))
+    about = f"{kind} of each contender over the best's, by column: {listed}. {moved or 'No change shown'}"
+    return finished(layers, about)
 
 
 def _dashes(names: Sequence[str]) -> alt.Scale:
@@ -306,42 +299,32 @@ def _dashes(names: Sequence[str]) -> alt.Scale:
 
 def _limits(seen: Sequence[chart_data.Seen], name: str, metric: str) -> tuple[float, float]:
     numbers = [(shown.kind, chart_data.value(shown.block, metric)) for shown in seen if shown.block.contender == name]
-    used = [number for kind, number in numbers if kind == "used" and number is not None]
+    used = [number for kind, number in numbers if kind is chart_data.Fate.USED and number is not None]
     return chart_data.edges(used or [number for _, number in numbers if number is not None])
 
 
 def latency(part: Part) -> Chart:
     """Latency at saturation by percentile, the axis in nines."""
     names = part.names
-    data = [
+    curves = [(name, share, us) for name in names for share, us in latency_of.curve(part.race, name) if us > 0]
+    data: list[dict[str, object]] = [
         {"name": name, "tail": _short(1 / max(1 - share / 100, 1e-9)), "us": _short(us), "share": f"{share:.6g} %"}
-        for name in names
-        for share, us in latency_of.curve(part.race, name)
-        if us > 0
+        for name, share, us in curves
     ]
     # A fixed expression over numbers of our own: 1, 10, 100 … read as 0 %, 90 %, 99 % ….
     label = "datum.value <= 1 ? '0 %' : format(100 * (1 - 1 / datum.value), '.6~r') + ' %'"
-    nines = alt.Axis(
-        values=[1, 2, 10, 100, 1000, 10_000, 100_000, 1_000_000], labelExpr=label, grid=True, labelSeparation=8
-    )
+    tails = [1, 2, 10, 100, 1000, 10_000, 100_000, 1_000_000]
+    nines = alt.Axis(values=tails, labelExpr=label, grid=True, labelSeparation=8)
     x = alt.X("tail:Q", title="percentile", scale=alt.Scale(type="log", nice=False), axis=nines)
     # From the least to the most there is: a scale that began at a round number would be half empty.
-    ends = [float(str(row["us"])) for row in data] or [1.0]
+    ends = [_short(us) for *_, us in curves] or [1.0]
     scale = alt.Scale(type="log", nice=False, domain=[0.95 * min(ends), 1.05 * max(ends)])
     y = alt.Y("us:Q", title="latency at saturation, µs", scale=scale, axis=alt.Axis(labelExpr=NUMBER))
     colour = alt.Color("name:N", sort=names, scale=alt.Scale(domain=names), title=None)
     tooltip = [alt.Tooltip("name:N"), alt.Tooltip("share:N", title="percentile"), alt.Tooltip("us:Q", title="µs")]
-    lines = (
-        alt.Chart(_values(data))
-        .mark_line(aria=False, strokeWidth=2)
-        .encode(
-            x=x,
-            y=y,
-            color=colour,
-            strokeDash=alt.StrokeDash("name:N", scale=_dashes(names), title=None),
-            tooltip=tooltip,
-        )
-    )
+    dash = alt.StrokeDash("name:N", scale=_dashes(names), title=None)
+    lines = alt.Chart(_values(data)).mark_line(aria=False, strokeWidth=2)
+    lines = lines.encode(x=x, y=y, color=colour, strokeDash=dash, tooltip=tooltip)
     medians = "; ".join(f"{row.name} p50 {figures.microseconds(row.latency_us.get('p50'))}" for row in part.rows)
     return finished(lines.properties(height=320), f"latency at saturation by percentile, in microseconds: {medians}")
 
@@ -361,23 +344,22 @@ def draw(name: str, part: Part, *, dark: bool = False) -> Chart:
     return _alone(CHARTS[name](part), f"{part.race.workload}: {name}", dark=dark)
 
 
-def draw_columns(race: Race, found: Sequence[Part], *, dark: bool = False) -> Chart:
+def draw_columns(race: Race, parts: Sequence[Part], *, dark: bool = False) -> Chart:
     """The chart of all columns, as ``draw`` makes one."""
-    return _alone(columns(race, found), ", ".join(part.name for part in found), dark=dark)
+    return _alone(columns(race, parts), ", ".join(part.name for part in parts), dark=dark)
 
 
 def _alone(chart: Chart, title: str, *, dark: bool) -> Chart:
     colours = DARK if dark else LIGHT
     head = {"text": figures.visible(title), "anchor": "start", "color": colours["ink"]}
-    own = {"title": head, "config": config(colours), "background": colours["ground"], "padding": 14}
-    return sized(chart, 760) | own
+    ground: Chart = {"title": head, "config": config(colours), "background": colours["ground"], "padding": 14}
+    return sized(chart, 760) | ground
 
 
 def sized(chart: Chart, width: int) -> Chart:
     """The same chart at this width in pixels; a faceted one has it one level down."""
-    if "spec" in chart:
-        return chart | {"spec": chart["spec"] | {"width": width}}
-    return chart | {"width": width}
+    inner = chart.get("spec")
+    return chart | ({"spec": {**inner, "width": width}} if isinstance(inner, Mapping) else {"width": width})
 
 
 def svg(chart: Chart) -> str:
@@ -394,7 +376,7 @@ def png(chart: Chart, scale: float = 2) -> bytes:
     return bytes(vl_convert.vegalite_to_png(json.dumps(chart), scale=scale))
 
 
-def _values(rows: Sequence[Mapping[str, Any]]) -> alt.InlineData:
+def _values(rows: Sequence[Mapping[str, object]]) -> alt.InlineData:
     return alt.InlineData(values=[dict(row) for row in rows])
 
 
@@ -402,20 +384,16 @@ def finished(chart: alt.TopLevelMixin, description: str) -> Chart:
     """The chart's description as Vega-Lite takes it, without a theme yet; what came from outside is harmless in it."""
     spec: Chart = json.loads(chart.to_json(indent=None, validate=False))
     spec.pop("config", None)
-    return dict(_shown(spec | {"description": description}))
+    return {key: _shown(item) for key, item in (spec | {"description": description}).items()}
 
 
-def _shown(value: Any) -> Any:
+def _shown(value: Json) -> Json:
     """The same with control characters shown as such: one in a name ends vl-convert, and the process with it."""
-    if isinstance(value, dict):
+    if isinstance(value, str):
+        return figures.visible(value)
+    if isinstance(value, Mapping):
         return {key: _shown(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_shown(item) for item in value]
-    return figures.visible(value) if isinstance(value, str) else value
-
-
-def _told(data: Sequence[Mapping[str, Any]]) -> str:
-    return "; ".join(f"{row['name']} {row['text']} ({row['span']})" for row in data)
+    return [_shown(item) for item in value] if isinstance(value, Sequence) else value
 
 
 def _short(value: float) -> float:

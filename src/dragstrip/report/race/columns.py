@@ -85,38 +85,38 @@ class Change:
     behind: str
 
 
-def table(race: Race, found: Sequence[Part]) -> Table:
+def table(race: Race, parts: Sequence[Part]) -> Table:
     """The race's table."""
-    columns = [_cells(part, all_numbers=of_rates(race)) for part in found]
-    ranks = [{row.name: at for at, row in enumerate(part.valid_rows)} for part in found]
+    columns = [_cells(part, all_numbers=of_rates(race)) for part in parts]
+    ranks = [{row.name: at for at, row in enumerate(part.valid_rows)} for part in parts]
     names = [entrant.name for entrant in race.entrants]
     # By the first column; who is not in it comes after, by the next one that has it.
     names.sort(key=lambda name: [rank.get(name, len(names)) for rank in ranks])
     missing = Cell(lacks=figures.NONE)
     return Table(
-        heads=tuple((part.name, KNOWN[part.verdict.metric].compared.removesuffix(" ×")) for part in found),
+        heads=tuple((part.name, KNOWN[part.verdict.metric].compared.removesuffix(" ×")) for part in parts),
         rows=tuple((name, tuple(column.get(name, missing) for column in columns)) for name in names),
     )
 
 
 def _cells(part: Part, *, all_numbers: bool) -> dict[str, Cell]:
-    found, unit = part.valid_rows, KNOWN[part.verdict.metric].head
-    letters = summary.tie_letters([row.name for row in found], part.verdict)
+    rows, unit = part.valid_rows, KNOWN[part.verdict.metric].head
+    letters = summary.tie_letters([row.name for row in rows], part.verdict)
     cells = {name: Cell(lacks="not served") for name in part.absent}
     cells |= {entrant.name: Cell(lacks="out" if entrant.out else "no number") for entrant in part.race.entrants}
     cells |= {name: Cell(lacks="void") for name in part.void_contenders if cells[name].lacks != "out"}
-    for row in found:
+    for row in rows:
         number = figures.per_unit(row.main.estimate, unit)
-        if row is found[0]:
+        if row is rows[0]:
             cells[row.name] = Cell(ratio=1.0, low=1.0, high=1.0, number=number, letters=letters[row.name])
             continue
-        pair = summary.pair_of(part.verdict, row.name, found[0].name)
+        pair = summary.pair_of(part.verdict, row.name, rows[0].name)
         if pair is None or pair.unfit:
             cells[row.name] = Cell(lacks="no verdict")
         else:
-            own = number if all_numbers else ""
+            shown_number = number if all_numbers else ""
             letter = letters[row.name]
-            cells[row.name] = Cell(ratio=pair.ratio, low=pair.low, high=pair.high, number=own, letters=letter)
+            cells[row.name] = Cell(ratio=pair.ratio, low=pair.low, high=pair.high, number=shown_number, letters=letter)
     return cells
 
 
@@ -129,10 +129,10 @@ def leaders(part: Part) -> tuple[str, ...]:
     return tuple(name for name in names if name in part.top_group(names[0]))
 
 
-def changes(found: Sequence[Part]) -> list[Change]:
+def changes(parts: Sequence[Part]) -> list[Change]:
     """Pairs that are separated one way in one column and the other way in another."""
     made = []
-    for (part, winners), (later, others) in combinations(((part, _winners(part)) for part in found), 2):
+    for (part, winners), (later, others) in combinations(((part, _winners(part)) for part in parts), 2):
         for both, winner in winners.items():
             if others.get(both, winner) != winner:
                 (loser,) = both - {winner}
@@ -149,18 +149,18 @@ def _winners(part: Part) -> dict[frozenset[str], str]:
 def legend(race: Race, verdict: Verdict, shown: Table) -> list[str]:
     """What the table's numbers and letters mean."""
     sure = figures.percent(1 - verdict.alpha)
-    said = [
+    lines = [
         f"Each ratio is relative to the best of its column: 0.5 means {_half(verdict)}. "
         f"All intervals of all columns hold simultaneously, with {sure} confidence."
     ]
     if shown.tied:
-        said.append("Contenders with the same letter in a column are tied there.")
-    return said + ([RATES_NOTE] if of_rates(race) else [])
+        lines.append("Contenders with the same letter in a column are tied there.")
+    return lines + ([RATES_NOTE] if of_rates(race) else [])
 
 
 def _half(verdict: Verdict) -> str:
     """What half as good as the best is, by the metrics that decide."""
-    metrics = {one.metric for one in verdict.columns}
+    metrics = {column.metric for column in verdict.columns}
     if metrics == {"throughput"}:
         return "half its speed"
     if metrics == {"cpu"}:

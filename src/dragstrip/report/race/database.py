@@ -26,13 +26,13 @@ def as_json(race: Race, name: str) -> JsonObject:
     use = database_use(race).get(name)
     if use is None:
         return {}
-    told = {
+    content = {
         "statements": use.executed,
         "wanted_statements": use.wanted,
         "cpu_us_per_request": figures.finite(cpu_us_per_answer(race).get(name)),
         "busy": use.busy,
     }
-    return {"database": told}
+    return {"database": content}
 
 
 def text(race: Race, verdict: ColumnVerdict, names: Sequence[str]) -> str:
@@ -43,11 +43,11 @@ def text(race: Race, verdict: ColumnVerdict, names: Sequence[str]) -> str:
     cores = ", ".join(map(str, facts.cores))
     where = f"on core {cores}{', shared with the servers' if facts.shared else ', not shared'}"
     busiest = max(use.busy for use in used.values())
-    theirs, told = cpu_us_per_answer(race), list[str]()
+    theirs, costs = cpu_us_per_answer(race), list[str]()
     for name in names:
         estimate = verdict.estimates.get(name)
-        own = estimate.server_cpu_us_per_request if estimate else None
-        if own is not None and name in theirs:
-            told.append(f"{name} {figures.microseconds(own.estimate)} + {figures.microseconds(theirs[name])}")
-    both = f". CPU µs per request, server + its own database processes: {', '.join(told)}" if told else ""
+        server = estimate.server_cpu_us_per_request if estimate else None
+        if server is not None and name in theirs:
+            costs.append(f"{name} {figures.microseconds(server.estimate)} + {figures.microseconds(theirs[name])}")
+    both = f". CPU µs per request, server + its own database processes: {', '.join(costs)}" if costs else ""
     return f"{facts.title} {facts.version} {where}, at most {as_percent(busiest)} busy{both}."

@@ -19,12 +19,12 @@ def files(race: Race) -> list[tuple[str, list[tuple[str, str]]]]:
     """By contender: its files' names and texts. One whose definition has changed since, or is gone, is left out:
     the record has its hash, not its text.
     """
-    found = []
+    listed = []
     for entrant in race.entrants:
         files = _of(entrant)
         if files:
-            found.append((entrant.name, files))
-    return found
+            listed.append((entrant.name, files))
+    return listed
 
 
 def _of(entrant: Entrant) -> list[tuple[str, str]]:

@@ -17,8 +17,8 @@ from dragstrip.report.race.checks import check_text
 from dragstrip.report.race.headline import column_headline, headline
 from dragstrip.report.race.latency import KindRow, kind_rows
 from dragstrip.report.race.messages import event_text, void_text
-from dragstrip.report.race.summary import Part, parts
-from dragstrip.store.json_values import JSON_SCHEMA, Json, JsonObject, plain
+from dragstrip.report.race.summary import Part, parts_of
+from dragstrip.store.json_values import JSON_SCHEMA, Json, JsonObject, picked, plain
 
 if TYPE_CHECKING:
     from dragstrip.analysis import Estimate, Interval, Pair, Verdict
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 def schema() -> JsonObject:
     """The JSON Schema (draft 2020-12) that ``race_json`` follows."""
     path = Path(__file__).parents[2] / "data" / "schema" / "race.schema.json"
-    found: JsonObject = json.loads(path.read_text(encoding="utf-8"))
-    return found
+    content: JsonObject = json.loads(path.read_text(encoding="utf-8"))
+    return content
 
 
 def race_json(race: Race, verdict: Verdict, checks: Sequence[Check], rules: Sequence[Ruled] = ()) -> JsonObject:
@@ -38,34 +38,32 @@ def race_json(race: Race, verdict: Verdict, checks: Sequence[Check], rules: Sequ
     Args:
         rules: the outcome of ``--fail-if``; no record has it, so only ``dragstrip race`` writes it.
     """
-    found = parts(race, verdict, checks)
-    return _rules(rules) | {
+    parts = parts_of(race, verdict, checks)
+    ruled: list[Json] = [asdict(rule.ruling) | ({"column": rule.column} if rule.column else {}) for rule in rules]
+    return {
+        **({"rules": ruled} if ruled else {}),
         "schema": JSON_SCHEMA,
         "race": race.id,
-        "seed": race.seed,
-        "started": race.started,
-        "finished": race.finished,
-        "software": race.software,
-        "workload": race.workload,
+        **picked(race, "seed", "started", "finished", "software", "workload"),
         "load": _load(race),
         "machine": plain(race.machine),
         "method": {"version": race.method, "margin": verdict.margin, "alpha": verdict.alpha},
-        "plan": {name: plain(getattr(race.plan, name)) for name in _PLAN},
-        "contenders": [_entrant(entrant) for entrant in race.entrants],
-        "columns": [_column(part) for part in found],
-        "changes": [plain(change) for change in columns.changes(found)],
+        "plan": picked(race.plan, *_PLAN),
+        "contenders": [picked(entrant, *_ENTRANT) for entrant in race.entrants],
+        "columns": [_column(part) for part in parts],
+        "changes": [plain(change) for change in columns.changes(parts)],
         "pairs": [
             {"column": part.name} | _pair(pair)
-            for part in found
+            for part in parts
             for pairs in (part.verdict.pairs, *part.verdict.beside.values())
             for pair in pairs
         ],
         "validity": [
             {"column": part.name, "check": check.label, "status": check.status, "detail": check_text(check)}
-            for part in found
+            for part in parts
             for check in part.checks
         ],
-        "void": all(part.is_void for part in found),
+        "void": all(part.is_void for part in parts),
         "more_s": verdict.more_s,
         "noise": _noise(race),
         "badge": race_badge(race, verdict, checks).line,
@@ -86,6 +84,12 @@ def race_json(race: Race, verdict: Verdict, checks: Sequence[Check], rules: Sequ
 _PLAN = ("budget_s", "planned_rounds", "metric", "margin", "alpha", "rounds_fixed", "extensions")
 _COLUMN_PLAN = ("lead_ns", "counted_ns", "passes", "blocks")
 
+#: A contender as it entered the race; its numbers are in the columns.
+_ENTRANT = (
+    *("name", "title", "kind", "version", "language", "parameters", "definition_hash"),
+    *("out", "out_round"),
+)
+
 
 def _column(part: Part) -> JsonObject:
     """One column: what was raced, its contenders' numbers, and what it came to."""
@@ -98,7 +102,7 @@ def _column(part: Part) -> JsonObject:
         "pipelining": race.load.pipelining,
         "absent": list(part.absent),
         "finished": race.finished,
-        "plan": {name: plain(getattr(race.plan, name)) for name in _COLUMN_PLAN},
+        "plan": picked(race.plan, *_COLUMN_PLAN),
         "metric": verdict.metric,
         "metric_reason": wording.metric_reason_text(verdict.metric_reason),
         "contenders": [
@@ -115,13 +119,8 @@ def _column(part: Part) -> JsonObject:
         "noise": _noise(race),
         "badge": column_badge(part).line,
         "headline": column_headline(part),
-        "rounds": [this.index for this in race.rounds],
+        "rounds": [round_.index for round_ in race.rounds],
     }
-
-
-def _rules(rules: Sequence[Ruled]) -> JsonObject:
-    listed: list[Json] = [asdict(one.ruling) | ({"column": one.column} if one.column else {}) for one in rules]
-    return {"rules": listed} if rules else {}
 
 
 def _noise(race: Race) -> JsonObject:
@@ -129,7 +128,7 @@ def _noise(race: Race) -> JsonObject:
     from dragstrip.validity import noise
 
     # The most disturbed column's: scatter between workloads is not noise.
-    seen = max((noise(one) for one in by_column(race)), key=lambda one: one.lost or 0.0)
+    seen = max(map(noise, by_column(race)), key=lambda disturbed: disturbed.lost or 0.0)
     return {"level": seen.level, "lost": seen.lost, "factor": figures.finite(seen.factor)}
 
 
@@ -141,29 +140,10 @@ def order(round_: Round) -> list[list[str]]:
     return [passes[index] for index in sorted(passes)]
 
 
-def _entrant(entrant: Entrant) -> JsonObject:
-    """A contender as it entered the race; its numbers are in the columns."""
-    return {
-        "name": entrant.name,
-        "title": entrant.title,
-        "kind": entrant.kind,
-        "version": entrant.version,
-        "language": entrant.language,
-        "parameters": plain(entrant.parameters),
-        "definition_hash": entrant.definition_hash,
-        "out": entrant.out,
-        "out_round": entrant.out_round,
-    }
-
-
 def _contender(entrant: Entrant, estimate: Estimate | None, quantiles: Mapping[str, float]) -> JsonObject:
     # A contender that is out yields no number, whatever it did before.
     used = None if entrant.out else estimate
-    return {
-        "name": entrant.name,
-        "out": entrant.out,
-        "out_round": entrant.out_round,
-        "parity": dict(entrant.parity),
+    return picked(entrant, "name", "out", "out_round", "parity") | {
         "rounds": used.rounds if used else 0,
         "blocks": estimate.blocks if estimate else 0,
         "void_blocks": estimate.void_blocks if estimate else 0,
@@ -183,36 +163,25 @@ def _load(race: Race) -> JsonObject:
 
 
 def _kind(row: KindRow) -> JsonObject:
-    return {
-        "name": row.kind,
-        "share": row.share,
-        "requests": row.requests,
-        "failed": row.failed,
-        "latency_us": {label: row.latency_us.get(label) for label in latency.QUANTILES},
-    }
+    quantiles: JsonObject = {"latency_us": {label: row.latency_us.get(label) for label in latency.QUANTILES}}
+    return {"name": row.kind} | picked(row, "share", "requests", "failed") | quantiles
 
 
-def _interval(interval: Interval | None) -> dict[str, float | None]:
-    """Always of one shape: null bounds without an interval, null estimate without a number."""
+def _interval(interval: Interval | None) -> JsonObject:
+    """Always the same keys: null bounds without an interval, null estimate without a number."""
     names = ("estimate", "low", "high")
-    return {name: None if interval is None else figures.finite(getattr(interval, name)) for name in names}
+    return picked(interval, *names) if interval else dict.fromkeys(names)
+
+
+#: Of a pair, in this order.
+_PAIR = (
+    *("a", "b", "metric", "typical", "ratio", "low", "high", "verdict", "within_margin", "median_ratio"),
+    *("rounds", "spent_s", "more_rounds"),
+)
 
 
 def _pair(pair: Pair) -> JsonObject:
-    return {
-        "a": pair.a,
-        "b": pair.b,
-        "metric": pair.metric,
-        "typical": pair.typical,
-        "ratio": figures.finite(pair.ratio),
-        "low": figures.finite(pair.low),
-        "high": figures.finite(pair.high),
-        "verdict": str(pair.verdict),
-        "within_margin": pair.within_margin,
-        "median_ratio": figures.finite(pair.median_ratio),
-        "rounds": pair.rounds,
-        "spent_s": pair.spent_s,
-        "more_rounds": pair.more_rounds,
+    return picked(pair, *_PAIR) | {
         "disturbed": wording.disturbed_text(pair.disturbed),
         "widened": pair.widened,
         "sentence": wording.ended(wording.sentence(pair)),

@@ -31,13 +31,13 @@ def as_event(name: str, run: ForeignRun) -> str:
 
 def figures(race: Race) -> list[Figure]:
     """Those kept with this race; an event that is none of ours is passed over: an imported file may hold anything."""
-    found = []
+    runs = []
     for event in race.events:
         if event.kind == KIND:
             with suppress(ValueError, TypeError, KeyError):
                 recorded = json.loads(event.text)
-                found.append(Figure(str(recorded["name"]), decode(ForeignRun, recorded)))
-    return found
+                runs.append(Figure(str(recorded["name"]), decode(ForeignRun, recorded)))
+    return runs
 
 
 def as_json(race: Race) -> list[JsonObject]:

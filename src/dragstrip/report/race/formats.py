@@ -10,21 +10,22 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 from dragstrip.record import Race
 from dragstrip.report import figures
+from dragstrip.report.comparison import Outcome, Ruled, Ruling
 from dragstrip.report.race import export as race_export
 from dragstrip.report.race import summary, tables
 from dragstrip.report.race.checks import check_text
-from dragstrip.report.race.summary import Part, parts
+from dragstrip.report.race.summary import Part, parts_of
 from dragstrip.store.json_values import Json, JsonObject
 from dragstrip.validity import Check, Status
 
 if TYPE_CHECKING:
     from dragstrip.analysis import Interval, Verdict
-    from dragstrip.report.comparison import Ruled, Ruling
 
 Maker = Callable[[Race, "Verdict", Sequence["Check"]], str]
 
@@ -45,17 +46,8 @@ def bencher(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
     return _json(measures_by_name)
 
 
-def github_bigger(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
-    """github-action-benchmark's ``customBiggerIsBetter``: throughput."""
-    return _github(race, verdict, checks, "throughput_per_s", "requests/s")
-
-
-def github_smaller(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
-    """github-action-benchmark's ``customSmallerIsBetter``: CPU time per request."""
-    return _github(race, verdict, checks, "server_cpu_us_per_request", "CPU µs/request")
-
-
-def _github(race: Race, verdict: Verdict, checks: Sequence[Check], measure: str, unit: str) -> str:
+def _github(race: Race, verdict: Verdict, checks: Sequence[Check], *, measure: str, unit: str) -> str:
+    """One interval of each contender as github-action-benchmark reads it."""
     entries: list[Json] = []
     for part, row in _rows(race, verdict, checks):
         interval = _intervals(row)[measure]
@@ -72,7 +64,7 @@ def _github(race: Race, verdict: Verdict, checks: Sequence[Check], measure: str,
 def go_benchmark(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
     """Go's benchmark text, one line per contender and round, so that benchstat sees launches as its samples."""
     lines = ["goos: linux"]
-    for part in parts(race, verdict, checks):
+    for part in parts_of(race, verdict, checks):
         lines.append(f"pkg: dragstrip/{_word(part.name)}")
         lines += _go_lines(part.race)
     return "\n".join(lines) + "\n"
@@ -98,9 +90,9 @@ def junit(race: Race, verdict: Verdict, checks: Sequence[Check], rules: Sequence
         rules: what became of ``--fail-if``: one case per threshold and contender.
     """
     suites = []
-    for part in parts(race, verdict, checks):
+    for part in parts_of(race, verdict, checks):
         suites.append(suite := _suite(f"dragstrip {part.name}", race.started))
-        _rule_cases(suite, [one.ruling for one in rules if one.column in ("", part.name)])
+        _rule_cases(suite, [rule.ruling for rule in rules if rule.column in ("", part.name)])
         for entrant in part.race.entrants:
             _case(suite, "contenders", entrant.name, failed=entrant.out, said=entrant.version)
         for check in part.checks:
@@ -126,9 +118,9 @@ def junit_rules(compared: Sequence[tuple[Sequence[Ruling], Sequence[tuple[str, s
 
 
 def _rule_cases(suite: ElementTree.Element, rulings: Sequence[Ruling]) -> None:
-    for one in rulings:
-        failed = one.text if one.outcome == "fails" else ""
-        _case(suite, one.rule, one.name, failed=failed, said=one.text, skipped=one.outcome == "open")
+    for ruling in rulings:
+        failed = ruling.text if ruling.outcome is Outcome.FAILS else ""
+        _case(suite, ruling.rule, ruling.name, failed=failed, said=ruling.text, skipped=ruling.outcome is Outcome.OPEN)
 
 
 def openmetrics(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
@@ -140,9 +132,9 @@ def openmetrics(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
         lines.extend([f"# TYPE {name} gauge", f"# UNIT {name} {unit}"] if unit else [f"# TYPE {name} gauge"])
         lines.append(f"# HELP {name} {about}")
         for labels, value in samples:
-            if figures.finite(value) is not None:
+            if (number := figures.finite(value)) is not None:
                 label_text = ",".join(f'{key}="{_label(text)}"' for key, text in labels.items())
-                lines.append(f"{name}{{{label_text}}} {value!r}")
+                lines.append(f"{name}{{{label_text}}} {number!r}")
 
     def of(part: Part, row: summary.Row) -> dict[str, str]:
         return {"race": race.id, "workload": part.name, "contender": row.name, "version": row.entrant.version}
@@ -156,7 +148,7 @@ def openmetrics(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
             samples = [(labels, scale * getattr(interval, bound)) for labels, interval in known if interval]
             said = about if bound == "estimate" else f"{about} The interval's {bound} end."
             family(f"{name}{suffix}_{unit}", unit, said, samples)
-    memory = [(of(part, row), _float(row.estimate.peak_memory_bytes)) for part, row in found]
+    memory = [(of(part, row), row.estimate.peak_memory_bytes) for part, row in found]
     family("dragstrip_peak_memory_bytes", "bytes", "Peak of the tree, median over launches.", memory)
     tails = [({**of(part, row), "percentile": q}, us / 1e6) for part, row in found for q, us in row.latency_us.items()]
     family("dragstrip_latency_at_saturation_seconds", "seconds", "Shown, never tested.", tails)
@@ -165,7 +157,7 @@ def openmetrics(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
             {"race": race.id, "workload": part.name, "metric": p.metric, "a": p.a, "b": p.b, "verdict": p.verdict},
             p.ratio,
         )
-        for part in parts(race, verdict, checks)
+        for part in parts_of(race, verdict, checks)
         for p in part.verdict.pairs
     ]
     family("dragstrip_pair_ratio", "", "Speed of a over that of b.", pairs)
@@ -176,7 +168,7 @@ def openmetrics(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
 
 def _rows(race: Race, verdict: Verdict, checks: Sequence[Check]) -> Iterator[tuple[Part, summary.Row]]:
     """Every column's contenders with numbers."""
-    for part in parts(race, verdict, checks):
+    for part in parts_of(race, verdict, checks):
         for row in part.rows:
             yield part, row
 
@@ -185,8 +177,9 @@ def _rows(race: Race, verdict: Verdict, checks: Sequence[Check]) -> Iterator[tup
 MAKERS: Mapping[str, Maker] = {
     "json": race_json,
     "bencher": bencher,
-    "github-bigger": github_bigger,
-    "github-smaller": github_smaller,
+    # Its customBiggerIsBetter and customSmallerIsBetter.
+    "github-bigger": partial(_github, measure="throughput_per_s", unit="requests/s"),
+    "github-smaller": partial(_github, measure="server_cpu_us_per_request", unit="CPU µs/request"),
     "gobench": go_benchmark,
     "junit": junit,
     "openmetrics": openmetrics,
@@ -203,10 +196,6 @@ def _intervals(row: summary.Row) -> dict[str, Interval | None]:
 def _bounded(interval: Interval) -> dict[str, float]:
     bounds = {"value": interval.estimate, "lower_value": interval.low, "upper_value": interval.high}
     return {name: value for name, value in bounds.items() if figures.finite(value) is not None}
-
-
-def _float(value: int | None) -> float | None:
-    return None if value is None else float(value)
 
 
 def _json(content: Json) -> str:

@@ -10,7 +10,7 @@ from dragstrip.record import Ending, Race
 from dragstrip.report import figures
 from dragstrip.report.race.checks import check_text
 from dragstrip.report.race.columns import changes, leaders
-from dragstrip.report.race.summary import Part, Row, is_void, pair_of, parts
+from dragstrip.report.race.summary import Part, Row, is_void, pair_of, parts_of
 from dragstrip.report.race.wording import ended, metric_reason_text, sentence, unfit_text
 from dragstrip.validity import Check, CheckName, Status
 
@@ -23,23 +23,23 @@ MAX_CHANGES = 2
 
 def headline(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
     """The race in a sentence or two; of several columns: who leads where, who changes places, and what is open."""
-    found = parts(race, verdict, checks)
-    if len(found) == 1:
-        return column_headline(found[0])
-    void = [part for part in found if part.is_void]
-    if len(void) == len(found):
+    parts = parts_of(race, verdict, checks)
+    if len(parts) == 1:
+        return column_headline(parts[0])
+    void = [part for part in parts if part.is_void]
+    if len(void) == len(parts):
         causes = [check for check in checks if check.status is Status.VOID]
         why = check_text(causes[0]) if causes else "too many of its rounds are void"
         return f"This race is void, so it has no verdict: {why}"
-    told = [_leads(found)] if any(map(leaders, found)) else []
-    silent = tuple(part.name for part in found if not leaders(part) and part not in void)
+    told = [_leads(parts)] if any(map(leaders, parts)) else []
+    silent = tuple(part.name for part in parts if not leaders(part) and part not in void)
     if silent:
         told.append(f"No verdict yet at {figures.several(silent)}.")
     for part in void:
         cause = check_text(part.void_checks[0]) if part.void_checks else "too many of its rounds are void"
         told.append(f"Void at {part.name}: {ended(cause)}")
-    told += _order(found)
-    told += _reasons(found)
+    told += _order(parts)
+    told += _reasons(parts)
     open_ = sum(pair.verdict is PairVerdict.UNDECIDED for pair in verdict.pairs)
     if open_ and told:
         told.append(f"{open_} of {len(verdict.pairs)} pairs {'is' if open_ == 1 else 'are'} still too close to call.")
@@ -108,24 +108,24 @@ def _without_verdict(part: Part, rows: Sequence[Row]) -> str:
     return f"No verdict yet: {done} round{'s' if done != 1 else ''} measured; {len(rows)} contenders have numbers."
 
 
-def _reasons(found: Sequence[Part]) -> list[str]:
+def _reasons(parts: Sequence[Part]) -> list[str]:
     """Where the machine's evidence chose the metric, and why."""
     by_metric: dict[str, list[str]] = {}
-    for part in found:
+    for part in parts:
         if part.verdict.metric_reason:
             why = metric_reason_text(part.verdict.metric_reason).rstrip(".")
             by_metric.setdefault(KNOWN[part.verdict.metric].decides, []).append(f"at {part.name} {why}")
     return [f"{_capital(what)} decides: {'; '.join(each)}." for what, each in by_metric.items()]
 
 
-def _leads(found: Sequence[Part]) -> str:
+def _leads(parts: Sequence[Part]) -> str:
     """ "go-native leads at hello, axum at multiply." """
-    metrics = {part.verdict.metric for part in found}
+    metrics = {part.verdict.metric for part in parts}
     (metric,) = metrics if len(metrics) == 1 else ("throughput",)
     verb = {"cpu": "needs the least CPU per request"}.get(metric, "leads")
     verb = f"has the lowest {KNOWN[metric].quantile} latency" if KNOWN[metric].quantile else verb
     alone: dict[str, list[str]] = {}
-    for part in found:
+    for part in parts:
         if len(first := leaders(part)) == 1:
             alone.setdefault(first[0], []).append(part.name)
     told = [
@@ -133,15 +133,15 @@ def _leads(found: Sequence[Part]) -> str:
         for at, (name, columns) in enumerate(alone.items())
     ]
     sentences = [f"{', '.join(told)}."] if told else []
-    for part in found:
+    for part in parts:
         if len(first := leaders(part)) > 1:
             sentences.append(f"At {part.name} {figures.several(first)} are tied at the top.")
     return " ".join(sentences)
 
 
-def _order(found: Sequence[Part]) -> list[str]:
+def _order(parts: Sequence[Part]) -> list[str]:
     """Who changes places; or that no contender is shown to."""
-    made = changes(found)
+    made = changes(parts)
     if made:
         named = "; ".join(
             f"{change.first} is ahead of {change.second} at {change.ahead} and behind at {change.behind}"
@@ -150,10 +150,10 @@ def _order(found: Sequence[Part]) -> list[str]:
         left = len(made) - MAX_CHANGES
         more = f"; {left} other {'pair also changes' if left == 1 else 'pairs also change'} order" if left > 0 else ""
         return [f"The order changes: {named}{more}."]
-    if sum(bool(leaders(part)) for part in found) < 2:
+    if sum(bool(leaders(part)) for part in parts) < 2:
         return []
-    whole = all(pair.verdict.separated for part in found for pair in part.verdict.pairs)
-    everywhere = "both" if len(found) == 2 else "all of them"
+    whole = all(pair.verdict.separated for part in parts for pair in part.verdict.pairs)
+    everywhere = "both" if len(parts) == 2 else "all of them"
     return [f"The order is the same at {everywhere}." if whole else "No pair of contenders is shown to change order."]
 
 

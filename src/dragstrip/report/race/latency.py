@@ -27,15 +27,8 @@ MAX_NINES = 6.0
 QUANTILES = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p99.9": 99.9, "max": 100.0}
 
 
-@dataclass(frozen=True, slots=True)
-class _Kept:
-    """Decoding takes about 0.2 ms a block; terminal, page and JSON of one race need the same histograms."""
-
-    rounds: Sequence[Round]
-    totals: dict[str, HdrHistogram]
-
-
-_kept: _Kept | None = None
+#: The last race's rounds and histograms: decoding takes about 0.2 ms a block; terminal, page and JSON need the same.
+_kept: tuple[Sequence[Round], dict[str, HdrHistogram]] | None = None
 
 
 def merged(race: Race) -> dict[str, dict[str, float]]:
@@ -50,14 +43,14 @@ def _quantiles_us(latency: HdrHistogram) -> dict[str, float]:
 def histograms(race: Race) -> dict[str, HdrHistogram]:
     """The merged histograms of nanoseconds themselves, by contender; not to be changed."""
     global _kept
-    if _kept is None or _kept.rounds is not race.rounds:
+    if _kept is None or _kept[0] is not race.rounds:
         totals: dict[str, HdrHistogram] = {}
         for round_ in race.rounds:
             for block in () if round_.void else round_.blocks:
                 if block.requests and not block.void:
                     totals[block.contender] = _added(totals.get(block.contender), block.latency_hdr)
-        _kept = _Kept(race.rounds, totals)
-    return _kept.totals
+        _kept = (race.rounds, totals)
+    return _kept[1]
 
 
 def _added(total: HdrHistogram | None, latency_hdr: bytes) -> HdrHistogram:

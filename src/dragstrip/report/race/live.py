@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
-from enum import Enum, auto
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -19,7 +17,7 @@ from rich.text import Text
 from dragstrip.record import Race
 from dragstrip.report import figures, glyphs
 from dragstrip.report.race import terminal as race_terminal
-from dragstrip.report.race.summary import parts
+from dragstrip.report.race.summary import parts_of
 from dragstrip.validity import CheckName, Status
 
 if TYPE_CHECKING:
@@ -29,25 +27,8 @@ if TYPE_CHECKING:
 #: Maximum number of checks' sentences in a live display; the report has all.
 MAX_TROUBLES = 4
 
-#: Seconds between two plain lines that say who is waited for.
+#: Seconds between two plain lines that name what Dragstrip is waiting for.
 WAITING_S = 5.0
-
-
-class State(Enum):
-    """How a contender stands."""
-
-    BUILDING = auto()
-    SCRUTINEERING = auto()
-    READY = auto()
-    OUT = auto()
-
-
-@dataclass(frozen=True, slots=True)
-class _Contender:
-    """How a contender stands, and the text that says so."""
-
-    state: State
-    text: str
 
 
 class Progress:
@@ -60,9 +41,9 @@ class Progress:
     def __init__(self, console: Console, *, quiet: bool = False, brief: bool = False) -> None:
         self._console, self._quiet, self._brief = console, quiet or brief, brief
         self._phase, self._phase_shown_s, self._phase_waits = "", 0.0, False
-        self._contenders = dict[str, _Contender]()
+        self._contenders, self._out = dict[str, str](), set[str]()
         self._standings: RenderableType | None = None
-        self._lights: list[RenderableType] = []
+        self._marks: list[RenderableType] = []
         self._decided = -1
         drawn = console.is_terminal and not console.options.ascii_only and not quiet
         self._live = Live(console=console, auto_refresh=False, transient=True) if drawn else None
@@ -81,7 +62,7 @@ class Progress:
             self._live.stop()
 
     def phase(self, text: str, *, waiting: bool = False) -> None:
-        """What the race is doing now; ``waiting``: said again and again, so where lines stay only now and then."""
+        """What the race is doing now; ``waiting``: repeated often, so without a terminal it is written only rarely."""
         again = waiting and self._phase_waits
         self._phase, self._phase_waits, now_s = text, waiting, time.monotonic()
         if again and not self._live and now_s - self._phase_shown_s < WAITING_S:
@@ -91,24 +72,26 @@ class Progress:
 
     def building(self, name: str, command: Sequence[str], limit_s: float) -> None:
         """Shows that a contender is being built by a command, which may take ``limit_s``."""
-        self._stands(name, State.BUILDING, f"building once, up to {limit_s / 60:.0f} min: {' '.join(command)}")
+        self._contender(name, f"building once, up to {limit_s / 60:.0f} min: {' '.join(command)}")
 
     def scrutineering(self, name: str) -> None:
-        """A contender is being proved."""
-        self._stands(name, State.SCRUTINEERING, "scrutineering")
+        """Shows that a contender is being checked; no line of its own: how that ended has one."""
+        self._contenders[name] = "scrutineering"
+        self._out.discard(name)
+        self._show("")
 
     def ready(self, name: str, proved_at: str | None = None) -> None:
-        """A contender is proved; ``proved_at``: when, where an earlier proof is reused."""
-        self._stands(name, State.READY, f"ready (passed scrutineering {proved_at})" if proved_at else "ready")
+        """Shows that a contender passed; ``proved_at``: when, if an earlier result is used again."""
+        self._contender(name, f"ready (passed scrutineering {proved_at})" if proved_at else "ready")
 
     def out(self, name: str, reason: str) -> None:
-        """A contender is out of the race."""
-        self._stands(name, State.OUT, f"out: {reason}")
+        """Shows that a contender is out of the race."""
+        self._out.add(name)
+        self._contender(name, f"out: {reason}")
 
-    def _stands(self, name: str, state: State, text: str) -> None:
-        self._contenders[name] = _Contender(state, text)
-        # One line each suffices where lines stay: how scrutineering ended, not that it began.
-        self._show("" if state is State.SCRUTINEERING else f"{name}: {text}")
+    def _contender(self, name: str, text: str) -> None:
+        self._contenders[name] = text
+        self._show(f"{name}: {text}")
 
     def round_done(self, race: Race, verdict: Verdict) -> None:
         """The standings after a round."""
@@ -127,7 +110,7 @@ class Progress:
         if left := time_left(race, verdict):
             self._phase += f", {left}"
         self._standings = self._table(race, verdict) if self._live else None
-        self._lights = [*failures(verdict), *lights(race)] if self._live else []
+        self._marks = [*failures(verdict), *check_marks(race)] if self._live else []
         # Plain lines: often at first, then now and then, and whenever something was decided.
         worth_a_line = done in (1, 2, 5) or done % 10 == 0 or decided != self._decided
         self._decided = decided
@@ -135,10 +118,10 @@ class Progress:
 
     def _table(self, race: Race, verdict: Verdict) -> RenderableType | None:
         """The ranking so far; of several columns contender by column."""
-        each = parts(race, verdict, ())
-        if len(each) > 1:
-            return Group(*race_terminal.columns_table(race, verdict, each, self._console.width, legend=False))
-        (part,) = each
+        parts = parts_of(race, verdict, ())
+        if len(parts) > 1:
+            return Group(*race_terminal.columns_table(race, verdict, parts, self._console.width, legend=False))
+        (part,) = parts
         return race_terminal.ranking(part.verdict, part.rows, beside=False) if part.rows else None
 
     def _show(self, line: str) -> None:
@@ -151,15 +134,14 @@ class Progress:
         parts: list[RenderableType] = [Text(self._phase, style="bold")] if self._phase else []
         if self._brief:
             return Group(*parts)
-        for name, contender in self._contenders.items():
-            is_out = contender.state is State.OUT
-            if self._standings and not is_out:
-                continue  # it stands in the table
-            mark, style = ("■", "magenta") if is_out else ("●", "blue")
-            parts.append(Text.assemble((f"{mark} ", style), (name, "bold"), f" {_first_line(contender.text)}"))
+        for name, text in self._contenders.items():
+            if self._standings and name not in self._out:
+                continue  # it has a row in the table
+            mark, style = ("■", "magenta") if name in self._out else ("●", "blue")
+            parts.append(Text.assemble((f"{mark} ", style), (name, "bold"), f" {_first_line(text)}"))
         if self._standings:
             parts.append(self._standings)
-        return Group(*parts, *self._lights)
+        return Group(*parts, *self._marks)
 
 
 def time_left(race: Race, verdict: Verdict) -> str:
@@ -181,8 +163,8 @@ def failures(verdict: Verdict) -> list[RenderableType]:
     """Requests that failed, by contender and kind; nothing where none did."""
     failed = [
         (name, estimate.errors)
-        for one in verdict.columns
-        for name, estimate in one.estimates.items()
+        for column in verdict.columns
+        for name, estimate in column.estimates.items()
         if any(estimate.errors.values())
     ]
     return [
@@ -190,7 +172,7 @@ def failures(verdict: Verdict) -> list[RenderableType]:
     ]
 
 
-def lights(race: Race) -> list[RenderableType]:
+def check_marks(race: Race) -> list[RenderableType]:
     """The validity checks so far: one mark each, and the sentence of those that warn or void."""
     # Here and not above: a plain or quiet race never asks for it between its rounds.
     from dragstrip.report.race.checks import check_text

@@ -12,11 +12,11 @@ from dragstrip.report.comparison import Ruled, cell, ruling_items
 from dragstrip.report.race import columns
 from dragstrip.report.race.checks import check_text
 from dragstrip.report.race.headline import headline
-from dragstrip.report.race.summary import Part, Row, pair_of, parts
+from dragstrip.report.race.summary import Part, pair_of, parts_of
 from dragstrip.validity import Check, Status
 
 if TYPE_CHECKING:
-    from dragstrip.analysis import ColumnVerdict, Verdict
+    from dragstrip.analysis import Verdict
 
 
 def race(record: Race, verdict: Verdict, checks: Sequence[Check], rules: Sequence[Ruled] = ()) -> str:
@@ -26,53 +26,47 @@ def race(record: Race, verdict: Verdict, checks: Sequence[Check], rules: Sequenc
         rules: what became of ``--fail-if``.
     """
     lines = [f"**{cell(headline(record, verdict, checks))}**", ""]
-    lines += [*held, ""] if (held := ruling_items([(one.column, one.ruling) for one in rules])) else []
-    found = parts(record, verdict, checks)
-    lines += _ranking(found[0]) if len(found) == 1 else _columns(record, verdict, found)
+    lines += [*held, ""] if (held := ruling_items([(rule.column, rule.ruling) for rule in rules])) else []
+    parts = parts_of(record, verdict, checks)
+    lines += _ranking(parts[0]) if len(parts) == 1 else _columns(record, verdict, parts)
     lines += [
         "",
         *(f"- {cell(entrant.name)} is out: {cell(entrant.out)}" for entrant in record.entrants if entrant.out),
     ]
     for check in checks:
         if check.status is not Status.PASS:
-            at = f"at {cell(check.column)}: " if len(found) > 1 else ""
+            at = f"at {cell(check.column)}: " if len(parts) > 1 else ""
             lines.append(f"- {check.status}: {at}{cell(check_text(check))}")
     lines += ["", f"race {cell(record.id)}, {len(record.rounds)} rounds, workload {cell(record.workload)}"]
     return "\n".join(lines) + "\n"
 
 
-def _columns(record: Race, verdict: Verdict, found: Sequence[Part]) -> list[str]:
-    """Contender by column, and who is out of one of them."""
-    table = columns.table(record, found)
+def _columns(record: Race, verdict: Verdict, parts: Sequence[Part]) -> list[str]:
+    """Contender by column, and which contenders are out of a column."""
+    table = columns.table(record, parts)
     heads = (f"{cell(name)}, {cell(of)}" for name, of in table.heads)
     lines = [f"| contender | {' | '.join(heads)} |", f"|-|{'-|' * len(table.heads)}"]
     for name, cells in table.rows:
-        shown = (f"{cell(one.text)}{f' {one.letters}' if one.letters else ''}" for one in cells)
+        shown = (f"{cell(entry.text)}{f' {entry.letters}' if entry.letters else ''}" for entry in cells)
         lines.append(f"| {cell(name)} | {' | '.join(shown)} |")
     lines += ["", *map(cell, columns.legend(record, verdict, table)), ""]
     return lines + [
         f"- {cell(entrant.name)} is out at {cell(part.name)}: {cell(entrant.out)}"
-        for part in found
+        for part in parts
         for entrant in part.out
     ]
 
 
 def _ranking(part: Part) -> list[str]:
-    verdict, found = part.verdict, part.rows
+    verdict, rows = part.verdict, part.rows
     head, lines = KNOWN[verdict.metric].head, list[str]()
-    if found:
+    if rows:
         lines += [f"| contender | version | {cell(head)} | interval | relative to the first |", "|-|-|-:|-:|-:|"]
-    for row in found:
+    for row in rows:
         interval = figures.span(row.main.low, row.main.high)
-        beside = _beside_first(row, found, verdict)
+        pair = pair_of(verdict, row.name, rows[0].name)
+        beside = f"{figures.ratio(pair.ratio)} ({figures.ratio_span(pair.low, pair.high)})" if pair else ""
+        beside = "1" if row is rows[0] else beside
         cells = (row.name, row.entrant.version, figures.figure(row.main.estimate), interval, beside)
         lines.append(f"| {' | '.join(cell(text) for text in cells)} |")
     return lines
-
-
-def _beside_first(row: Row, found: Sequence[Row], verdict: ColumnVerdict) -> str:
-    """The ratio of the first to this one, with its interval."""
-    if row is found[0]:
-        return "1"
-    pair = pair_of(verdict, row.name, found[0].name)
-    return f"{figures.ratio(pair.ratio)} ({figures.ratio_span(pair.low, pair.high)})" if pair else ""

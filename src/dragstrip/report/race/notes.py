@@ -29,7 +29,7 @@ _WEIGHTS = {
     CheckName.SERVERS_COUNT: 86,
     CheckName.ANSWERS_LENGTH: 84,
     CheckName.SATURATION: 70,
-    CheckName.TURN_ROUND: 65,
+    CheckName.TURNAROUND: 65,
     CheckName.LINKS: 64,
     CheckName.CONNECTIONS: 62,
     CheckName.LANES: 60,
@@ -47,17 +47,17 @@ _NOISE = frozenset(
     (CheckName.ENGINE_WAIT, CheckName.SERVER_WAIT, CheckName.STEAL, CheckName.OTHER_PROGRAMS, CheckName.VOID_PASSES)
 )
 
-_LEVELS = {"quiet": "pass", "disturbed": "warn", "very disturbed": "void"}
+_LEVELS = {"quiet": Status.PASS, "disturbed": Status.WARN, "very disturbed": Status.VOID}
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """One thing to know; ``status`` is "warn" or "void", ``head`` the checks it comes of ("" if none).
+    """One thing to know; ``head``: the checks that it comes from ("" if none).
 
     ``remedy`` is what the text ends in, where it says what to do.
     """
 
-    status: str
+    status: Status
     head: str
     text: str
     weight: int = 0
@@ -66,9 +66,9 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class NoiseLevel:
-    """How disturbed the machine was, in a sentence; ``status`` (a check's, or "unknown") chooses mark and colour."""
+    """How disturbed the machine was, in a sentence; ``status`` chooses mark and colour, None: it is unknown."""
 
-    status: str
+    status: Status | None
     text: str
 
 
@@ -78,9 +78,9 @@ def noise_level(race: Race) -> NoiseLevel:
 
     seen = noise(race)
     if seen.level == "quiet":
-        return NoiseLevel("pass", "quiet machine")
+        return NoiseLevel(Status.PASS, "quiet machine")
     if seen.lost is None:
-        return NoiseLevel("unknown", "how disturbed the machine was is unknown")
+        return NoiseLevel(None, "how disturbed the machine was is unknown")
     lost = f"other programs and the hypervisor took {figures.percent(round(seen.lost, 3))} of its cores' time"
     wider = ""
     if seen.factor is not None:
@@ -91,10 +91,10 @@ def noise_level(race: Race) -> NoiseLevel:
     return NoiseLevel(_LEVELS[seen.level], f"{seen.level} machine: {lost}{wider}")
 
 
-def worst_noise_level(found: Sequence[Part]) -> NoiseLevel:
+def worst_noise_level(parts: Sequence[Part]) -> NoiseLevel:
     """The noise level of the most disturbed column."""
-    seen = [noise_level(part.race) for part in found]
-    return max(seen, key=lambda level: ("unknown", "pass", "warn", "void").index(level.status))
+    levels = [noise_level(part.race) for part in parts]
+    return max(levels, key=lambda level: level.status.rank if level.status else -1)
 
 
 def undecided_hint(race: Race, verdict: Verdict, run: str) -> str:
@@ -127,49 +127,51 @@ def budget(seconds: float) -> str:
 
 def notes(part: Part) -> list[Note]:
     """Everything that warns, heaviest first, each remedy once; the first void check is in the headline already."""
-    disturbed = noise_level(part.race).status in ("warn", "void")
-    told = next((check.label for check in part.void_checks), "")
-    found = [Note("warn", "", contradiction_text(both), _CONTRADICTION) for both in part.verdict.contradictions]
-    found += [Note("warn", "", pauses_text(pauses, part.verdict), _PAUSE) for pauses in part.verdict.pauses]
+    disturbed = noise_level(part.race).status in (Status.WARN, Status.VOID)
+    in_headline = next((check.label for check in part.void_checks), "")
+    listed = [Note(Status.WARN, "", contradiction_text(both), _CONTRADICTION) for both in part.verdict.contradictions]
+    listed += [Note(Status.WARN, "", pauses_text(pauses, part.verdict), _PAUSE) for pauses in part.verdict.pauses]
     for check in part.checks:
-        if check.status is not Status.PASS and check.label != told:
+        if check.status is not Status.PASS and check.label != in_headline:
             weight = _WEIGHTS.get(check.name, _OTHER)
             if check.name in _NOISE:
                 weight = 5 if disturbed else 40
             weight += _VOID if check.status is Status.VOID else 0
-            found.append(Note(check.status, figures.check(check.label), check_text(check), weight, check_remedy(check)))
-    return sorted(grouped(found), key=lambda note: -note.weight)
+            listed.append(
+                Note(check.status, figures.check(check.label), check_text(check), weight, check_remedy(check))
+            )
+    return sorted(grouped(listed), key=lambda note: -note.weight)
 
 
-def all_notes(found: Sequence[Part]) -> list[Note]:
+def all_notes(parts: Sequence[Part]) -> list[Note]:
     """Every column's notes, heaviest first; what is the same in several columns once."""
     alike: dict[tuple[str, str, str], list[tuple[str, Note]]] = {}
-    for part in found:
+    for part in parts:
         for note in notes(part):
             alike.setdefault((note.status, note.head, note.text), []).append((part.name, note))
     merged = []
     for noted in alike.values():
         note, where = noted[0][1], tuple(name for name, _ in noted)
-        at = "" if len(where) == len(found) else f"at {figures.several(where)}: "
+        at = "" if len(where) == len(parts) else f"at {figures.several(where)}: "
         merged.append(replace(note, text=f"{at}{note.text}"))
     return sorted(merged, key=lambda note: -note.weight)
 
 
-def grouped(found: Sequence[Note]) -> list[Note]:
+def grouped(ungrouped: Sequence[Note]) -> list[Note]:
     """Notes that end in the same remedy ("seen: what to do") as one, the remedy told once."""
     alike: dict[tuple[str, str], list[Note]] = {}
-    for at, note in enumerate(found):
+    for at, note in enumerate(ungrouped):
         alike.setdefault((note.status, note.remedy) if note.remedy else (note.text, str(at)), []).append(note)
-    made = []
+    notes = []
     for (_, remedy), together in alike.items():
         if len(together) == 1:
-            made.append(together[0])
+            notes.append(together[0])
             continue
         seen = "; ".join(note.text.removesuffix(remedy).rstrip(" :;") for note in together)
         heads = ", ".join(dict.fromkeys(note.head for note in together if note.head))
         weight = max(note.weight for note in together)
-        made.append(Note(together[0].status, heads, f"{seen}: {remedy}", weight, remedy))
-    return made
+        notes.append(Note(together[0].status, heads, f"{seen}: {remedy}", weight, remedy))
+    return notes
 
 
 def clipped(text: str) -> str:

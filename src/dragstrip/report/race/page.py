@@ -21,7 +21,7 @@ from dragstrip import paths
 from dragstrip.metrics import KNOWN, MetricChoice
 from dragstrip.record import Entrant, Race
 from dragstrip.report import figures, glyphs
-from dragstrip.report.race import charts, columns, database, external, forest, notes, tables, wording
+from dragstrip.report.race import charts, columns, database, external, notes, tables, wording
 from dragstrip.report.race import definitions as definitions_of
 from dragstrip.report.race import export as race_export
 from dragstrip.report.race import terminal as race_terminal
@@ -33,7 +33,7 @@ from dragstrip.report.race.summary import (
     Part,
     of_rates,
     pair_of,
-    parts,
+    parts_of,
     shown_beside,
     shown_pairs,
     ties_wide,
@@ -55,18 +55,19 @@ def render(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
     """The whole page as text."""
     content = race_export.race_json(race, verdict, checks)
     data = json.dumps(content, indent=1, ensure_ascii=True)
-    found = parts(race, verdict, checks)
-    several = len(found) > 1
+    parts = parts_of(race, verdict, checks)
+    several = len(parts) > 1
     each = [
         ColumnSections(part, f"c{at}-" if several else "", f"{part.name}: " if several else "", _charts(part))
-        for at, part in enumerate(found, 1)
+        for at, part in enumerate(parts, 1)
     ]
-    names = list(dict.fromkeys(name for part in found for name in part.names))
+    names = list(dict.fromkeys(name for part in parts for name in part.names))
     drawn = {f"{column.at}{name}": chart for column in each for name, chart in column.charts.items()}
-    overview = columns.table(race, found) if several else None
+    overview = columns.table(race, parts) if several else None
     if overview:
-        drawn["columns"] = charts.columns(race, found)
+        drawn["columns"] = charts.columns(race, parts)
     scripts = _scripts() if drawn else _scripts()[1:]  # ours alone, for the theme
+    drawing = {"charts": drawn, "config": charts.config(charts.PAGE), "longest": max(map(len, names), default=1)}
     return _template().render(
         race=race,
         verdict=verdict,
@@ -80,9 +81,9 @@ def render(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
         events=content["events"],
         title=f"{race.workload}: {', '.join(names or [e.name for e in race.entrants])}",
         summary=race_terminal.summary(race),
-        drawing=_inside_script(_drawing(drawn, names)),
+        drawing=_inside_script(json.dumps(drawing, separators=(",", ":"))),
         scripts=scripts,
-        allowed=" ".join(_allowed(script) for script in scripts),
+        allowed=" ".join(map(_allowed, scripts)),
         sections=_sections(race, each),
         definitions=definitions_of.files(race),
         raw=_raw(race),
@@ -90,9 +91,9 @@ def render(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
         foreign_note=external.NOTE,
         by={name: metric.compared.removesuffix(" ×") for name, metric in KNOWN.items()},
         badge=race_badge(race, verdict, checks),
-        notes=notes.all_notes(found),
+        notes=notes.all_notes(parts),
         most_notes=notes.MAX_NOTES,
-        noise=notes.worst_noise_level(found),
+        noise=notes.worst_noise_level(parts),
         open=notes.undecided_hint(race, verdict, race.id),
         facts=machine_words(encode(race.machine)),
         command=command(race),
@@ -137,11 +138,6 @@ def _charts(part: Part) -> dict[str, charts.Chart]:
         "memory": not any(row.estimate.peak_memory_bytes for row in part.rows),
     }
     return {name: make(part) for name, make in charts.CHARTS.items() if part.rows and not lacking.get(name)}
-
-
-def _drawing(drawn: Mapping[str, charts.Chart], names: Sequence[str]) -> str:
-    content = {"charts": drawn, "config": charts.config(charts.PAGE), "longest": max(map(len, names), default=1)}
-    return json.dumps(content, separators=(",", ":"))
 
 
 @cache
@@ -237,7 +233,7 @@ def _template() -> Template:
     }
     functions: Sequence[Callable[..., object]] = (
         *(figures.ratio_span, figures.called, figures.meaning, figures.null_race, notes.clipped, check_text),
-        *(wording.disturbed_text, forest.together, kind_rows, pair_of, shown_pairs, shown_beside, ties_wide),
+        *(wording.disturbed_text, wording.unequal_pairs_text, kind_rows, pair_of, shown_pairs, shown_beside, ties_wide),
         *(launches, race_terminal.parity_rows),
     )
     environment.globals |= {function.__name__: function for function in functions}

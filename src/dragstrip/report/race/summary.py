@@ -120,7 +120,7 @@ class Part:
         return next((group for group in self.verdict.groups if first in group), (first,))
 
 
-def parts(race: Race, verdict: Verdict, checks: Sequence[Check]) -> list[Part]:
+def parts_of(race: Race, verdict: Verdict, checks: Sequence[Check]) -> list[Part]:
     """Every column in order; of a race of one workload one part, which is the race itself."""
     from dragstrip.analysis import by_column
 
@@ -143,19 +143,19 @@ def of_rates(race: Race) -> bool:
 
 def void_contenders(race: Race, checks: Sequence[Check]) -> frozenset[str]:
     """Contenders that void checks name; all contenders if one of these checks names none."""
-    everybody = frozenset(entrant.name for entrant in race.entrants)
+    all_names = frozenset(entrant.name for entrant in race.entrants)
     if race.finished is Ending.VOID:
-        return everybody
-    found: frozenset[str] = frozenset()
+        return all_names
+    bad: frozenset[str] = frozenset()
     for check in checks:
         if check.status is Status.VOID:
-            found |= check.about & everybody or everybody
-    return found
+            bad |= check.about & all_names or all_names
+    return bad
 
 
 def is_void(race: Race, verdict: Verdict, checks: Sequence[Check]) -> bool:
     """Whether no measurement of a race is a result: every column is void."""
-    return all(part.is_void for part in parts(race, verdict, checks))
+    return all(part.is_void for part in parts_of(race, verdict, checks))
 
 
 def deciding_interval(estimate: Estimate, metric: str) -> Interval | None:
@@ -210,12 +210,12 @@ def tie_letters(names: Sequence[str], verdict: ColumnVerdict) -> dict[str, str]:
     """Each name's letters: contenders that share one are tied (Piepho 2004); "" for one that ties with no other."""
     groups = [[name for name in names if name in group] for group in _tied(verdict)]
     several = [group for group in groups if len(group) > 1]
-    return {name: "".join(_letter(at) for at, group in enumerate(several) if name in group) for name in names}
-
-
-def _letter(at: int) -> str:
-    """a to z, then a number."""
-    return chr(ord("a") + at) if at < 26 else f"({at + 1})"
+    return {
+        name: "".join(
+            chr(ord("a") + at) if at < 26 else f"({at + 1})" for at, group in enumerate(several) if name in group
+        )
+        for name in names
+    }
 
 
 def oriented(pair: Pair, first: str) -> Pair:
@@ -248,20 +248,20 @@ def shown_pairs(verdict: ColumnVerdict, names: Sequence[str], *, every: bool) ->
     wanted = [
         (a, b) for row, a in enumerate(names) for b in names[row + 1 :] if every or row == 0 or b == names[row + 1]
     ]
-    found = [pair for pair in (pair_of(verdict, a, b) for a, b in wanted) if pair is not None]
-    there = {frozenset((pair.a, pair.b)) for pair in found}
+    pairs = [pair for pair in (pair_of(verdict, a, b) for a, b in wanted) if pair is not None]
+    listed = {frozenset((pair.a, pair.b)) for pair in pairs}
     disturbed = [pair for pair in verdict.pairs if pair.disturbed]
-    more = [pair for pair in disturbed if frozenset((pair.a, pair.b)) not in there]
+    more = [pair for pair in disturbed if frozenset((pair.a, pair.b)) not in listed]
     if len(disturbed) > DISTURBED_EACH:
-        return found
-    return [*found, *(oriented(pair, min(pair.a, pair.b, key=names.index)) for pair in more if pair.a in names)]
+        return pairs
+    return [*pairs, *(oriented(pair, min(pair.a, pair.b, key=names.index)) for pair in more if pair.a in names)]
 
 
 def shown_beside(verdict: ColumnVerdict, names: Sequence[str], *, every: bool) -> list[Pair]:
     """By each metric beside the one that decides: the fastest against all others; or every pair."""
     wanted = [(a, b) for row, a in enumerate(names) for b in names[row + 1 :] if every or row == 0]
-    found = (pair_of(verdict, a, b, metric) for a, b in wanted for metric in verdict.beside)
-    return [pair for pair in found if pair is not None and figures.finite(pair.low) is not None]
+    pairs = (pair_of(verdict, a, b, metric) for a, b in wanted for metric in verdict.beside)
+    return [pair for pair in pairs if pair is not None and figures.finite(pair.low) is not None]
 
 
 def ties_wide(rows: Sequence[Row]) -> int:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import json
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 
 from dragstrip.errors import BadUsage
 from dragstrip.record import Block, Race
+from dragstrip.report import figures
 from dragstrip.report.race import chart_data
 from dragstrip.report.race.messages import void_text
 
@@ -47,7 +47,7 @@ def block_rows(race: Race) -> Iterator[Row]:
         return
     for seen in chart_data.blocks(race):
         block = seen.block
-        row: Row = {"race": race.id, "started": race.started, "workload": race.workload, "kind": seen.kind}
+        row: Row = {"race": race.id, "started": race.started, "workload": race.workload, "kind": seen.kind.value}
         row["at_s"] = round((block.started_ns - race.started_ns) / 1e9, 6)
         row |= {field.name: _cell(getattr(block, field.name)) for field in fields(Block) if field.name not in _NO_CELL}
         row["void"] = "; ".join(map(void_text, block.void))
@@ -69,7 +69,7 @@ def round_rows(race: Race) -> Iterator[Row]:
         for column, name in enumerate(first.names):
             if first.ran[row, column]:
                 place: Row = {"race": race.id, "workload": race.workload, "round": index, "contender": name}
-                numbers = {key: _finite(float(of.totals[row, column])) for key, of in by_column.items()}
+                numbers = {key: figures.finite(of.totals[row, column]) for key, of in by_column.items()}
                 yield {**place, **numbers, "settled": bool(first.settled[row, column])}
 
 
@@ -107,10 +107,6 @@ def parquet(rows: Iterable[Mapping[str, Cell]]) -> bytes:
     made = io.BytesIO()
     writer.write_table(pyarrow.Table.from_pylist([dict(row) for row in rows]), made)
     return made.getvalue()
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 def _cell(value: Cell | Sequence[object] | Mapping[str, object]) -> Cell:

@@ -17,11 +17,20 @@ from rich.text import Text
 from dragstrip.metrics import KNOWN
 from dragstrip.record import Race
 from dragstrip.report import figures, glyphs
-from dragstrip.report.race import columns, database, external, forest, notes
-from dragstrip.report.race.badge import Badge, column_badge, race_badge
+from dragstrip.report.race import columns, database, external, notes, wording
+from dragstrip.report.race.badge import column_badge, race_badge
 from dragstrip.report.race.headline import headline
 from dragstrip.report.race.latency import kind_rows
-from dragstrip.report.race.summary import Part, Row, of_rates, parts, shown_beside, shown_pairs, ties_wide
+from dragstrip.report.race.summary import (
+    DISTURBED_EACH,
+    Part,
+    Row,
+    of_rates,
+    parts_of,
+    shown_beside,
+    shown_pairs,
+    ties_wide,
+)
 from dragstrip.validity import Check, Status
 
 if TYPE_CHECKING:
@@ -56,19 +65,20 @@ def show_race(
         run: how commands that are suggested name the race; its id if empty.
     """
     shown = _Shown(width=console.width, all_pairs=all_pairs, verbose=verbose)
-    lines: list[RenderableType] = [_badge(race_badge(race, verdict, checks))]
-    lines += [Text(headline(race, verdict, checks)), Text()]
-    each = parts(race, verdict, checks)
-    if len(each) > 1:
-        lines += columns_table(race, verdict, each, console.width)
-    for part in each:
-        if len(each) > 1:
+    badge = race_badge(race, verdict, checks)
+    line = Text.assemble((f" {badge.word} ", glyphs.BADGE_STYLE[badge.kind]), " ", (badge.text, "bold"))
+    lines: list[RenderableType] = [line, Text(headline(race, verdict, checks)), Text()]
+    parts = parts_of(race, verdict, checks)
+    if len(parts) > 1:
+        lines += columns_table(race, verdict, parts, console.width)
+    for part in parts:
+        if len(parts) > 1:
             lines.append(Text.assemble((part.name, "bold"), "  ", (column_badge(part).line, "dim")))
         lines += _measured(part, shown)
         if verbose:
             lines += [*_rest(part, shown), Text()]
     lines += _foreign(race)
-    lines += _beside_the_verdict(race, verdict, each, run or race.id, every=verbose)
+    lines += _beside_the_verdict(race, verdict, parts, run or race.id, every=verbose)
     lines.append(Text(summary(race), style="dim"))
     glyphs.emit(console, *lines)
 
@@ -91,23 +101,25 @@ def _measured(part: Part, shown: _Shown) -> list[RenderableType]:
     """One column's ranking, which contenders are out of it, and its pairs."""
     lines: list[RenderableType] = [ranking(part.verdict, part.rows, beside=shown.wide), Text()] if part.rows else []
     lines += _by_kind(part.race)
-    if told := database.text(part.race, part.verdict, part.names):
-        lines += [Text(told), Text()]
-    lines += _out(part)
+    if costs := database.text(part.race, part.verdict, part.names):
+        lines += [Text(costs), Text()]
+    for entrant in part.out:
+        when = "" if entrant.out_round is None else f" in round {entrant.out_round + 1}"
+        lines.append(Text.assemble(("■ ", "magenta"), (entrant.name, "bold"), f" is out{when}: {entrant.out}"))
+    lines += [Text()] if part.out else []
     pairs = shown_pairs(part.verdict, part.names, every=shown.all_pairs)
     if pairs:
-        lines += [*forest.plot(pairs, part, shown.width, verbose=shown.verbose), Text()]
+        lines += [*_forest(pairs, part, shown.width, verbose=shown.verbose), Text()]
     return lines
 
 
 def columns_table(
-    race: Race, verdict: Verdict, each: Sequence[Part], width: int, *, legend: bool = True
+    race: Race, verdict: Verdict, parts: Sequence[Part], width: int, *, legend: bool = True
 ) -> list[RenderableType]:
-    """Contender by column: as many columns beside each other as the terminal holds, the others below."""
-    whole = columns.table(race, each)
-    names = max([len("contender"), *(len(name) for name, _ in whole.rows)])
-    names = min(names, max(width // 3, 10))
-    cells = [[_cell_text(row[at]) for _, row in whole.rows] for at in range(len(each))]
+    """Contender by column: as many columns next to each other as the terminal holds, the others below."""
+    whole = columns.table(race, parts)
+    names = min(max(len(name) for name in ("contender", *dict(whole.rows))), max(width // 3, 10))
+    cells = [[_cell_text(row[at]) for _, row in whole.rows] for at in range(len(parts))]
     # A head's second line begins with "by ".
     wide = [max(len(name), len(of) + 3, *map(len, cell)) for (name, of), cell in zip(whole.heads, cells, strict=True)]
     lines: list[RenderableType] = []
@@ -119,8 +131,9 @@ def columns_table(
         for at_row, (name, _) in enumerate(whole.rows):
             table.add_row(Text(name), *(cells[at][at_row] for at in chosen))
         lines += [table, Text()]
-    said = columns.legend(race, verdict, whole) if legend else []
-    return [*lines, *(Text(line, style="dim") for line in said), *([Text()] if said else [])]
+    if legend:
+        lines += [*(Text(line, style="dim") for line in columns.legend(race, verdict, whole)), Text()]
+    return lines
 
 
 def _cell_text(cell: columns.Cell) -> Text:
@@ -141,67 +154,67 @@ def _fitting(wide: Sequence[int], room: int) -> list[list[int]]:
     return chosen
 
 
-def _badge(badge_: Badge) -> Text:
-    return Text.assemble((f" {badge_.word} ", glyphs.BADGE_STYLE[badge_.kind]), " ", (badge_.text, "bold"))
-
-
 def _beside_the_verdict(
-    race: Race, verdict: Verdict, each: Sequence[Part], run: str, *, every: bool
+    race: Race, verdict: Verdict, parts: Sequence[Part], run: str, *, every: bool
 ) -> list[RenderableType]:
     """The heaviest notes, how quiet the machine was, and what more budget would tell."""
-    found, parts = notes.all_notes(each), list[RenderableType]()
-    for note in found if every else found[: notes.MAX_NOTES]:
+    listed, lines = notes.all_notes(parts), list[RenderableType]()
+    for note in listed if every else listed[: notes.MAX_NOTES]:
         mark = (f"{glyphs.STATUS_MARK[note.status]} ", glyphs.STATUS_STYLE[note.status])
-        word = "void, " if note.status == "void" else ""
+        word = "void, " if note.status is Status.VOID else ""
         head = (f"{word}{note.head}: ", "bold") if note.head else ""
-        parts.append(Text.assemble(mark, head, note.text if every else notes.clipped(note.text)))
-    seen = notes.worst_noise_level(each)
-    parts.append(Text.assemble((f"{glyphs.STATUS_MARK[seen.status]} ", glyphs.STATUS_STYLE[seen.status]), seen.text))
+        lines.append(Text.assemble(mark, head, note.text if every else notes.clipped(note.text)))
+    level = notes.worst_noise_level(parts)
+    status = level.status or "unknown"
+    lines.append(Text.assemble((f"{glyphs.STATUS_MARK[status]} ", glyphs.STATUS_STYLE[status]), level.text))
     if open_ := notes.undecided_hint(race, verdict, run):
-        parts.append(Text(f"▸ {open_}", style="bold"))
-    hidden = len(found) - notes.MAX_NOTES
+        lines.append(Text(f"▸ {open_}", style="bold"))
+    hidden = len(listed) - notes.MAX_NOTES
     if hidden > 0 and not every:
         also = "1 more note" if hidden == 1 else f"{hidden} more notes"
-        parts.append(Text(f"{also}: dragstrip show {run} --verbose", style="dim"))
-    return parts
+        lines.append(Text(f"{also}: dragstrip show {run} --verbose", style="dim"))
+    return lines
 
 
 def _rest(part: Part, shown: _Shown) -> list[RenderableType]:
     """What is shown on request: figures, other metrics, checks that passed, what the words mean."""
-    parts: list[RenderableType] = [Text()]
+    lines: list[RenderableType] = [Text()]
     if part.rows and not shown.wide:
-        parts += [_beside(part.verdict, part.rows), Text()]
+        beside = {row.name: _figures(row, part.verdict.metric) for row in part.rows}
+        table = _table(numbers=[*beside[part.rows[0].name]], max_width=26)
+        for name, cells in beside.items():
+            table.add_row(name, *cells.values())
+        lines += [table, Text()]
     others = shown_beside(part.verdict, part.names, every=shown.all_pairs)
     if others:
-        parts += [_by_other_metrics(others), Text()]
+        lines += [_by_other_metrics(others), Text()]
     passed = [figures.check(check.label) for check in part.checks if check.status is Status.PASS]
     if passed:
         mark = (f"{glyphs.STATUS_MARK['pass']} ", glyphs.STATUS_STYLE["pass"])
-        parts.append(Text.assemble(mark, ("passed: ", "bold"), ", ".join(passed)))
-    return [*parts, Text(), *_footer(part)]
+        lines.append(Text.assemble(mark, ("passed: ", "bold"), ", ".join(passed)))
+    return [*lines, Text(), *_footer(part)]
 
 
-def ranking(verdict: ColumnVerdict, found: Sequence[Row], *, beside: bool) -> Table:
+def ranking(verdict: ColumnVerdict, rows: Sequence[Row], *, beside: bool) -> Table:
     """Contenders fastest first with bars on one scale; ``beside`` adds the other figures to the same rows."""
     metric = verdict.metric
-    table = Table(box=None, pad_edge=False, expand=True, header_style="bold", padding=(0, 2, 0, 0))
-    tied = ties_wide(found)
+    table = glyphs.table(expand=True)
+    tied = ties_wide(rows)
     if tied:
         table.add_column("", width=tied, no_wrap=True)
     table.add_column("contender", no_wrap=True, overflow="ellipsis", min_width=10, max_width=32)
     table.add_column(KNOWN[metric].head, justify="right", no_wrap=True)
     table.add_column("interval", no_wrap=True)
     table.add_column("" if KNOWN[metric].more_is_better else "less is better", ratio=1, no_wrap=True)
-    if beside:
-        for head in _heads(metric):
-            table.add_column(head, justify="right", no_wrap=True)
-    scale = full_scale(found)
-    for row in found:
+    for head in _figures(rows[0], metric) if beside else ():
+        table.add_column(head, justify="right", no_wrap=True)
+    scale = max(figures.finite(row.main.high) or row.main.estimate for row in rows)
+    for row in rows:
         main = row.main
         cells: list[RenderableType] = [glyphs.ties(row.ties)] if tied else []
         bar = glyphs.Bar(main.estimate, main.low, main.high, scale)
         cells += [row.name, figures.figure(main.estimate), figures.span(main.low, main.high), bar]
-        table.add_row(*cells, *(_figures(row, metric) if beside else ()))
+        table.add_row(*cells, *(_figures(row, metric).values() if beside else ()))
     return table
 
 
@@ -218,55 +231,107 @@ def _table(*texts: str, numbers: Sequence[str] = (), max_width: int = 32) -> Tab
 
 def _by_kind(race: Race) -> list[RenderableType]:
     """Share and latency of each request, where the workload has several."""
-    found = kind_rows(race)
-    if not found:
+    rows = kind_rows(race)
+    if not rows:
         return []
     table = _table("request", numbers=("share", "p50 µs*", "p99 µs*", "failed"))
-    for row in found:
+    for row in rows:
         latencies = (figures.microseconds(row.latency_us.get(label)) for label in ("p50", "p99"))
         table.add_row(row.contender, row.kind, figures.percent(row.share), *latencies, figures.count(row.failed))
     return [table, Text()]
 
 
-def full_scale(found: Sequence[Row]) -> float:
-    """The value at a bar's full width."""
-    return max(figures.finite(row.main.high) or row.main.estimate for row in found)
+def _figures(row: Row, metric: str) -> dict[str, str]:
+    """The other figures of a contender, by their columns' heads."""
+    estimate, latency_us = row.estimate, row.latency_us
+    rate, cost = estimate.throughput_per_s, estimate.server_cpu_us_per_request
+    if metric == "cpu":
+        other = {"req/s": figures.brief(rate.estimate if rate else None)}
+    else:
+        other = {"CPU µs/req": figures.microseconds(cost.estimate if cost else None)}
+    return {
+        **other,
+        "p50 µs*": figures.microseconds(latency_us.get("p50")),
+        "p99 µs*": figures.microseconds(latency_us.get("p99")),
+        "memory": figures.memory(estimate.peak_memory_bytes),
+        "errors": figures.count(sum(estimate.errors.values())),
+        "rounds": figures.count(estimate.rounds),
+        "blocks void": f"{estimate.void_blocks}/{estimate.blocks}",
+    }
 
 
-def _heads(metric: str) -> tuple[str, ...]:
-    other = "req/s" if metric == "cpu" else "CPU µs/req"
-    return (other, "p50 µs*", "p99 µs*", "memory", "errors", "rounds", "blocks void")
+def _forest(pairs: Sequence[Pair], part: Part, width: int, *, verbose: bool = False) -> list[RenderableType]:
+    """A line per pair, its ratio and interval against 1 and the margin's band, and the scale under all of them.
+
+    A pair that the machine disturbed unequally has a mark. What the mark means is written below the pair if few pairs
+    have one, or if ``verbose``; otherwise below the plot, in one line for all.
+
+    Args:
+        pairs: the part's pairs that are shown.
+        width: of the terminal, in cells.
+    """
+    axis = glyphs.Axis.of([_pair_span(pair) for pair in pairs], pairs[0].margin)
+    lines = [_pair_line(pair, axis, void=bool({pair.a, pair.b} & part.void_contenders)) for pair in pairs]
+    of = len(part.verdict.pairs)
+    by = KNOWN[pairs[0].metric].compared.removesuffix(" ×")
+    heads = (f"{by}, {'pairs' if len(pairs) == of else f'{len(pairs)} of {of} pairs'}", "", "×", "interval", "verdict")
+    least = [max(len(str(line[at])) for line in (heads, *lines)) for at in range(5)]
+    # Names and words may fold, numbers never do; the plot takes what is left.
+    limits = (max(width * 3 // 8, 20), 0, least[2], least[3], max(width // 6, 12))
+    sizes = [min(size, limit) for size, limit in zip(least, limits, strict=True)]
+    parts: list[RenderableType] = [table := _forest_table(sizes, heads)]
+    disturbed = [pair for pair in pairs if pair.disturbed]
+    each = verbose or len(disturbed) <= DISTURBED_EACH
+    for line, pair in zip(lines, pairs, strict=True):
+        table.add_row(*line)
+        if pair.disturbed and each:
+            parts += [
+                Padding(Text(f"▲ {wording.disturbed_text(pair.disturbed)}", style="yellow"), (0, 0, 0, 2)),
+                table := _forest_table(sizes, None),
+            ]
+    table.add_row("", axis)
+    if disturbed and not each:
+        parts.append(Text(f"▲ {wording.unequal_pairs_text(disturbed)}", style="yellow"))
+    return parts
 
 
-def _figures(row: Row, metric: str) -> tuple[str, ...]:
-    estimate = row.estimate
-    beside = estimate.throughput_per_s if metric == "cpu" else estimate.server_cpu_us_per_request
-    shown = figures.brief if metric == "cpu" else figures.microseconds
-    other = figures.NONE if beside is None else shown(beside.estimate)
-    return (
-        other,
-        figures.microseconds(row.latency_us.get("p50")),
-        figures.microseconds(row.latency_us.get("p99")),
-        figures.memory(estimate.peak_memory_bytes),
-        figures.count(sum(estimate.errors.values())),
-        figures.count(estimate.rounds),
-        f"{estimate.void_blocks}/{estimate.blocks}",
-    )
+def _word(pair: Pair) -> Text:
+    """The verdict word, in its colour, with what qualifies it."""
+    verdict = Text(figures.called(pair), style=glyphs.word(pair.verdict).style)
+    if pair.within_margin and pair.verdict.separated:
+        verdict.append(f", by under {figures.percent(pair.margin)}")
+    if pair.unfit:
+        verdict.append(f", {wording.unfit_text(pair.unfit)}")
+    if pair.disturbed:
+        verdict.append(" ▲", style="yellow")
+    return verdict
 
 
-def _beside(verdict: ColumnVerdict, found: Sequence[Row]) -> Table:
-    table = _table(numbers=_heads(verdict.metric), max_width=26)
-    for row in found:
-        table.add_row(row.name, *_figures(row, verdict.metric))
+def _pair_span(pair: Pair) -> tuple[float, float]:
+    ends = [figures.finite(end) for end in (pair.low, pair.high, pair.ratio)]
+    known = [end for end in ends if end is not None and end > 0]
+    return (min(known), max(known)) if known else (1.0, 1.0)
+
+
+def _pair_line(pair: Pair, axis: glyphs.Axis, *, void: bool) -> tuple[RenderableType, ...]:
+    names = Text.assemble((pair.a, "bold"), " / ", pair.b)
+    whisker = glyphs.Whisker(pair.ratio, pair.low, pair.high, axis, glyphs.VERDICT_STYLE[pair.verdict])
+    bounded = figures.finite(pair.low) is not None
+    interval = figures.ratio_span(pair.low, pair.high) if bounded else ""
+    verdict = Text("void", style=glyphs.STATUS_STYLE["void"]) if void else _word(pair) if bounded else Text("too early")
+    return names, whisker, Text(figures.ratio(pair.ratio)), Text(interval), verdict
+
+
+def _forest_table(sizes: Sequence[int], heads: Sequence[str] | None) -> Table:
+    """All of one shape, so that the lines of several stand below each other."""
+    table = glyphs.table(header=heads is not None, expand=True)
+    names, _, ratio, interval, verdict = heads or [""] * 5
+    table.add_column(names, width=sizes[0], overflow="fold")
+    table.add_column("", ratio=1, no_wrap=True)
+    table.add_column(ratio, width=sizes[2], justify="right", no_wrap=True)
+    table.add_column(interval, width=sizes[3], no_wrap=True)
+    table.add_column(verdict, width=sizes[4], overflow="fold")
     return table
-
-
-def _out(part: Part) -> list[RenderableType]:
-    lines: list[RenderableType] = []
-    for entrant in part.out:
-        when = "" if entrant.out_round is None else f" in round {entrant.out_round + 1}"
-        lines.append(Text.assemble(("■ ", "magenta"), (entrant.name, "bold"), f" is out{when}: {entrant.out}"))
-    return [*lines, Text()] if lines else []
 
 
 def _by_other_metrics(pairs: Sequence[Pair]) -> Table:
@@ -277,21 +342,19 @@ def _by_other_metrics(pairs: Sequence[Pair]) -> Table:
     table.add_column("verdict", overflow="fold")
     for pair in pairs:
         ratio, interval = figures.ratio(pair.ratio), figures.ratio_span(pair.low, pair.high)
-        table.add_row(
-            pair.a, pair.b, KNOWN[pair.metric].compared.removesuffix(" ×"), ratio, interval, forest.word(pair)
-        )
+        table.add_row(pair.a, pair.b, KNOWN[pair.metric].compared.removesuffix(" ×"), ratio, interval, _word(pair))
     return table
 
 
 def _foreign(race: Race) -> list[RenderableType]:
     """Other tools' figures, apart from what was raced."""
-    found = external.figures(race)
-    if not found:
+    runs = external.figures(race)
+    if not runs:
         return []
     table = glyphs.table("by other tools")
     for head in ("tool", "requests/s", "connections", "failed", "p50 µs", "p99 µs"):
         table.add_column(head, justify="right", no_wrap=True)
-    for figure in found:
+    for figure in runs:
         run = figure.run
         tails = (figures.microseconds(run.latency_us.get(q)) for q in ("p50", "p99"))
         counts = (figures.count(run.connections), figures.count(run.failed))
@@ -305,8 +368,11 @@ def _footer(part: Part) -> list[RenderableType]:
     lines = [figures.meaning(part.verdict), figures.null_race(part.race)]
     if ties_wide(part.rows):
         lines.append("Contenders joined by a bar on the left are tied.")
+    load = part.race.load
+    at = f"at saturation ({load.connections} connections, closed loop)"
+    at = f"at {load.rate_per_s:,g} requests/s (open loop), all rounds merged" if load.rate_per_s else at
     lines.append(
-        f"* latency {_latency_of(part.race)}: shown, not tested. "
+        f"* latency {at}: shown, not tested. "
         "A single contender's interval is descriptive; verdicts come from the ratios."
     )
     return [Text(line, style="dim") for line in lines]
@@ -336,12 +402,6 @@ def _asked(race: Race) -> str:
     for column in race.columns:
         rates.setdefault(column.workload, []).append(f"{column.load.rate_per_s:,g}/s")
     return figures.several(tuple(f"{name} at {figures.several(tuple(each))}" for name, each in rates.items()))
-
-
-def _latency_of(race: Race) -> str:
-    if race.load.rate_per_s:
-        return f"at {race.load.rate_per_s:,g} requests/s (open loop), all rounds merged"
-    return f"at saturation ({race.load.connections} connections, closed loop)"
 
 
 def _cores(cores: Sequence[int]) -> str:

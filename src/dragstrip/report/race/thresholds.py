@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from dragstrip.metrics import KNOWN
 from dragstrip.record import Race
 from dragstrip.report import figures
-from dragstrip.report.comparison import Rule, Ruled, Ruling, ruling
-from dragstrip.report.race.summary import Part, pair_of, parts
+from dragstrip.report.comparison import Outcome, Rule, Ruled, Ruling, ruling
+from dragstrip.report.race.summary import Part, pair_of, parts_of
 
 if TYPE_CHECKING:
     from dragstrip.analysis import Verdict
@@ -24,7 +24,7 @@ def rulings(race: Race, verdict: Verdict, checks: Sequence[Check], rules: Sequen
     named = [entrant.name for entrant in race.entrants]
     return [
         Ruled(part.name if len(race.columns) > 1 else "", *judged)
-        for part in parts(race, verdict, checks)
+        for part in parts_of(race, verdict, checks)
         for rule in rules
         for name in named[1:]
         if not {name, named[0]} & set(part.absent)
@@ -35,7 +35,7 @@ def rulings(race: Race, verdict: Verdict, checks: Sequence[Check], rules: Sequen
 def _judged(part: Part, rule: Rule, name: str, first: str) -> Iterator[tuple[Ruling, bool]]:
     out = {entrant.name: entrant.out for entrant in part.race.entrants if entrant.out}
     if name in out:
-        yield Ruling(rule[0], name, "fails", f"{name} is out: {out[name].splitlines()[0]}"), True
+        yield Ruling(rule[0], name, Outcome.FAILS, f"{name} is out: {out[name].splitlines()[0]}"), True
         return
     from dragstrip.analysis import FLOOR
 

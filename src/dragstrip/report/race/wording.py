@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from dragstrip.analysis.fitness import GeneratorLimit, MetricReason, SameRate, TimeTaken, UnfitReason
 from dragstrip.analysis.significance import FLOOR
 from dragstrip.metrics import KNOWN, PairVerdict
-from dragstrip.report.figures import as_percent
+from dragstrip.report.figures import as_percent, decimals, two_digits
 
 if TYPE_CHECKING:
     from dragstrip.analysis import ColumnVerdict, Contradiction, Pair, Pauses
@@ -33,9 +33,11 @@ def sentence(pair: Pair) -> str:
         so_far = f"so far {_times(pair.ratio)} times the speed, {_spent(pair)}"
         return f"{names}: no verdict, {unfit_text(pair.unfit)} ({so_far})"
     if pair.verdict is PairVerdict.SAME:
-        return f"{pair.a} and {pair.b}: same within {as_percent(pair.margin)} ({_span(pair)}, {_spent(pair)})"
+        places = decimals(pair.low, pair.high, percent=False)
+        span = f"{_times(pair.low, places)}–{_times(pair.high, places)}"
+        return f"{pair.a} and {pair.b}: same within {as_percent(pair.margin)} ({span}, {_spent(pair)})"
     if pair.decided:
-        return _told_apart(pair)
+        return _separated(pair)
     if not math.isfinite(pair.low):
         early = pair.rounds < FLOOR
         least = f"at least {FLOOR} rounds are needed" if early else "the fixed number of rounds is not complete yet"
@@ -50,12 +52,12 @@ def ended(text: str) -> str:
     return text if text.endswith(".") else f"{text}."
 
 
-def _told_apart(pair: Pair) -> str:
+def _separated(pair: Pair) -> str:
     best, other = (pair.a, pair.b) if pair.verdict is PairVerdict.FASTER else (pair.b, pair.a)
     low, ratio, high = pair.low, pair.ratio, pair.high
     if pair.verdict is PairVerdict.SLOWER:
         low, ratio, high = 1 / high, 1 / ratio, 1 / low
-    places = _places(low, high)
+    places = decimals(low, high, percent=False)
     span = f"{_times(low, places)}–{_times(high, places)}, {_spent(pair)}"
     little = f"; by less than {as_percent(pair.margin)}" if pair.within_margin else ""
     told = KNOWN[pair.metric].told.format(best=best, other=other, ratio=_times(ratio, places))
@@ -76,6 +78,15 @@ def disturbed_text(disturbed: Disturbed | None) -> str:
         f"{more} was disturbed more than {less}: other programs and the hypervisor took "
         f"{as_percent(disturbed.lost_more)} of its time, but {as_percent(disturbed.lost_less)} of {less}'s; "
         f"both ends of the interval were moved out by {as_percent(math.expm1(disturbed.widened))} to allow for this"
+    )
+
+
+def unequal_pairs_text(disturbed: Sequence[Pair]) -> str:
+    """One sentence for all pairs whose interval is wider because the machine disturbed one more than the other."""
+    ends = [two_digits(100 * math.expm1(of(pair.widened for pair in disturbed))) for of in (min, max)]
+    return (
+        f"in {len(disturbed)} pairs the machine disturbed one more than the other: both ends of "
+        f"their intervals were moved out by {' to '.join(dict.fromkeys(ends))} % to allow for this"
     )
 
 
@@ -121,22 +132,8 @@ def metric_reason_text(reason: MetricReason | None) -> str:
             return f"{others} kept servers or load generator waiting for {100 * share:.0f} % of the time"
 
 
-def _places(low: float, high: float) -> int:
-    """Decimals that show an interval as an interval, and an end that is not 1 as something else than 1: 1 to 4."""
-    width = high - low
-    places = min(max(-math.floor(math.log10(width / 2)), 1), 4) if width > 0 else 4
-    while places < 4 and any(end != 1 and round(end, places) == 1 for end in (low, high)):
-        places += 1
-    return places
-
-
 def _times(ratio: float, places: int | None = None) -> str:
     return f"{ratio:.{places if places is not None else 2 if ratio > 1.1 or ratio < 0.9 else 3}f}"
-
-
-def _span(pair: Pair) -> str:
-    places = _places(pair.low, pair.high)
-    return f"{_times(pair.low, places)}–{_times(pair.high, places)}"
 
 
 def _edge(ratio: float) -> str:
