@@ -54,12 +54,12 @@ def emit(console: Console, *parts: RenderableType) -> None:
 
 def table(*heads: str | Text, numbers: Sequence[str] = (), header: bool = True, expand: bool = False) -> Table:
     """An empty table without lines; its columns of text fold, those of numbers are at the right and don't."""
-    made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0), show_header=header, expand=expand)
+    grid = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0), show_header=header, expand=expand)
     for head in heads:
-        made.add_column(head, overflow="fold")
+        grid.add_column(head, overflow="fold")
     for head in numbers:
-        made.add_column(head, justify="right", no_wrap=True)
-    return made
+        grid.add_column(head, justify="right", no_wrap=True)
+    return grid
 
 
 @dataclass(frozen=True, slots=True)

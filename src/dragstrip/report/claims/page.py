@@ -51,12 +51,12 @@ def markdown(rows: Sequence[Row], races: Sequence[Race], *, chart: str = "") -> 
         "",
     ]
     for source in dict.fromkeys(source_of(row.claim) for row in rows):
-        own = [row for row in rows if source_of(row.claim) == source]
-        lines += [f"## {_plain(source)}", "", *_table(own), ""]
-        for race_id, title in _titles(own).items():
+        grouped = [row for row in rows if source_of(row.claim) == source]
+        lines += [f"## {_plain(source)}", "", *_table(grouped), ""]
+        for race_id, title in _titles(grouped).items():
             lines += _raced(by_id[race_id], title) if race_id in by_id else []
         lines += ["What each verdict rests on:", ""]
-        for row in own:
+        for row in grouped:
             lines += _notes(row)
         lines.append("")
     return "\n".join(lines).rstrip() + "\n"
@@ -91,14 +91,14 @@ def _table(rows: Sequence[Row]) -> list[str]:
     lines = [head, "|-|-:|-:|-|-:|-|"]
     for row in rows:
         cells = [_plain(row.claim.fields.statement + stand_ins(row)), published(row.claim)]
-        for found in (row.published, row.fair):
-            cells += ["–", "–"] if found is None else [measured(row.claim, found), _outcome(found)]
+        for finding in (row.published, row.fair):
+            cells += ["–", "–"] if finding is None else [measured(row.claim, finding), _outcome(finding)]
         lines.append(f"| {' | '.join(cells)} |")
     return lines
 
 
-def _outcome(found: Finding) -> str:
-    return f"**{found.outcome}**{' (void)' if found.void else ''}"
+def _outcome(finding: Finding) -> str:
+    return f"**{finding.outcome}**{' (void)' if finding.void else ''}"
 
 
 def _titles(rows: Sequence[Row]) -> dict[str, str]:
@@ -124,12 +124,12 @@ def _raced(race: Race, title: str) -> list[str]:
         cells = [_plain(entrant.name), *_figures(race, judged, entrant)]
         cells += [_plain(entrant.parity.get(fact, figures.NONE)) for fact in facts]
         lines.append(f"| {' | '.join(cells)} |")
-    held = held_by_generator(race)
+    limited = held_by_generator(race)
     notes = [f"{_plain(entrant.name)} fell out: {_plain(entrant.out)}" for entrant in race.entrants if entrant.out]
-    if held and race.plan.metric == "cpu":
+    if limited and race.plan.metric == "cpu":
         notes.append(
-            f"the client was the limit against {_plain(figures.several(held))}: rates under this load, the published "
-            "ones too, may be the client's own; CPU time per request decides"
+            f"the client was the limit against {_plain(figures.several(limited))}: rates under this load, the "
+            "published ones too, may be the client's own; CPU time per request decides"
         )
     # What voids is said by the verdicts that it voids.
     wanted = [check for check in inspect(race) if check.status is Status.WARN and check.name in TELLING]
@@ -165,8 +165,8 @@ def _notes(row: Row) -> list[str]:
     return [f"{first}: {published}." + (f" Under fair settings: {fair}." if fair else "")]
 
 
-def _outcome_and_why(found: Finding) -> str:
-    return f"{found.outcome}: {_plain(finding_text(found))}"
+def _outcome_and_why(finding: Finding) -> str:
+    return f"{finding.outcome}: {_plain(finding_text(finding))}"
 
 
 def _plain(text: str) -> str:

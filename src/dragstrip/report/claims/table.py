@@ -42,14 +42,14 @@ def published(claim: Claim) -> str:
     return figures.ratio(fields.ratio) if fields.ratio else "> 1"
 
 
-def measured(claim: Claim, found: Finding) -> str:
+def measured(claim: Claim, finding: Finding) -> str:
     """What was measured, with its interval; a dash where nothing was."""
-    if figures.finite(found.ratio) is None:
+    if figures.finite(finding.ratio) is None:
         return figures.NONE
     if claim.fields.kind == "peak":
-        return f"{figures.figure(found.ratio)}/s ({figures.span(found.low, found.high) or 'no interval yet'})"
-    by = " by CPU" if found.metric == "cpu" else ""
-    return f"{figures.ratio(found.ratio)} ({figures.ratio_span(found.low, found.high)}){by}"
+        return f"{figures.figure(finding.ratio)}/s ({figures.span(finding.low, finding.high) or 'no interval yet'})"
+    by = " by CPU" if finding.metric == "cpu" else ""
+    return f"{figures.ratio(finding.ratio)} ({figures.ratio_span(finding.low, finding.high)}){by}"
 
 
 def show(console: Console, rows: Sequence[Row], *, remarks: bool = False) -> None:
@@ -78,29 +78,31 @@ def source_of(claim: Claim) -> str:
 
 def stand_ins(row: Row) -> str:
     """The substitutes of a row and the contenders they raced for, in brackets; "" without any."""
-    texts = dict.fromkeys(stand_in_text(one) for found in (row.published, row.fair) if found for one in found.stand_ins)
+    texts = dict.fromkeys(
+        stand_in_text(stand_in) for finding in (row.published, row.fair) if finding for stand_in in finding.stand_ins
+    )
     return f" ({'; '.join(texts)})" if texts else ""
 
 
 def _cells(row: Row) -> list[Text]:
     cells = [Text(row.claim.id + stand_ins(row)), Text(published(row.claim))]
-    for found in (row.published, row.fair):
-        if found is None:
+    for finding in (row.published, row.fair):
+        if finding is None:
             cells += [Text(figures.NONE), Text("")]
             continue
-        outcome = f"{found.outcome}{' (void)' if found.void else ''}"
-        cells += [Text(measured(row.claim, found)), Text(outcome, style=_STYLE.get(found.outcome, "dim"))]
+        outcome = f"{finding.outcome}{' (void)' if finding.void else ''}"
+        cells += [Text(measured(row.claim, finding)), Text(outcome, style=_STYLE.get(finding.outcome, "dim"))]
     return cells
 
 
 def _remarks(row: Row) -> list[RenderableType]:
     parts: list[RenderableType] = [Text.assemble((row.claim.id, "bold"), f": {row.claim.fields.statement}")]
     load = row.claim.fields.load.text()
-    for name, found in ((f"published load ({load})", row.published), ("fair settings", row.fair)):
-        if found is not None:
-            race = f" [race {found.race}]" if found.race else ""
-            parts.append(Text(f"  {name}: {found.outcome}: {finding_text(found)}{race}"))
-            parts += [Text(f"    {remark_text(remark)}", style="dim") for remark in found.remarks]
+    for name, finding in ((f"published load ({load})", row.published), ("fair settings", row.fair)):
+        if finding is not None:
+            race = f" [race {finding.race}]" if finding.race else ""
+            parts.append(Text(f"  {name}: {finding.outcome}: {finding_text(finding)}{race}"))
+            parts += [Text(f"    {remark_text(remark)}", style="dim") for remark in finding.remarks]
     if row.claim.fields.note:
         parts.append(Text(f"  {row.claim.fields.note}", style="dim"))
     return [*parts, Text()]
@@ -142,16 +144,16 @@ def as_json(rows: Sequence[Row]) -> list[JsonObject]:
     ]
 
 
-def _finding(found: Finding) -> JsonObject:
+def _finding(finding: Finding) -> JsonObject:
     return {
-        "verdict": found.outcome.value,
-        "void": found.void.value if found.void else None,
-        "detail": finding_text(found),
-        "measured": figures.finite(found.ratio),
-        "low": figures.finite(found.low),
-        "high": figures.finite(found.high),
-        "metric": found.metric,
-        "race": found.race or None,
-        "stand_ins": [stand_in_text(one) for one in found.stand_ins],
-        "remarks": [remark_text(remark) for remark in found.remarks],
+        "verdict": finding.outcome.value,
+        "void": finding.void.value if finding.void else None,
+        "detail": finding_text(finding),
+        "measured": figures.finite(finding.ratio),
+        "low": figures.finite(finding.low),
+        "high": figures.finite(finding.high),
+        "metric": finding.metric,
+        "race": finding.race or None,
+        "stand_ins": [stand_in_text(stand_in) for stand_in in finding.stand_ins],
+        "remarks": [remark_text(remark) for remark in finding.remarks],
     }

@@ -126,8 +126,8 @@ def _ground(ground: Ground, finding: Finding) -> str:
 
 def describe_ends(run: CountedRun) -> str:
     """Who was asked what, over which connections, and how many of these came to which end."""
-    own = "kept alive" if run.keepalive else "at a time, one for each request"
-    asked = f"{run.sent:,} requests over {run.connections:,} connections {own}, in {run.duration_s:.1f} s"
+    reuse = "kept alive" if run.keepalive else "at a time, one for each request"
+    asked = f"{run.sent:,} requests over {run.connections:,} connections {reuse}, in {run.duration_s:.1f} s"
     if run.sent < run.requests:
         asked = f"only {asked}, of {run.requests:,} that were to be sent"
     answered, errors = run.answered, {kind: count for kind, count in run.errors.items() if count}
@@ -137,8 +137,8 @@ def describe_ends(run: CountedRun) -> str:
     else:
         some = f"{answered:,} were answered right, {slowest}" if answered else "none was answered"
         limit_s = run.timeout_s
-        told = {kind: _ENDS.get(kind, kind.replace("_", " ")).format(limit=limit_s) for kind in errors}
-        lost = ", ".join(f"{count:,} {told[kind]}" for kind, count in errors.items())
+        texts = {kind: _ENDS.get(kind, kind.replace("_", " ")).format(limit=limit_s) for kind in errors}
+        lost = ", ".join(f"{count:,} {texts[kind]}" for kind, count in errors.items())
         when = f", {run.late:,} of all these in the run's last twentieth" if run.late else ""
         fate = f"{some}; of the connections {lost}{when}"
     ended = "" if run.finished == "count" else f"; it ended early: {run.finished}"

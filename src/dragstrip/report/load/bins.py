@@ -33,7 +33,7 @@ class Bin:
 def bins(latencies: HdrHistogram, most: int = MOST) -> list[Bin]:
     """The whole histogram in at most ``most`` bins, without gaps between the first and the last."""
     low, high = max(latencies.get_min_value(), 1), max(latencies.get_max_value(), 1)
-    bounds = next(found for found in (_bounds(low, high, ladder) for ladder in _LADDERS) if len(found) <= most)
+    bounds = next(fitting for fitting in (_bounds(low, high, ladder) for ladder in _LADDERS) if len(fitting) <= most)
     counts = [0] * len(bounds)
     at = 0
     for item in latencies.get_recorded_iterator():
@@ -46,12 +46,12 @@ def bins(latencies: HdrHistogram, most: int = MOST) -> list[Bin]:
 
 def _bounds(low: float, high: float, ladder: Sequence[float]) -> list[float]:
     """Round numbers from the first that is not below ``low`` to the first that is not below ``high``."""
-    found: list[float] = []
+    bounds: list[float] = []
     for power in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 2):
         for step in ladder:
             bound = step * 10**power
             if bound >= low:
-                found.append(bound)
+                bounds.append(bound)
             if bound >= high:
-                return found
-    return found
+                return bounds
+    return bounds

@@ -63,10 +63,10 @@ def levels(race: Race, numbers: RoundNumbers, name: str) -> list[tuple[float, fl
         return []
     column, start_ns = numbers.names.index(name), race.rounds[0].started_ns
     by_index = {round_.index: round_ for round_ in race.rounds}
-    found = []
+    spans = []
     for row, index in enumerate(numbers.rounds):
         number = float(numbers.totals[row, column])
         starts_ns = [block.started_ns for block in by_index[index].blocks if block.contender == name]
         if math.isfinite(number) and starts_ns:
-            found.append(((min(starts_ns) - start_ns) / 1e9, (max(starts_ns) - start_ns) / 1e9, number))
-    return found
+            spans.append(((min(starts_ns) - start_ns) / 1e9, (max(starts_ns) - start_ns) / 1e9, number))
+    return spans

@@ -50,11 +50,11 @@ class Cell:
         """Without the letters."""
         if self.lacks:
             return self.lacks
-        own = f" = {self.number}" if self.number else ""
+        figure = f" = {self.number}" if self.number else ""
         if self.low == self.high == 1.0:
-            return f"1{own}"
+            return f"1{figure}"
         span = "too early" if figures.finite(self.low) is None else figures.ratio_span(self.low, self.high)
-        return f"{figures.ratio(self.ratio)} ({span}){own}"
+        return f"{figures.ratio(self.ratio)} ({span}){figure}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,13 +131,13 @@ def leaders(part: Part) -> tuple[str, ...]:
 
 def changes(parts: Sequence[Part]) -> list[Change]:
     """Pairs that are separated one way in one column and the other way in another."""
-    made = []
+    swaps = []
     for (part, winners), (later, others) in combinations(((part, _winners(part)) for part in parts), 2):
         for both, winner in winners.items():
             if others.get(both, winner) != winner:
                 (loser,) = both - {winner}
-                made.append(Change(winner, loser, part.name, later.name))
-    return made
+                swaps.append(Change(winner, loser, part.name, later.name))
+    return swaps
 
 
 def _winners(part: Part) -> dict[frozenset[str], str]:

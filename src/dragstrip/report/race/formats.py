@@ -126,7 +126,7 @@ def _rule_cases(suite: ElementTree.Element, rulings: Sequence[Ruling]) -> None:
 def openmetrics(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
     """OpenMetrics text: gauges by contender, the interval's bounds as gauges of their own."""
     lines: list[str] = []
-    found = list(_rows(race, verdict, checks))
+    rows = list(_rows(race, verdict, checks))
 
     def family(name: str, unit: str, about: str, samples: Sequence[tuple[Mapping[str, str], float | None]]) -> None:
         lines.extend([f"# TYPE {name} gauge", f"# UNIT {name} {unit}"] if unit else [f"# TYPE {name} gauge"])
@@ -144,13 +144,13 @@ def openmetrics(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
         ("server_cpu_us_per_request", 1e-6, "dragstrip_server_cpu", "seconds_per_request", "CPU time of the tree."),
     ):
         for bound, suffix in (("estimate", ""), ("low", "_low"), ("high", "_high")):
-            known = [(of(part, row), _intervals(row)[measure]) for part, row in found]
+            known = [(of(part, row), _intervals(row)[measure]) for part, row in rows]
             samples = [(labels, scale * getattr(interval, bound)) for labels, interval in known if interval]
             said = about if bound == "estimate" else f"{about} The interval's {bound} end."
             family(f"{name}{suffix}_{unit}", unit, said, samples)
-    memory = [(of(part, row), row.estimate.peak_memory_bytes) for part, row in found]
+    memory = [(of(part, row), row.estimate.peak_memory_bytes) for part, row in rows]
     family("dragstrip_peak_memory_bytes", "bytes", "Peak of the tree, median over launches.", memory)
-    tails = [({**of(part, row), "percentile": q}, us / 1e6) for part, row in found for q, us in row.latency_us.items()]
+    tails = [({**of(part, row), "percentile": q}, us / 1e6) for part, row in rows for q, us in row.latency_us.items()]
     family("dragstrip_latency_at_saturation_seconds", "seconds", "Shown, never tested.", tails)
     pairs = [
         (

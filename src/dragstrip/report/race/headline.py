@@ -31,19 +31,21 @@ def headline(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
         causes = [check for check in checks if check.status is Status.VOID]
         why = check_text(causes[0]) if causes else "too many of its rounds are void"
         return f"This race is void, so it has no verdict: {why}"
-    told = [_leads(parts)] if any(map(leaders, parts)) else []
+    sentences = [_leads(parts)] if any(map(leaders, parts)) else []
     silent = tuple(part.name for part in parts if not leaders(part) and part not in void)
     if silent:
-        told.append(f"No verdict yet at {figures.several(silent)}.")
+        sentences.append(f"No verdict yet at {figures.several(silent)}.")
     for part in void:
         cause = check_text(part.void_checks[0]) if part.void_checks else "too many of its rounds are void"
-        told.append(f"Void at {part.name}: {ended(cause)}")
-    told += _order(parts)
-    told += _reasons(parts)
+        sentences.append(f"Void at {part.name}: {ended(cause)}")
+    sentences += _order(parts)
+    sentences += _reasons(parts)
     open_ = sum(pair.verdict is PairVerdict.UNDECIDED for pair in verdict.pairs)
-    if open_ and told:
-        told.append(f"{open_} of {len(verdict.pairs)} pairs {'is' if open_ == 1 else 'are'} still too close to call.")
-    return " ".join(told)
+    if open_ and sentences:
+        sentences.append(
+            f"{open_} of {len(verdict.pairs)} pairs {'is' if open_ == 1 else 'are'} still too close to call."
+        )
+    return " ".join(sentences)
 
 
 def column_headline(part: Part) -> str:
@@ -115,7 +117,7 @@ def _reasons(parts: Sequence[Part]) -> list[str]:
         if part.verdict.metric_reason:
             why = metric_reason_text(part.verdict.metric_reason).rstrip(".")
             by_metric.setdefault(KNOWN[part.verdict.metric].decides, []).append(f"at {part.name} {why}")
-    return [f"{_capital(what)} decides: {'; '.join(each)}." for what, each in by_metric.items()]
+    return [f"{_capital(what)} decides: {'; '.join(reasons)}." for what, reasons in by_metric.items()]
 
 
 def _leads(parts: Sequence[Part]) -> str:
@@ -128,11 +130,11 @@ def _leads(parts: Sequence[Part]) -> str:
     for part in parts:
         if len(first := leaders(part)) == 1:
             alone.setdefault(first[0], []).append(part.name)
-    told = [
+    leads = [
         f"{name} {verb if at == 0 else ''}".strip() + f" at {figures.several(tuple(columns))}"
         for at, (name, columns) in enumerate(alone.items())
     ]
-    sentences = [f"{', '.join(told)}."] if told else []
+    sentences = [f"{', '.join(leads)}."] if leads else []
     for part in parts:
         if len(first := leaders(part)) > 1:
             sentences.append(f"At {part.name} {figures.several(first)} are tied at the top.")
@@ -141,13 +143,13 @@ def _leads(parts: Sequence[Part]) -> str:
 
 def _order(parts: Sequence[Part]) -> list[str]:
     """Who changes places; or that no contender is shown to."""
-    made = changes(parts)
-    if made:
+    swaps = changes(parts)
+    if swaps:
         named = "; ".join(
             f"{change.first} is ahead of {change.second} at {change.ahead} and behind at {change.behind}"
-            for change in made[:MAX_CHANGES]
+            for change in swaps[:MAX_CHANGES]
         )
-        left = len(made) - MAX_CHANGES
+        left = len(swaps) - MAX_CHANGES
         more = f"; {left} other {'pair also changes' if left == 1 else 'pairs also change'} order" if left > 0 else ""
         return [f"The order changes: {named}{more}."]
     if sum(bool(leaders(part)) for part in parts) < 2:

@@ -156,9 +156,9 @@ def hlog(race: Race) -> str:
         if block.void or block.round in void or not block.requests:
             continue
         at_s = (block.started_ns + block.lead_ns - race.started_ns) / 1e9
-        held = base64.b64encode(block.latency_hdr).decode()
+        histogram = base64.b64encode(block.latency_hdr).decode()
         # Of several columns the tag says which; a comma would end it.
         at = f"{race.columns[column_of[block.round]].name}/" if len(race.columns) > 1 else ""
         tag = re.sub(r"[\s,]+", "_", figures.visible(at + block.contender))
-        lines.append(f"Tag={tag},{at_s:.3f},{block.counted_ns / 1e9:.3f},{block.max_ns / 1e6:.3f},{held}")
+        lines.append(f"Tag={tag},{at_s:.3f},{block.counted_ns / 1e9:.3f},{block.max_ns / 1e6:.3f},{histogram}")
     return "\n".join(lines) + "\n"

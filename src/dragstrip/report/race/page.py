@@ -170,15 +170,15 @@ _WORDS = {
 
 def _sections(race: Race, each: Sequence[ColumnSections]) -> list[tuple[str, str]]:
     """What the page has, in its order: place and word."""
-    found = [("columns", _WORDS["columns"])] if len(each) > 1 else []
-    found += [section for column in each for section in _of_column(column)]
-    found += [("foreign", _WORDS["foreign"])] if external.figures(race) else []
+    entries = [("columns", _WORDS["columns"])] if len(each) > 1 else []
+    entries += [section for column in each for section in _of_column(column)]
+    entries += [("foreign", _WORDS["foreign"])] if external.figures(race) else []
     for column in each:
         has_parity = any(entrant.parity for entrant in column.part.race.entrants)
         checked = ("validity", "parity") if has_parity else ("validity",)
-        found += [(f"{column.at}{name}", f"{column.head}{name}") for name in checked]
+        entries += [(f"{column.at}{name}", f"{column.head}{name}") for name in checked]
     after = ("contenders", "method", "machine", "data") if race.entrants else ("method", "machine", "data")
-    return [*found, *((name, name) for name in after)]
+    return [*entries, *((name, name) for name in after)]
 
 
 def _of_column(column: ColumnSections) -> list[tuple[str, str]]:
@@ -293,15 +293,15 @@ def launches(part: Part) -> list[tuple[str, dict[str, str]]]:
 
 def machine_words(machine: Mapping[str, Json], of: str = "") -> list[tuple[str, str]]:
     """Machine facts as words, nested ones flattened; unknown ones are left out."""
-    found: list[tuple[str, str]] = []
+    facts: list[tuple[str, str]] = []
     for key, value in machine.items():
         name = f"{of}{key.removesuffix(_BYTES).replace('_', ' ')}"
         if isinstance(value, Mapping):
-            found += machine_words(value, f"{name}, ")
+            facts += machine_words(value, f"{name}, ")
         elif value is not None and value != "":
             shown = figures.memory(value) if key.endswith(_BYTES) and isinstance(value, int) else value
-            found.append((name, ", ".join(map(str, shown)) if isinstance(shown, (list, tuple)) else str(shown)))
-    return found
+            facts.append((name, ", ".join(map(str, shown)) if isinstance(shown, (list, tuple)) else str(shown)))
+    return facts
 
 
 def command(race: Race) -> str:

@@ -102,8 +102,8 @@ class Part:
     def unjudged(self) -> dict[str, UnfitReason]:
         """Contenders that the judgement compares with no other, and why; none if fewer than two would be left."""
         names = dict.fromkeys(name for pair in self.verdict.pairs for name in (pair.a, pair.b))
-        found = {name: why for pair in self.verdict.pairs for why, about in pair.unfit for name in about}
-        return found if len(names) - len(found) >= 2 else {}
+        reasons = {name: why for pair in self.verdict.pairs for why, about in pair.unfit for name in about}
+        return reasons if len(names) - len(reasons) >= 2 else {}
 
     @property
     def is_void(self) -> bool:

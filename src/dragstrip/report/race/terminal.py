@@ -281,16 +281,16 @@ def _forest(pairs: Sequence[Pair], part: Part, width: int, *, verbose: bool = Fa
     sizes = [min(size, limit) for size, limit in zip(least, limits, strict=True)]
     parts: list[RenderableType] = [table := _forest_table(sizes, heads)]
     disturbed = [pair for pair in pairs if pair.disturbed]
-    each = verbose or len(disturbed) <= DISTURBED_EACH
+    separately = verbose or len(disturbed) <= DISTURBED_EACH
     for line, pair in zip(lines, pairs, strict=True):
         table.add_row(*line)
-        if pair.disturbed and each:
+        if pair.disturbed and separately:
             parts += [
                 Padding(Text(f"▲ {wording.disturbed_text(pair.disturbed)}", style="yellow"), (0, 0, 0, 2)),
                 table := _forest_table(sizes, None),
             ]
     table.add_row("", axis)
-    if disturbed and not each:
+    if disturbed and not separately:
         parts.append(Text(f"▲ {wording.unequal_pairs_text(disturbed)}", style="yellow"))
     return parts
 
@@ -401,7 +401,7 @@ def _asked(race: Race) -> str:
     rates: dict[str, list[str]] = {}
     for column in race.columns:
         rates.setdefault(column.workload, []).append(f"{column.load.rate_per_s:,g}/s")
-    return figures.several(tuple(f"{name} at {figures.several(tuple(each))}" for name, each in rates.items()))
+    return figures.several(tuple(f"{name} at {figures.several(tuple(offered))}" for name, offered in rates.items()))
 
 
 def _cores(cores: Sequence[int]) -> str:
@@ -446,12 +446,12 @@ def parity_rows(race: Race) -> list[tuple[str, list[str], bool]]:
     """Each fact with every contender's value, in display order, and whether they differ."""
     sheets = [entrant.parity for entrant in race.entrants if entrant.parity]
     facts = dict.fromkeys(fact for sheet in sheets for fact in sheet)
-    found = []
+    rows = []
     for fact in facts:
         values = [sheet.get(fact, figures.NONE) for sheet in sheets]
         kinds = {"off" if value == "none" else value for value in values}  # of a log, of compression: no difference
-        found.append((fact, values, len(kinds) > 1))
-    return found
+        rows.append((fact, values, len(kinds) > 1))
+    return rows
 
 
 def terminal_svg(

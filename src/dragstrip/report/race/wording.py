@@ -60,8 +60,8 @@ def _separated(pair: Pair) -> str:
     places = decimals(low, high, percent=False)
     span = f"{_times(low, places)}–{_times(high, places)}, {_spent(pair)}"
     little = f"; by less than {as_percent(pair.margin)}" if pair.within_margin else ""
-    told = KNOWN[pair.metric].told.format(best=best, other=other, ratio=_times(ratio, places))
-    return f"{told} ({span}{little})"
+    text = KNOWN[pair.metric].told.format(best=best, other=other, ratio=_times(ratio, places))
+    return f"{text} ({span}{little})"
 
 
 def unfit_text(groups: Iterable[tuple[UnfitReason, tuple[str, ...]]]) -> str:
