@@ -29,7 +29,7 @@ from dragstrip.claim.finding import Outcome
 from dragstrip.claim.grouping import groups
 from dragstrip.contender import serve_entry
 from dragstrip.record import Ending, Race
-from dragstrip.report.claims.connection_ends import describe_ends
+from dragstrip.report.claims.wording import describe_ends
 from dragstrip.report.race.live import Progress
 from dragstrip.store.database import Store
 from dragstrip.workload import load as load_workload
