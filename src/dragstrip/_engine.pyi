@@ -35,7 +35,7 @@ ErrorKind = Literal[
 ]
 
 class EngineError(Exception):
-    """The engine can't do what was asked; the message says which field, what was given and what would do.
+    """The engine can't do this; the message names the field, the given value and a valid one.
 
     A run that Ctrl-C ends raises ``KeyboardInterrupt``, not this.
     """
@@ -54,15 +54,15 @@ class ExchangeLike(Protocol):
     def status(self) -> int: ...
     @property
     def body(self) -> bytes:
-        """Without transfer coding; empty where a body of any length is right."""
+        """The expected body without transfer coding; empty if any length is correct."""
 
     @property
     def any_body(self) -> bool:
-        """Any body as long as ``body`` is right; where that is empty, any of up to a mebibyte."""
+        """Any body as long as ``body`` is correct; if that is empty, any of up to a mebibyte."""
 
     @property
     def earliest_ns(self) -> int:
-        """An answer that arrives sooner after its request left is wrong (``too_early``)."""
+        """A response that arrives sooner after its request was sent is incorrect (``too_early``)."""
 
     @property
     def kind(self) -> int:
@@ -106,7 +106,7 @@ class Target:
 
 @final
 class Tls:
-    """Encryption; no handshake resumes another, unless that is asked for."""
+    """Encryption; handshakes are full unless session resumption is requested."""
 
     def __init__(
         self,
@@ -249,7 +249,7 @@ class Script:
 
     @property
     def fixed(self) -> list[bytes] | None:
-        """What every call of ``request`` makes, request by request; None where that is not proved."""
+        """What every call of ``request`` makes, request by request; None if the calls may differ."""
 
     @property
     def addresses(self) -> list[tuple[object, int] | None]:
@@ -265,7 +265,7 @@ class Script:
 
     @property
     def failure(self) -> str | None:
-        """Why the load was ended, where a function failed under load."""
+        """Why the load was ended, if a function failed under load."""
 
     @property
     def stopped(self) -> bool:
@@ -286,7 +286,7 @@ class Script:
         """
 
     def output(self) -> bytes:
-        """What was printed since this was last asked; of more than 8 MiB the beginning."""
+        """What was printed since the last call; at most the first 8 MiB."""
 
     def done(
         self,
@@ -387,11 +387,11 @@ class BlockPlan:
 
 @final
 class KindTally:
-    """What one block left behind of one kind of request, over all worker threads."""
+    """One block's result for one kind of request, over all worker threads."""
 
     @property
     def requests(self) -> int:
-        """Right answers within the counted part."""
+        """Correct responses within the counted part."""
 
     @property
     def failed(self) -> int:
@@ -403,11 +403,11 @@ class KindTally:
 
     @property
     def latency_hdr(self) -> bytes:
-        """Of ``requests``: HdrHistogram V2 compressed, ns; empty where nothing was recorded."""
+        """Latencies of ``requests``: HdrHistogram V2 compressed, ns; empty if nothing was recorded."""
 
 @final
 class Tally:
-    """What one block left behind, over all worker threads.
+    """One block's result, over all worker threads.
 
     ``sent = answered + failed + in_flight`` always. ``errors`` holds the kinds that occurred; each failed
     request is in it once, as are failed attempts to connect (``connect``, ``refused``), which sent
@@ -447,7 +447,7 @@ class Tally:
     def errors(self) -> dict[str, int]: ...
     @property
     def statuses(self) -> dict[int, int]:
-        """Answers that could be read, right or of a wrong status, length or body, by status, in its order."""
+        """Readable responses by status, in its order: correct, or with an incorrect status, length or body."""
 
     @property
     def samples(self) -> dict[str, str]:
@@ -463,20 +463,20 @@ class Tally:
     def latency_hdr(self) -> bytes: ...
     @property
     def connect_hdr(self) -> bytes:
-        """Of connections opened, to the last handshake's end; as ``latency_hdr``, empty where none was recorded."""
+        """Times to open connections, including handshakes; as ``latency_hdr``, empty if none was recorded."""
 
     @property
     def first_byte_hdr(self) -> bytes:
-        """Of the counted answers, to their first byte; empty where it was not asked for."""
+        """Times to the first byte of the counted responses; empty unless requested."""
 
     @property
     def latency_sum_ns(self) -> int: ...
     @property
     def turn_sum_ns(self) -> int:
-        """From an answer's arrival to its connection's next request: connections × time = latencies + this."""
+        """From a response's arrival to its connection's next request: connections × time = latencies + this."""
     @property
     def clock_step_ns(self) -> int:
-        """By how much the clock that stamps arrivals was set during the block; 0: not at all."""
+        """By how much the clock of arrival timestamps was set during the block; 0: not at all."""
     @property
     def early_stamps(self) -> int:
         """Responses whose kernel timestamp is before their request's send time: a clock fault, never a latency of 0."""
@@ -525,7 +525,7 @@ class Tally:
     def latency_sent_hdr(self) -> bytes | None: ...
     @property
     def kinds(self) -> list[KindTally]:
-        """By kind of request, where there are several; else empty."""
+        """By kind of request, if there are several; otherwise empty."""
 
     @property
     def gave_up(self) -> bool: ...
@@ -588,7 +588,7 @@ class Marker:
         """The next blocks are those of this run; numbers rise, the same for all generators."""
 
     def clock(self, exchanges: int) -> tuple[int, int] | None:
-        """The observer's clock less ours and the round trip, of the exchange with the shortest one; None: no answer."""
+        """The observer's clock minus ours, and the round trip, of the fastest exchange; None: no reply."""
 
 @final
 class SessionUse:
@@ -596,11 +596,11 @@ class SessionUse:
 
     @property
     def io(self) -> str:
-        """How bytes get in and out, for a person, and why it is not what was asked for."""
+        """The back end, in words, and why it is not the requested one."""
 
     @property
     def backend(self) -> str:
-        """What an engine is to be asked for so that it does the same: ``auto``, ``uring`` or ``epoll``."""
+        """The value of ``io`` that makes another engine do the same: ``auto``, ``uring`` or ``epoll``."""
 
     @property
     def protocol(self) -> str:
@@ -608,7 +608,7 @@ class SessionUse:
 
     @property
     def wait(self) -> str:
-        """How workers wait for answers: ``sleep`` or ``poll``."""
+        """How workers wait for responses: ``sleep`` or ``poll``."""
 
     @property
     def tls(self) -> str | None:
@@ -616,7 +616,7 @@ class SessionUse:
 
     @property
     def stamps(self) -> str:
-        """What says when an answer arrived: ``kernel``, by its stamp, or ``user``, by a clock read later."""
+        """Source of arrival times: ``kernel``, by timestamp, or ``user``, by a clock read later."""
 
 @final
 class Engine:
@@ -626,32 +626,32 @@ class Engine:
         """Starts and pins the workers.
 
         Args:
-            io: ``auto`` (io_uring where it works, else epoll), ``uring`` (or nothing) or ``epoll``.
-            wait: ``sleep`` (in the kernel) or ``poll``: workers look again and again, so that no server has to wake
-                them; ``Tally.engine_cpu_ns`` is then without the looks in vain.
+            io: ``auto`` (io_uring if it works, otherwise epoll), ``uring`` (an error without it) or ``epoll``.
+            wait: ``sleep`` (in the kernel) or ``poll``: workers poll, so that no server has to wake them;
+            ``Tally.engine_cpu_ns`` then excludes polls without a response.
 
         Raises:
-            EngineError: no core given, one that this process may not run on, io_uring asked for where it does not work.
+            EngineError: no core given, a core that this process may not use, or io_uring requested but not working.
         """
 
     @property
     def io(self) -> str:
-        """What an engine is to be asked for in order to work as this one does: ``auto``, ``uring`` or ``epoll``.
+        """The value of ``io`` that makes another engine work as this one does: ``auto``, ``uring`` or ``epoll``.
 
         ``auto``: io_uring, and another way to wait where a worker has one connection.
         """
 
     @property
     def backend(self) -> str:
-        """Which back end runs and with what, for a person; where it is epoll against the wish, why."""
+        """The running back end and its features, in words; why, if it is epoll although io_uring was requested."""
 
     @property
     def wait(self) -> str:
-        """How workers wait for answers: "sleep" or "poll"."""
+        """How workers wait for responses: "sleep" or "poll"."""
 
     @property
     def latency_stamps(self) -> str:
-        """Who says when an answer arrived: "kernel", by its stamp, or "user", by a clock read when it was looked at."""
+        """Source of arrival times: "kernel", by timestamp, or "user", by a clock read when the response was read."""
 
     def open(self, plan: SessionPlan) -> int:
         """Opens a session, kept until ``close``, and returns its number.
@@ -694,7 +694,7 @@ class Engine:
         """
 
     def run_observed(self, block: BlockPlan, *, every_ns: int, observe: Callable[[Tally], None]) -> Tally | None:
-        """Runs one block without a pause and shows what is done on it as it goes; None where it was stopped.
+        """Runs one block without a pause and shows its progress; None if it was stopped.
 
         Args:
             every_ns: about how often ``observe`` is called with a tally of what was done since the last time. The last
@@ -719,7 +719,7 @@ class Engine:
 
 @final
 class ReferenceServer:
-    """A minimal server on 127.0.0.1 that answers everything with ``hello world`` and a newline: one thread per core."""
+    """A minimal server on 127.0.0.1 that always sends ``hello world`` and a newline: one thread per core."""
 
     def __init__(self, cores: Sequence[int]) -> None:
         """Starts and pins its threads; it listens when this returns.
