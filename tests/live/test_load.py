@@ -334,7 +334,7 @@ def test_a_server_that_dies_ends_the_run_and_what_was_answered_stays(faulty: Cal
     ("fault", "after", "begins"),
     [
         ("die", "500", r"ended early, after [\d.]+ s: no connection was left: http://"),
-        ("status", "40", r"mostly failed: 110 of 148 attempts got no right answer: http://"),
+        ("status", "40", r"mostly failed: 110 of 148 attempts got no correct response: http://"),
         ("body", "90", r"http://\S+ answered 90 requests right"),
     ],
 )

@@ -51,7 +51,7 @@ def test_a_pool_of_json_lines_is_pipelined_in_order(nginx: Nginx, tmp_path: Path
     found = load_json(nginx.url(), "-n", "906", "-c", "2", "--pipeline", "6", "--pool", str(pool))
     assert (found["requests"], found["errors"], found["plain_requests"]) == (906, {}, 6)
     shown = load(nginx.url(), "-n", "20", "--pool", str(pool)).stdout
-    assert "each of 3 different requests has its own right answer" in " ".join(shown.split())
+    assert "each of 3 different requests has its own correct response" in " ".join(shown.split())
 
 
 def test_a_raw_request_leaves_byte_for_byte(nginx: Nginx, tmp_path: Path) -> None:

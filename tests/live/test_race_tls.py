@@ -69,7 +69,7 @@ def test_who_has_no_tls_and_what_it_has_not_are_refused(tmp_path: Path) -> None:
         (["tornado", "nginx-return", "--tls"], "tornado has no parameter 'tls' in its definition; these have: "),
         (["http://127.0.0.1:1/", "nginx-return", "--tls"], "is already running"),
         (["nginx-return", "--serve", "mine=server {port}", "--tls"], "{certificate}"),
-        (["nginx-return", "node", "--workload", "handshakes"], "is about TLS, and nginx-return is raced in the clear"),
+        (["nginx-return", "node", "--workload", "handshakes"], "is about TLS, and nginx-return is raced without TLS"),
         (["nginx-return", "node", "--tls", "--workload", "hello,handshakes"], "race it by itself"),
         (["nginx-return", "nginx-return:http=2", "--streams", "10"], "nginx-return is raced over HTTP/1.1"),
     ):

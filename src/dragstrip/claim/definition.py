@@ -88,7 +88,7 @@ class ClaimFile(Strict):
     year: int = Field(ge=1990, le=2100)
     kind: Literal["ratio", "direction", "same", "peak", "ends"] = "ratio"
     contenders: Names = Field(min_length=2, description='as on the command line, like ["one:workers=1", "two"]')
-    workload: str = Field(default="hello", description="its name, or a TOML file beside this one")
+    workload: str = Field(default="hello", description="its name, or a TOML file next to this one")
     tolerance: float = Field(default=0.10, gt=0, lt=1, description="a size within this share of the published holds")
     note: str = ""
     load: LoadFields = LoadFields()
@@ -108,11 +108,11 @@ class ClaimFile(Strict):
         rates = self.published.per_s
         wanted = 1 if self.kind == "peak" else count
         if rates and (len(rates) != wanted or min(rates) <= 0):
-            raise ValueError(f"published.per_s wants {wanted} {'rate' if wanted == 1 else 'rates'} above 0")
+            raise ValueError(f"published.per_s needs {wanted} {'rate' if wanted == 1 else 'rates'} above 0")
         if self.kind == "ratio" and self.ratio is None:
-            raise ValueError("a ratio wants published.per_s = [first, second] or published.ratio")
+            raise ValueError("a ratio needs published.per_s = [first, second] or published.ratio")
         if self.kind == "peak" and not rates:
-            raise ValueError("a peak wants published.per_s = [rate]")
+            raise ValueError("a peak needs published.per_s = [rate]")
         if self.kind == "ends" and not self.load.requests:
             raise ValueError("a claim about a run that never ends needs load.requests")
         return self

@@ -48,4 +48,4 @@ def import_command(options: ImportOptions) -> None:
             name = options.name or tool
             detail = external.as_event(name, figure)
             store.append_event(race_id, Event(at_ns=time.monotonic_ns(), kind=external.KIND, text=detail))
-            click.echo(f"{name}: {figure.rate_per_s:,.0f} requests/s by {figure.tool}, beside race {race_id}")
+            click.echo(f"{name}: {figure.rate_per_s:,.0f} requests/s by {figure.tool}, shown with race {race_id}")

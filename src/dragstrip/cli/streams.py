@@ -89,7 +89,7 @@ class WatchedOutput:
             return code
         file = write_report("output", self.stream.held())
         where = f"what was to be shown is in {file}" if file else "and no other place takes what was to be shown"
-        _say(f"the standard output can't be written ({failure.strerror}); {where}; a stored race is kept as ever")
+        _say(f"the standard output can't be written ({failure.strerror}); {where}; a stored race is kept")
         if failure.errno in NO_SPACE:
             return code or DiskFull.exit_code
         return code if measured else code or 1

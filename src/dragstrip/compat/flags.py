@@ -209,7 +209,7 @@ _LOAD = {
     "-p": "ab's POST: -m POST -b @FILE",
     "-w": "ab's HTML tables: not supported; --json FILE has everything",
     "-y": "ab's HTML tables: not supported; --json FILE has everything",
-    "-r": "ab's -r is the default here: errors are counted and the run goes on",
+    "-r": "ab's -r is the default here: errors are counted and the run continues",
     "-l": "ab's variable lengths: --check length checks no more than the length; --pool sets each one's response",
     "-A": "ab's name and password: --basic-auth USER:PASS; hey's Accept: -H 'Accept: …'",
     "-B": "ab's source address: --sources N",

@@ -107,7 +107,7 @@ def parse(text: str) -> ForeignRun:
                 found = reader(text)
             except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
                 tool = reader.__name__.strip("_").partition("_")[0]
-                raise BadUsage(f"{tool}'s output is cut off or was changed ({error!r}); give all of it") from error
+                raise BadUsage(f"{tool}'s output is incomplete or was changed ({error!r}); give all of it") from error
             if not 0 < found.rate_per_s < math.inf:
                 raise BadUsage(
                     f"{found.tool}'s output has no rate above 0: nothing was answered; give a run with answers"

@@ -176,7 +176,7 @@ def _text_of(file: Path) -> str:
 def _refusal(fault: Any, model: type[BaseModel], given: Any, source: Source) -> BadDefinition:
     kind, at = fault["type"], tuple(fault["loc"])
     if kind == "missing" and isinstance(at[-1], int):
-        return source.bad(at[:-1], f"given {shown(fault['input'])}", f"at least {at[-1] + 1} values are wanted")
+        return source.bad(at[:-1], f"given {shown(fault['input'])}", f"at least {at[-1] + 1} values are needed")
     if kind == "missing":
         described = _described(model, at)
         return source.bad(at, "is missing", f"add `{at[-1]} = …`" + (f", {described}" if described else ""))

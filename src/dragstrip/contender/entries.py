@@ -347,7 +347,7 @@ def entrants(
                 continue
             key, _, value = setting.removeprefix(f"{name}.").partition("=")
             if not (key and value):
-                raise BadUsage(f"--set {setting}: a key and a value are wanted; use --set {name}.key=value")
+                raise BadUsage(f"--set {setting}: a key and a value are needed; use --set {name}.key=value")
             overrides[key] = value
             used.add(setting)
         entries.append(entry(text, dirs, overrides, allowed))
@@ -469,7 +469,7 @@ def serve_entry(text: str, folder: Path | None = None, *, wake_s: float | None =
     name = name.strip()
     remedy = 'write --serve "mine=./server --port {port}"'
     if not equals or not command.strip():
-        raise BadUsage(f"--serve {text!r}: a name and a command are wanted; {remedy}")
+        raise BadUsage(f"--serve {text!r}: a name and a command are needed; {remedy}")
     if not 1 <= len(name) <= 60 or not name.isprintable():
         raise BadUsage(f"--serve: the name {name!r} can't be shown; use 1 to 60 printable characters")
     try:

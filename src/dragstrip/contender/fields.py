@@ -399,7 +399,7 @@ def _check_files(contender: Contender) -> None:
         for name in names:
             parts = Path(name).parts
             if Path(name).is_absolute() or ".." in parts[1:] or (parts[:1] == ("..",) and len(parts) != 3):
-                remedy = "name a file of the definition's own folder, or of one beside it (../NAME/FILE)"
+                remedy = "name a file in the definition's folder, or in a folder next to it (../NAME/FILE)"
                 raise bad(at, f"given {name!r}, which lies elsewhere", remedy)
             if not (contender.folder / name).is_file():
                 remedy = "add that file or take the name out"
@@ -468,7 +468,7 @@ def _check_rest(contender: Contender) -> None:
             raise bad(("workload", name), "is not among its workloads", f"name one of {', '.join(fields.workloads)}")
     for name in fields.unable:
         if name in fields.workloads:
-            raise bad(("unable", name), "is among its workloads, too", "take it out of one of the two")
+            raise bad(("unable", name), "is also among its workloads", "take it out of one of the two")
     for key, allowed in fields.choices.items():
         if fields.parameters.get(key) not in allowed:
             problem = f"given {list(allowed)!r}, which has no default among the [parameters]"

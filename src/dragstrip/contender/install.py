@@ -60,7 +60,7 @@ class InstallPlan:
         for step in self.steps:
             lines += [f"# {step.purpose}", str(step)]
         if any(step.command[0] == "apt-get" for step in self.steps) and not _foreign_policy():
-            lines.append(f"# meanwhile {POLICY} keeps packages from starting their daemons; it is removed afterwards")
+            lines.append(f"# {POLICY} keeps these packages from starting their daemons; it is removed afterwards")
         return "\n".join([*lines, *(f"# can't be installed here: {line}" for line in dict.fromkeys(self.impossible))])
 
 
@@ -114,7 +114,7 @@ def plan(
 def _why_not(how: Install, root: bool) -> str:
     if how.debian and not root:
         command = "sudo apt-get install --no-install-recommends --no-remove"
-        return f"its packages want root: {command} {' '.join(how.debian)}"
+        return f"its packages need root: {command} {' '.join(how.debian)}"
     return "no package manager here holds it" + (f"; see {how.hint}" if how.hint else "")
 
 

@@ -156,7 +156,7 @@ def _checked(text: str) -> tuple[nodes.Template, frozenset[str]]:
         tree = _PARSER.parse(text)
     except TemplateError as error:
         raise TemplateRefused(
-            f"is not a valid template: {error}", "{{ name }} stands for a value", getattr(error, "lineno", None)
+            f"is not a valid template: {error}", "write {{ name }} for a value", getattr(error, "lineno", None)
         ) from error
     except (ValueError, OverflowError) as error:
         raise TemplateRefused(f"has a number that can't be read: {error}", "use up to 300 digits") from error

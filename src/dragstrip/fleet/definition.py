@@ -129,7 +129,7 @@ def _check_machine(source: Source, at: tuple[str | int, ...], machine: Machine) 
     if machine.role == SERVER and not machine.address:
         raise source.bad(
             (*at, "address"),
-            "a server's machine has none",
+            "a server's machine needs one",
             'say where its contenders listen, like address = "10.0.0.2"',
         )
     if machine.address:

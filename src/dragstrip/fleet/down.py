@@ -57,7 +57,7 @@ def end_everywhere(fleet: Fleet) -> dict[str, int]:
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=TOLD_S, stdin=subprocess.DEVNULL)
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise MachineLost(machine.name, f"can't be told to end its agents ({error})") from error
+            raise MachineLost(machine.name, f"can't end its agents ({error})") from error
         if done.returncode or not done.stdout.strip().isdigit():
             said = "; ".join((done.stderr or done.stdout).strip().splitlines()[-3:])[:500]
             raise MachineLost(machine.name, f"did not end its agents (exit status {done.returncode}): {said}")

@@ -145,9 +145,7 @@ def _refuse_too_few(request: LoadRequest, count: int) -> None:
     """
     least = count * (request.plain + 1)
     if request.requests is not None and request.requests < least:
-        plain = f"sends {request.plain} plain ones first, which tell what the right answer is, and then " * bool(
-            request.plain
-        )
+        plain = f"sends {request.plain} reference requests first, and then " * bool(request.plain)
         raise BadUsage(
             f"-n {request.requests}: each of {count} generators {plain}sends one at least; give {least} or more"
         )

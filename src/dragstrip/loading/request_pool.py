@@ -110,7 +110,7 @@ def _asked(fields: _Fields, whose: str, folder: Path) -> Asked:
         try:
             return read_beside(folder, path, MAX_BYTES)
         except ValueError as error:
-            raise BadUsage(f"{whose}: {name}_file: {error}; name a file beside the pool, or below") from error
+            raise BadUsage(f"{whose}: {name}_file: {error}; name a file in the pool's folder, or below") from error
 
     answer = text_or_file("answer")
     return Asked(

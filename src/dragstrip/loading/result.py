@@ -243,7 +243,7 @@ class LoadResult:
             return f"ended early, after {self.duration_s:.2f} s: no connection was left"
         failures = sum(self.errors.values())
         if self.answered and self.error_share > MOSTLY:
-            return f"mostly failed: {failures:,} of {self.answered + failures:,} attempts got no right answer"
+            return f"mostly failed: {failures:,} of {self.answered + failures:,} attempts got no correct response"
         return "" if self.answered else "failed: nothing was answered right"
 
     @property

@@ -190,7 +190,7 @@ def prepare(
     if to.elsewhere is not None:
         notes.append(f"{to.host} is another machine: its CPU time, and what the network adds, can't be seen from here")
     if to.tls and request.insecure:
-        notes.append("--insecure: the server's certificate was not looked at; it may be anybody's")
+        notes.append("--insecure: the server's certificate was not checked; any server could use it")
     if request.handshakes == RESUMED and request.keepalive and request.close_after is None and not learned.closes:
         notes.append(
             "--tls resumed: connections that stay open have one handshake each, most of them before there is a session "

@@ -266,7 +266,7 @@ def _refuse_unfit(request: Request, workload: Workload, *, open_loop: bool) -> N
     plain = next((entry.name for entry in request.entries if not entry.tls), None)
     if plain and workload.traffic.tls != "any":
         raise BadUsage(
-            f"workload {workload.name} is about TLS, and {plain} is raced in the clear; race all over TLS (--tls)"
+            f"workload {workload.name} is about TLS, and {plain} is raced without TLS; race all over TLS (--tls)"
         )
     running = [entry.name for entry in request.entries if entry.url is not None]
     if running and workload.needs_data:

@@ -166,7 +166,7 @@ def _refuse_ended(race: Race, extra_s: float | None) -> None:
         )
     out_of_budget = race.finished is Ending.BUDGET
     if race.finished in (Ending.DECIDED, Ending.ROUNDS) or (out_of_budget and extra_s is None):
-        more = "; `--budget +2m` goes on with it for two minutes" if out_of_budget else ""
+        more = "; `--budget +2m` continues it for two minutes" if out_of_budget else ""
         raise BadUsage(
             f"race {race.id} has ended ({race.finished}): there is nothing to resume{more or '; start a new race'}"
         )

@@ -275,8 +275,8 @@ def _load_fault_text(fault: LoadFault) -> str:
     by_count = sorted(fault.errors.items(), key=lambda item: -item[1])
     kinds = ", ".join(f"{kind} {count}" for kind, count in by_count if count)
     text = {
-        LoadFaultKind.WRONG_ANSWERS: f"gave wrong answers under load ({kinds}, of {fault.sent} requests)",
+        LoadFaultKind.WRONG_ANSWERS: f"sent incorrect responses under load ({kinds}, of {fault.sent} requests)",
         LoadFaultKind.FAILED: f"failed under load: {fault.failed} errors to {fault.sent} requests ({kinds})",
-        LoadFaultKind.NO_ANSWER: "gave no right answer under load in any block",
+        LoadFaultKind.NO_ANSWER: "sent no correct response under load in any block",
     }[fault.kind]
     return f"{text}; the first: {fault.sample}" if fault.sample else text

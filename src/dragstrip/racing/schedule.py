@@ -114,7 +114,7 @@ def round_order(
         given = ", ".join(ordered) or "none"
         raise BadUsage(f"a round's contenders must be at least one and all different; given: {given}")
     if passes < 1 or index < 0:
-        raise BadUsage(f"a round wants at least one pass and an index from 0; given: {passes} passes, round {index}")
+        raise BadUsage(f"a round needs at least one pass and an index from 0; given: {passes} passes, round {index}")
     words = _words(seed, index, (passes + 1) * (len(ordered) - 1) + len(ordered))
     shuffled = [_shuffled(ordered, words) for _ in range(passes + 1)]
     drawn = shuffled[1:2] * passes if len(ordered) == 2 else shuffled[1:]

@@ -81,7 +81,7 @@ def _lack(change: Change) -> str:
     """Why a change has no interval; "" if that is not known."""
     if change.lack is NoInterval.FEW_ROUNDS:
         return f"it takes {FLOOR} rounds of each ({change.rounds_old} then, {change.rounds_new} now)"
-    return "a race with a fixed number of rounds was cut off before it" if change.lack is NoInterval.CUT_OFF else ""
+    return "a race with a fixed number of rounds was interrupted before it" if change.lack is NoInterval.CUT_OFF else ""
 
 
 def difference_text(difference: Unlike) -> str:
@@ -169,7 +169,7 @@ def design(comparison: Comparison) -> str:
         )
     return (
         f"{share} for all together, {how}. No contender that stayed the same ran in both, so the machine's own change "
-        "between the races is in each ratio: race an unchanged contender beside yours, or both versions in one race."
+        "between the races is in each ratio: race an unchanged contender with yours, or both versions in one race."
     )
 
 

@@ -109,7 +109,7 @@ def reason_text(reason: Reason) -> str:
         case ReasonKind.NOT_SUSTAINED:
             return f"not sustained, only {figures.percent(reason.share)} left in time"
         case ReasonKind.FEW_ANSWERS:
-            return f"too few answers to tell {reason.quantile}"
+            return f"too few responses to determine {reason.quantile}"
         case ReasonKind.SLOW:
             return f"{reason.quantile} was {_span(reason.span)}"
         case ReasonKind.TOO_CLOSE:

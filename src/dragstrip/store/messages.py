@@ -36,7 +36,7 @@ def refused(error: sqlite3.Error, what: str, busy_s: float, path: Path | None = 
     )
     if full:
         return StoreFull(
-            f"{what}: no disk space left ({error}); free some, then go on with `dragstrip race --resume last`. "
+            f"{what}: no disk space left ({error}); free some, then continue with `dragstrip race --resume last`. "
             "Everything stored so far is kept"
         )
     return StoreError(f"{what}: {_in_words(error, busy_s)}")

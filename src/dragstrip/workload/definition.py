@@ -264,7 +264,7 @@ class Asking:
         if answer.compare == "status":
             return b""
         if self.workload.needs_data and data is None:
-            raise ValueError(f"workload {self.workload.name} is asked without the files of a launch")
+            raise ValueError(f"workload {self.workload.name} needs the files of a launch")
         data = data or Data()
         if answer.data is not None:
             return data.files[self._filled((*kind.at, "answer", "data"), answer.data, values)]

@@ -102,11 +102,11 @@ def _file_body(request: RequestFields, source: Source, at: tuple[Key, ...]) -> b
     if request.body_file is None:
         return None
     if request.body is not None:
-        raise source.bad((*at, "body_file"), "stands beside `body`", "give only one of them")
+        raise source.bad((*at, "body_file"), "can't be combined with `body`", "give only one of them")
     try:
         return read_beside(source.file.parent, request.body_file, MAX_FILE_BYTES)
     except ValueError as error:
-        raise source.bad((*at, "body_file"), str(error), "name a file beside the definition, or below") from error
+        raise source.bad((*at, "body_file"), str(error), "name a file in the definition's folder, or below") from error
 
 
 def _check_files(workload: Workload) -> None:
@@ -181,7 +181,11 @@ def _check_answer(kind: Kind, workload: Workload) -> None:
     if not answer.content_type:
         raise bad((*at, "content_type"), "is missing", 'add `content_type = "text/plain"`, or what the body is')
     if (answer.body is None) == (answer.data is None):
-        raise bad((*at, "body"), "is missing" if answer.body is None else "stands beside `data`", "give one of the two")
+        raise bad(
+            (*at, "body"),
+            "is missing" if answer.body is None else "can't be combined with `data`",
+            "give one of the two",
+        )
     if answer.data is not None and not workload.needs_data:
         raise bad((*at, "data"), "needs `[[data]]`, which is missing", "add `[[data]]`")
 

@@ -187,7 +187,7 @@ def test_a_rate_of_failed_requests_alone_is_refused(text: str, told: str) -> Non
 )
 def test_what_was_cut_off_or_changed_is_refused(text: str) -> None:
     """By the tool's name; this program is not at fault."""
-    with pytest.raises(BadUsage, match=r"^(oha|k6|h2load|wrk)'s output is cut off or was changed"):
+    with pytest.raises(BadUsage, match=r"^(oha|k6|h2load|wrk)'s output is incomplete or was changed"):
         outputs.parse(text)
 
 

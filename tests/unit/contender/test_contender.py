@@ -701,7 +701,7 @@ def test_every_shipped_contender_serves_a_workload_or_says_why_not() -> None:
 def test_a_workload_that_is_served_and_not_served_is_refused(folder: Path) -> None:
     """Whose, which field, and what would do."""
     (folder / "contender.toml").write_text(GOOD.replace("[parameters]", '[unable]\nhello = "too much"\n\n[parameters]'))
-    with pytest.raises(BadDefinition, match=r"toml:8: unable.hello: is among its workloads, too; take"):
+    with pytest.raises(BadDefinition, match=r"toml:8: unable.hello: is also among its workloads; take"):
         contender.load(folder / "contender.toml")
 
 

@@ -180,7 +180,7 @@ def test_a_setting_counts_for_all_of_a_name_and_a_word_of_its_own_wins() -> None
     ("words", "setting", "told"),
     [
         (["node"], "nobody.workers=2", "no such contender in this command.*node"),
-        (["node"], "node.workers", "a key and a value are wanted"),
+        (["node"], "node.workers", "a key and a value are needed"),
         (["node"], "node.wrokers=2", "no parameter 'wrokers'; did you mean workers"),
         (["http://127.0.0.1:1/"], "node.workers=2", "no such contender in this command"),
         (["go-luajit"], "go-luajit.mode=fil", "mode=fil: give one of cached, file, string"),

@@ -63,7 +63,7 @@ def test_without_root_the_wheels_come_once_and_the_rest_is_told(cache: Path) -> 
     assert "nginx-return, nginx-static" in pips[0].purpose
     told = "\n".join(plan.impossible)
     assert [line.partition(":")[0] for line in plan.impossible] == ["nginx-lua", "go-native", "luajit", "lua"]
-    assert re.search(r"lua: its packages want root: sudo apt-get install .*lua5\.4 lua-socket", told)
+    assert re.search(r"lua: its packages need root: sudo apt-get install .*lua5\.4 lua-socket", told)
     assert "# can't be installed here: nginx-lua" in plan.text()
 
 

@@ -10,7 +10,7 @@ from dragstrip.validity.block import LoadFault, LoadFaultKind
 SENTENCES = [
     (
         LoadFault(kind=LoadFaultKind.WRONG_ANSWERS, sent=2801, failed=1, errors={"wrong_body": 1}, sample="hellO"),
-        "gave wrong answers under load (wrong_body 1, of 2801 requests); the first: hellO",
+        "sent incorrect responses under load (wrong_body 1, of 2801 requests); the first: hellO",
     ),
     (
         LoadFault(kind=LoadFaultKind.FAILED, sent=5630, failed=30, errors={"reset": 0, "closed": 3, "timeout": 27}),
@@ -18,7 +18,7 @@ SENTENCES = [
     ),
     (
         LoadFault(kind=LoadFaultKind.NO_ANSWER, sent=9, failed=0, sample="x"),
-        "gave no right answer under load in any block; the first: x",
+        "sent no correct response under load in any block; the first: x",
     ),
 ]
 

@@ -136,7 +136,7 @@ def test_a_further_race_and_what_disturbed_this_one_are_told_behind_the_reason()
         "`dragstrip claims check mine --resume` races it again"
     )
     cut_off = Finding(claim=CLAIM, reason=Ground.NO_INTERVAL, again=Again.GO_ON)
-    assert finding_text(cut_off).endswith("; `dragstrip claims check mine --resume` goes on with the race")
+    assert finding_text(cut_off).endswith("; `dragstrip claims check mine --resume` continues the race")
 
 
 def test_remarks_and_stand_ins_have_their_sentences() -> None:

@@ -105,7 +105,7 @@ def test_blocks_of_one_launch_are_one_number() -> None:
         (QUICK, {"generator": FULL}, "met", ""),
         (SLOW, {"generator": FULL}, "undecided", "generator the limit"),
         (QUICK[:2], {}, "undecided", "only 2 of 2 launches count"),
-        (QUICK, {"latency_hdr": histogram(1000, 800)}, "undecided", "too few answers to tell p99"),
+        (QUICK, {"latency_hdr": histogram(1000, 800)}, "undecided", "too few responses to determine p99"),
     ],
 )
 def test_a_rate_is_met_missed_or_undecided_for_a_reason_in_words(

@@ -125,7 +125,7 @@ def _raced(race: Race, title: str) -> list[str]:
         cells += [_plain(entrant.parity.get(fact, figures.NONE)) for fact in facts]
         lines.append(f"| {' | '.join(cells)} |")
     limited = held_by_generator(race)
-    notes = [f"{_plain(entrant.name)} fell out: {_plain(entrant.out)}" for entrant in race.entrants if entrant.out]
+    notes = [f"{_plain(entrant.name)} is out: {_plain(entrant.out)}" for entrant in race.entrants if entrant.out]
     if limited and race.plan.metric == "cpu":
         notes.append(
             f"the client was the limit against {_plain(figures.several(limited))}: rates under this load, the "

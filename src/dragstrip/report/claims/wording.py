@@ -27,7 +27,7 @@ from dragstrip.report.race.messages import void_text
 from dragstrip.report.race.wording import disturbed_text, unfit_text
 from dragstrip.validity import Check
 
-_AGAIN = {Again.GO_ON: "goes on with the race", Again.RACE: "races it again"}
+_AGAIN = {Again.GO_ON: "continues the race", Again.RACE: "races it again"}
 
 _ENDS = {
     "timeout": "waited {limit:g} s in vain for an answer",

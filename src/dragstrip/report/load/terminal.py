@@ -39,8 +39,8 @@ KIND_MEANS = {
     "timeout": "no complete answer within the time limit (--timeout)",
     "bad_response": "malformed HTTP",
     "wrong_status": "status differs from the reference response's",
-    "wrong_length": "a body of another length than the first plain answer's",
-    "wrong_body": "other bytes than the first plain answer's",
+    "wrong_length": "a body of another length than the reference response's",
+    "wrong_body": "other bytes than the reference response's",
     "send": "the request could not be sent",
     "tls": "TLS handshake failed, or data could not be decrypted",
     "refused_stream": "the server refused a stream (REFUSED_STREAM); its request was sent again",
@@ -195,7 +195,7 @@ def _checked(result: LoadResult) -> str:
         return f"{right}; only statuses were checked, not bodies"
     what = f"status {learned.status} and the same {len(learned.body):,} bytes of body"
     if (different := len(set(result.request.pool))) > 1:
-        what = f"each of {different:,} different requests has its own right answer"
+        what = f"each of {different:,} different requests has its own correct response"
     if result.request.check == "length":
         return f"status {learned.status} and {len(learned.body):,} bytes of body; lengths were checked, not bytes"
     if result.by_length:

@@ -89,6 +89,6 @@ def _open_loop(result: LoadResult) -> list[str]:
         late = f"{figures.figure(lag.get_value_at_percentile(99.0) / 1e6)} ms"
         messages.append(
             f"one request in a hundred left more than {late} late: no connection was free, or the load generator did "
-            "not wake up in time; more connections (-c) or a core of its own would tell which"
+            "not wake up in time; more connections (-c) or a core of its own would show which"
         )
     return messages
