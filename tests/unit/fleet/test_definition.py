@@ -70,7 +70,7 @@ def test_dragstrip_on_this_machine_is_the_one_that_runs_unless_it_is_said(tmp_pa
         ('role = "server"', 'role = "load"', "0 machines have the role `server`"),
         ('role = "load"', 'role = "server"\naddress = "10.0.0.9"', "3 machines have the role `server`"),
         ('name = "one"', 'name = "server"', "machines.1.name: 'server' is given twice"),
-        ('address = "192.168.7.2"', "", "a server's machine has none"),
+        ('address = "192.168.7.2"', "", "a server's machine needs one"),
         ('address = "192.168.7.2"', 'address = "lab-2"', "not an IPv4 address"),
         ('address = "192.168.7.2"', 'address = "0.0.0.0"', "not the address of a single machine"),
         ('cores = "2-3,7"', 'cores = "7-2"', "machines.0.cores: given '7-2'"),

@@ -76,7 +76,7 @@ def test_too_few_launches_give_no_interval_and_say_so() -> None:
     assert not change.interval.bounded
     assert "10 rounds" in comparison.sentence(change, "throughput")
     cut = samples.changed(old, plan=replace(old.plan, planned_rounds=40))
-    assert "cut off" in comparison.sentence(compare(old, replace(cut, id="f" * 12)).changes[0], "throughput")
+    assert "interrupted" in comparison.sentence(compare(old, replace(cut, id="f" * 12)).changes[0], "throughput")
 
 
 def test_the_interval_holds_as_often_as_it_says() -> None:
