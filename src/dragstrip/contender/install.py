@@ -60,7 +60,7 @@ class InstallPlan:
         for step in self.steps:
             lines += [f"# {step.purpose}", str(step)]
         if any(step.command[0] == "apt-get" for step in self.steps) and not _foreign_policy():
-            lines.append(f"# {POLICY} keeps these packages from starting their daemons; it is removed afterwards")
+            lines.append(f"# {POLICY} keeps packages from starting their daemons; it is removed afterwards")
         return "\n".join([*lines, *(f"# can't be installed here: {line}" for line in dict.fromkeys(self.impossible))])
 
 

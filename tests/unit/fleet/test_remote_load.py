@@ -98,7 +98,7 @@ def test_two_generators_seconds_become_one() -> None:
         ),
         ("http://server:80/", {}, "say --allow-host server where it is yours to load"),
         ("192.168.7.2:80", {}, "use http://192.168.7.2:80/"),
-        (URL, {"requests": 8}, "-n 8: each of 3 generators sends 2 plain ones first"),
+        (URL, {"requests": 8}, "-n 8: each of 3 generators sends 2 reference requests first"),
         (URL, {"requests": 8}, "and then sends one at least; give 9 or more"),
         (URL, {"requests": 2, "check": "status"}, "-n 2: each of 3 generators sends one at least; give 3 or more"),
         (
