@@ -216,7 +216,7 @@ def test_on_a_very_disturbed_machine_the_decided_stays_and_the_undecided_may_be_
     assert "the machine was very disturbed, others took 23 % of the race's time" in finding_text(found)
     assert finding_text(found).endswith("`dragstrip claims check mine --resume` races it again")
     short = changed(level, rounds=level.rounds[:6], finished=Ending.INTERRUPTED)
-    assert finding_text(assess(claim, PUBLISHED, short)).endswith("--resume` goes on with the race")
+    assert finding_text(assess(claim, PUBLISHED, short)).endswith("--resume` continues the race")
 
     def hit(block: Any) -> Any:
         return changed(block, engine_wait_ns=9_000_000 if block.contender == "quick" else 0)
