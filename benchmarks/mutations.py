@@ -76,7 +76,9 @@ MUTATIONS = (
         "block.answered + block.failed + block.in_flight", "block.answered + block.failed", VALIDITY,
     ),
     Mutation("server idle", f"{PACKAGE}/validity/block.py", "busy < SERVER_IDLE", "busy > SERVER_IDLE", VALIDITY),
-    Mutation("rare launch", f"{PACKAGE}/validity/launch.py", "_rare(logs) & _rare(logs - met)", "_rare(logs)", VALIDITY),
+    Mutation(
+        "rare launch", f"{PACKAGE}/validity/launch.py", "_rare(logs) & _rare(logs - met)", "_rare(logs)", VALIDITY
+    ),
     Mutation(
         "subreaper", f"{PACKAGE}/process/supervisor.py",
         "_libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)", "pass", SUPERVISOR,

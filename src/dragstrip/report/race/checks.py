@@ -36,7 +36,7 @@ VOID_REMEDIES: Mapping[VoidKind, str] = {
     VoidKind.CLOCK: "let the clock be slewed, not set, while racing (chrony: makestep; timedatectl set-ntp false)",
     VoidKind.ACCOUNTING: ENGINE_FAULT,
     VoidKind.ERRORS: SEE_LOG,
-    VoidKind.WRONG_ANSWERS: "see the excerpt of the first wrong answer",
+    VoidKind.WRONG_ANSWERS: "see the excerpt of the first incorrect response",
 }
 
 
@@ -340,7 +340,7 @@ def _answer(of: seen.AnswerObservation) -> Sentence:
             return Sentence(f"{within}, and was at most {as_percent(busy)} busy")
         case seen.DatabaseMiscounted(name, executed, wanted):
             than = f"{'fewer' if executed < wanted else 'more'} than the {wanted:,.0f} that its responses needed"
-            remedy = "see what its handler does beside one statement per row"
+            remedy = "see what its handler does in addition to one statement per row"
             return Sentence(f"the database executed {executed:,} statements for {name}, {than}", remedy)
     assert_never(of)
 
