@@ -1,8 +1,8 @@
 //! The worker's loop: its share of a session's connections, and the blocks that run on them.
 //!
-//! In a closed loop, a connection's next request is sent as soon as its response is complete. One reading of the clock is
-//! the arrival of this response and the send time of the next request. It is taken per event and not per batch: so the time
-//! that a response waits for its turn here is part of its latency, and connections = rate × mean latency holds. If a
+//! In a closed loop, a connection's next request is sent as soon as its response is complete. A response arrives at the
+//! kernel's timestamp; without one (TLS, unix sockets), at the reading of the clock after the response was read. One such
+//! reading per event is also the send time of the next request over epoll; io_uring notes send times itself. If a
 //! connection has to be opened for a request, the request's latency begins there, because that is when it was due.
 
 mod arrived;

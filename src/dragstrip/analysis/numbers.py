@@ -1,7 +1,7 @@
-"""What a race left, as arrays: one number per round and contender, void passes and rounds left out.
+"""What a race left, as arrays: one number per round and contender, void blocks and rounds left out.
 
-Method: ``docs/METHOD.md``, "The round's one number". Totals over the round's valid passes decide; the median
-over passes is kept beside them.
+Method: ``docs/METHOD.md``, "The round's one number". Totals over a contender's valid blocks of the round decide;
+the median over passes is kept beside them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ BoolArray = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class RoundNumbers:
-    """One number per round and contender; void passes and rounds are left out, NaN where a contender did not run.
+    """One number per round and contender; void blocks and rounds are left out, NaN where a contender did not run.
 
     Args:
         names: contenders still in the race, in line-up order: the columns.
@@ -76,6 +76,7 @@ class Tables:
 
     Args:
         seconds: of each round.
+        used: whether a block counts: it is valid, and enough blocks of its contender's round are.
         requests, counted_ns, server_cpu_ns, answered: of each block, 0 without one; NaN for unreadable CPU time.
         latency_ns: quantiles of an open loop's blocks, by their names in metrics; NaN otherwise.
         ran, settled: whether a contender was launched in a round, and its warm-up had ended: axes round, contender.
@@ -86,6 +87,7 @@ class Tables:
     names: tuple[str, ...]
     rounds: tuple[int, ...]
     seconds: FloatArray
+    used: BoolArray
     requests: FloatArray
     counted_ns: FloatArray
     server_cpu_ns: FloatArray
@@ -144,6 +146,7 @@ def read(race: Race) -> Tables:
         names=names,
         rounds=tuple(r.index for r in rounds),
         seconds=np.array([(r.ended_ns - r.started_ns) / 1e9 for r in rounds]),
+        used=used,
         requests=np.where(used, requests, 0.0),
         counted_ns=np.where(used, counted_ns, 0.0),
         server_cpu_ns=np.where(used, server_cpu_ns, 0.0),

@@ -13,6 +13,7 @@ from reports import (
     spoilt_race,
 )
 
+from dragstrip.analysis.numbers import read
 from dragstrip.record import Race
 from dragstrip.report.race import (
     chart_data,
@@ -30,8 +31,10 @@ def test_every_block_is_drawn_and_void_ones_are_marked() -> None:
         name: [sum(p["kind"] == kind and p["name"] == name for p in points) for kind in KINDS]
         for name in ("quick", "steady")
     }
-    assert sorted(counts.values()) == [[65, 6, 1, 11], [65, 7, 0, 11]]
+    assert sorted(counts.values()) == [[65, 6, 1, 11], [66, 6, 0, 11]]
     assert [seen.kind for seen in chart_data.blocks(race)][:1] == ["void"]
+    used = sum(seen.block.requests for seen in chart_data.blocks(race) if seen.kind == "used")
+    assert used == read(race).requests.sum(), "blocks that are shown as used are those that decide"
     assert next(p["why"] for p in points if p["kind"] == "void") == "errors: 3 to 1403 requests (reset 3)"
 
 

@@ -70,7 +70,7 @@ def test_csv_and_parquet_hold_every_block_and_pandas_reads_them(made: Any, race:
     for frame in frames:
         assert len(frame) == len(blocks)
         assert int(frame["requests"].sum()) == sum(block.requests for block in blocks)
-        assert set(frame["kind"]) == {"used", "dropped", "void"}
+        assert set(frame["kind"]) == {"used", "void"}  # a void block takes nothing from the others of its pass
         assert set(frame["contender"]) == {"quick", HOSTILE}
     rounds = pandas.read_csv(made("rounds.csv", "--rounds"))
     mean = rounds[rounds["contender"] == "quick"]["throughput_per_s"].map(math.log).mean()

@@ -17,6 +17,7 @@ use io_uring::types::{CancelBuilder, Fixed, SubmitArgs, TimeoutFlags, Timespec};
 use io_uring::{EnterFlags, IoUring, cqueue, opcode};
 use socket2::Socket;
 use staging::Staging;
+use std::cmp::Ordering;
 use std::io;
 use std::os::fd::AsRawFd;
 
@@ -224,8 +225,11 @@ impl Uring {
     fn share_ns(&mut self, share_ns: u64, count: u64) -> u64 {
         let quick_ns = self.quick_share_ns;
         if count >= TELLING {
-            self.quick_share_ns =
-                if share_ns > quick_ns { quick_ns + RISE_NS } else { quick_ns.saturating_sub(FALL_NS) };
+            self.quick_share_ns = match share_ns.cmp(&quick_ns) {
+                Ordering::Greater => quick_ns + RISE_NS,
+                Ordering::Equal => quick_ns,
+                Ordering::Less => quick_ns.saturating_sub(FALL_NS),
+            };
         }
         share_ns.min(quick_ns) / 8 * 7
     }

@@ -20,7 +20,7 @@ class Fate(StrEnum):
     """What became of a block."""
 
     USED = "used"
-    DROPPED = "dropped"  #: not used because of its pass or round
+    DROPPED = "dropped"  #: valid, but its round is void, or too few blocks of its contender's round are valid
     VOID = "void"
 
 
@@ -34,11 +34,17 @@ class Seen:
 
 def blocks(race: Race) -> Iterator[Seen]:
     """Every block in the order in which it ran."""
+    from dragstrip.analysis.numbers import read
+
+    tables = read(race)
+    used = {
+        (tables.rounds[row], int(pass_index), tables.names[column])
+        for row, pass_index, column in zip(*tables.used.nonzero(), strict=True)
+    }
     for round_ in race.rounds:
-        bad = {block.pass_index for block in round_.blocks if block.void}
         for block in sorted(round_.blocks, key=lambda block: block.position):
-            dropped = bool(round_.void) or block.pass_index in bad
-            yield Seen(Fate.VOID if block.void else Fate.DROPPED if dropped else Fate.USED, block)
+            counts = (round_.index, block.pass_index, block.contender) in used
+            yield Seen(Fate.VOID if block.void else Fate.USED if counts else Fate.DROPPED, block)
 
 
 def value(block: Block, metric: str) -> float | None:

@@ -19,7 +19,6 @@ from hdrh.histogram import HdrHistogram
 
 from dragstrip.record import Race, Round
 from dragstrip.report import figures
-from dragstrip.report.race import chart_data
 
 #: Percentile axes go no further than this: six nines.
 MAX_NINES = 6.0
@@ -149,11 +148,10 @@ def hlog(race: Race) -> str:
     """
     lines = ["#[Histogram log format version 1.2]", "#[StartTime: 0.000 (seconds since the race's start)]"]
     lines.append('"StartTimestamp","Interval_Length","Interval_Max","Interval_Compressed_Histogram"')
-    void = {round_.index for round_ in race.rounds if round_.void}
-    column_of = {round_.index: round_.column for round_ in race.rounds}
-    for seen in chart_data.blocks(race):
-        block = seen.block
-        if block.void or block.round in void or not block.requests:
+    column_of = {round_.index: round_.column for round_ in race.rounds if not round_.void}
+    blocks = (block for round_ in race.rounds for block in sorted(round_.blocks, key=lambda block: block.position))
+    for block in blocks:
+        if block.void or block.round not in column_of or not block.requests:
             continue
         at_s = (block.started_ns + block.lead_ns - race.started_ns) / 1e9
         histogram = base64.b64encode(block.latency_hdr).decode()

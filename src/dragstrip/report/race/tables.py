@@ -39,7 +39,7 @@ ROUNDS = ("race", "workload", "round", "contender", *ROUND_COLUMNS.values(), "se
 def block_rows(race: Race) -> Iterator[Row]:
     """One row per block: whose and when, every field of its record, what became of it, and its own two numbers.
 
-    ``kind`` is "used", "dropped" (with its pass or round) or "void"; ``at_s`` is from the race's start. Of a race of
+    ``kind`` is "used", "dropped" (with its round) or "void"; ``at_s`` is from the race's start. Of a race of
     several columns the last cell says which.
     """
     if len(race.columns) > 1:
