@@ -19,6 +19,7 @@ from dragstrip import paths
 from dragstrip.contender import Source, Strict, nearest, parse_entry, read
 from dragstrip.errors import BadUsage
 from dragstrip.paths import is_file
+from dragstrip.record import DEFAULT_CONNECTIONS
 
 SHIPPED = Path(__file__).parents[1] / "data" / "claims"
 
@@ -55,7 +56,7 @@ class LoadFields(Strict):
 
 
 #: Dragstrip's own fair settings; ``dragstrip race``'s defaults.
-FAIR_LOAD = LoadFields()
+FAIR_LOAD = LoadFields(connections=DEFAULT_CONNECTIONS)
 
 
 class PublishedFields(Strict):
