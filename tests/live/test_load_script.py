@@ -276,7 +276,10 @@ REFUSED = {
     "\nfunction init(a)\n local t = nil; t.x = 1 end": (2, "own.lua:3: attempt to index"),
     "function request() end": (2, "request() returned nil"),
     "function request() return 'hello' end": (2, "whose head has no end"),
-    "local n = 0 function request() n = n + 1 return 'GET / HTTP/1.1' .. n end": (1, "no request of HTTP/1.1"),
+    "local n = 0 function request() n = n + 1 return 'GET / HTTP/1.1' .. n end": (
+        1,
+        "did not make a valid HTTP/1.1 request",
+    ),
     "local n = 0\nfunction request() n = n + 1\n if n > 9 then error('enough') end return wrk.format() end": (
         1,
         "own.lua:3: enough; the load was ended",

@@ -299,7 +299,7 @@ def test_the_factor_is_how_much_more_blocks_scatter_than_calm_ones() -> None:
 def test_how_noisy_it_was_is_unknown_where_nothing_that_counts_tells_it(race: Race) -> None:
     """It is not "quiet", with nothing lost."""
     assert validity.noise(race) == validity.Noise(level="unknown", lost=None, factor=None)
-    assert notes.noise_level(race).status == "unknown"
+    assert notes.noise_level(race) == notes.NoiseLevel(None, "how disturbed the machine was is unknown")
     exported = race_json(race, analysis.judge(race), [])
     assert exported["noise"] == {"level": "unknown", "lost": None, "factor": None}
     jsonschema.validate(exported, schema())
