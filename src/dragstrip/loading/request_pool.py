@@ -133,8 +133,8 @@ def read_raw(file: Path) -> Asked:
     method, _, rest = raw.partition(b" ")
     if not method.isalpha() or b" HTTP/1." not in rest.partition(b"\r\n")[0] or b"\r\n\r\n" not in raw:
         raise BadUsage(
-            f"--raw {file}: not a valid HTTP/1 request: it has to begin with a line like GET / HTTP/1.1, lines end with CR "
-            "LF, and an empty one ends the head"
+            f"--raw {file}: not a valid HTTP/1 request: it has to begin with a line like GET / HTTP/1.1, lines end "
+            "with CR LF, and an empty line ends the head"
         )
     return Asked(method=method.decode(), raw=raw)
 
