@@ -336,7 +336,7 @@ def report(lines: Sequence[Line], method: int) -> str:
         "## On disturbed machines\n\n" + conclusion(races) + "\n\n"
         f"Method {method}; {when}. Written by `benchmarks/answers.py`; `benchmarks/disturb.py` caused the disturbance: "
         "random bursts of 1 to 50 ms on every core, with the duty in the table, in addition to other programs. Shares "
-        "have 95 % intervals by Clopper and Pearson; times are those of the whole command."
+        "have 95 % intervals by Clopper and Pearson; times cover the whole command."
     )
     tables = []
     for table in (same, different, one_sided, line_up, speed):

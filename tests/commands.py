@@ -27,7 +27,7 @@ class Done:
 
 
 def dragstrip(*words: str, env: Mapping[str, str] | None = None) -> Done:
-    """Runs one command to its end; ``env``: variables in addition to those of the tests."""
+    """Runs one command to its end; ``env``: variables in addition to the tests' own."""
     with CliRunner().isolation(env=env) as (out, err, _):
         code = run(list(words))
     return Done(code, out.getvalue().decode(), err.getvalue().decode())

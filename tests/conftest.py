@@ -1,4 +1,4 @@
-"""The environment that tests need, whoever starts them, and fixtures that several test modules share."""
+"""The environment that tests need, and fixtures that several test modules share."""
 
 from __future__ import annotations
 

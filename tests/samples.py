@@ -244,7 +244,7 @@ _COLUMN = frozenset(field.name for field in fields(Column))
 
 
 def changed(race: Race, **changes: Any) -> Race:
-    """The race with these fields changed: its own, and those of all its columns."""
+    """The race with these fields changed: its own fields, and fields of all its columns."""
     own = {name: value for name, value in changes.items() if name not in _COLUMN}
     of_columns = {name: value for name, value in changes.items() if name in _COLUMN}
     return replace(race, columns=tuple(replace(column, **of_columns) for column in race.columns), **own)

@@ -359,7 +359,7 @@ def _sleeper(launcher: Launcher, root: Path, command: tuple[str, ...]) -> Server
 
 @as_root
 def test_an_unprivileged_server_runs_as_nobody_in_a_directory_of_its_own(launcher: Launcher, root: Path) -> None:
-    """All its ids are those of ``nobody``, without supplementary groups, and it owns its scratch directory."""
+    """All its ids belong to user ``nobody``, without supplementary groups, and it owns its scratch directory."""
     nobody = pwd.getpwnam("nobody")
     running = _sleeper(launcher, root, ("/bin/sleep", "600"))
     assert running.note == ""

@@ -125,7 +125,7 @@ def test_judge_reaches_the_same_numbers_as_the_simulation(metric: str, kind: str
 
 
 def test_judge_widens_intervals_for_all_pairs_at_once_as_the_simulation_does() -> None:
-    """Four contenders, looked at in round 20 of 30: each half-width is that of all six pairs, not of a race of two."""
+    """Four contenders, looked at in round 20 of 30: each half-width covers all six pairs, not only one."""
     logs = {name: normal(number, 20, 0.01 * number, 0.02 * number) for number, name in enumerate("abcd", start=1)}
     numbers = np.array(list(logs.values())).T
     halves = simulate_many.halves(numbers, 30)

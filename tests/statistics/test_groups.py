@@ -37,7 +37,7 @@ def test_a_contender_whose_pairs_are_all_decided_rests_and_a_reference_stays() -
     assert analysis.still_needed(judged, race) == {"a", "b", "c"}
 
 
-def test_nobody_is_needed_when_all_is_decided() -> None:
+def test_no_contender_is_needed_when_all_is_decided() -> None:
     """The race is over."""
     race = race_of({name: normal(i, 12, 0.002, i / 5) for i, name in enumerate("abc")})
     judged = analysis.judge_column(race)

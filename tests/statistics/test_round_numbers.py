@@ -56,7 +56,7 @@ def test_a_contender_with_fewer_blocks_of_its_own_takes_nothing_from_the_other()
     assert totals(race) == [pytest.approx([60_000, 40_000])]
 
 
-def test_a_block_without_an_answer_is_no_counted_time_and_spoils_nobody_elses() -> None:
+def test_a_block_without_a_response_is_not_counted_time_and_affects_no_other_contender() -> None:
     """A pause of its own that began before; where the machine took the cores, the time passed all the same."""
     blocks = [*two_passes(), samples.block("b", pass_index=2, requests=0), samples.block("a", pass_index=2)]
     assert totals(racing("ab", [of_blocks(0, blocks)])) == [pytest.approx([160_000 / 3, 40_000])]
@@ -94,7 +94,7 @@ def test_a_round_with_less_than_a_tenth_of_its_blocks_left_is_too_thin() -> None
     assert not np.isnan(totals(racing("ab", [of_blocks(0, blocks)]))).any()
 
 
-def test_a_contender_that_is_out_yields_nothing_and_voids_nobody_elses_passes() -> None:
+def test_a_contender_that_is_out_yields_nothing_and_voids_no_other_passes() -> None:
     """Its last blocks were void; the others' numbers stand, and it has none, not even from the rounds before."""
     rounds = [
         of_blocks(i, [*two_passes(), samples.block("c", pass_index=0, void=samples.voided("gave up"))]) for i in (0, 1)

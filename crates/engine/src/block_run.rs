@@ -28,7 +28,7 @@ pub trait LoadModel {
     /// opened than requests are left. False: there is none.
     fn reserve_permit(&mut self, window: &Window, due_ns: &mut u64) -> bool;
 
-    /// Takes a permit, or uses the one that the place holds. False: there is none.
+    /// Takes a permit, or uses the place's own. False: no permit is left.
     fn take_permit(&mut self, window: &Window, due_ns: &mut u64) -> bool;
 
     /// The connection turned out to be closed, and nothing was sent: the place keeps its permit.

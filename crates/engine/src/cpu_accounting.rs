@@ -124,7 +124,7 @@ impl Steal {
     }
 }
 
-/// The calling worker thread's use, and that of the kernel's packet thread on its core. The kernel handles loopback
+/// CPU use of the calling worker thread and of the kernel's packet thread on its core. The kernel handles loopback
 /// packets within the sender's time, until there are too many at once, for example if many connections are opened
 /// together. Then it leaves them to the core's `ksoftirqd`, and the worker has to wait. The load itself causes that, no
 /// other program: so this time is subtracted from the wait, and added to the engine's CPU time.

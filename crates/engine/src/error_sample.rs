@@ -24,7 +24,7 @@ impl ErrorSample {
         }
     }
 
-    /// Whether there is no example.
+    /// Whether no example was kept.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

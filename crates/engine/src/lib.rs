@@ -50,7 +50,7 @@ pub use tally::{Tally, merge, read_quantiles_ns};
 use threads::{Command, Run, Watched, Worker, WorkerResult};
 pub use tls::{TlsPlan, Trust};
 
-/// Descriptors kept free in addition to those of connections: epoll instances, files of CPU accounting, the caller's
+/// Descriptors kept free in addition to the connections' own: epoll instances, files of CPU accounting, the caller's
 /// own.
 const SPARE_DESCRIPTORS: u64 = 64;
 
@@ -68,7 +68,7 @@ pub struct Engine {
 /// What a session runs with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionUse {
-    /// The transport, as text for a person, and why it is not the one that was requested.
+    /// The transport, as text for a person, and why the requested transport is not used.
     pub io: String,
     /// The backend to request for the same transport.
     pub backend: Backend,

@@ -1,6 +1,6 @@
 //! Reads HTTP/1.x responses: bytes in, a verdict or "need more" out. No I/O, no clock, bounded memory.
 //!
-//! The rules are those of RFC 9112, applied strictly wherever leniency would let a broken server pass. Bodies are compared
+//! The rules are from RFC 9112, applied strictly wherever leniency would let a broken server pass. Bodies are compared
 //! as they arrive and never stored. Only an incomplete head is stored, up to [`HEAD_LIMIT`].
 
 mod streamed;
@@ -220,7 +220,7 @@ impl Reader {
         }
     }
 
-    /// Recognises a whole correct response whose head equals the previous one; the result is that of [`Reader::read`].
+    /// Recognises a whole correct response whose head equals the previous one; returns what [`Reader::read`] returns.
     #[inline]
     fn repeated(&mut self, input: &[u8], expect: &Expect, known: &KnownHead) -> Option<Fed> {
         let head = known.head?;

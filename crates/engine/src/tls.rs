@@ -49,7 +49,7 @@ impl TlsPlan {
     /// TLS 1.2 or 1.3, whichever the server prefers, with a server that proves to be `name`.
     ///
     /// # Errors
-    /// [`EngineError::Plan`]: no certificate can have this name, or there is no certificate to trust.
+    /// [`EngineError::Plan`]: no certificate can have this name, or no certificate to trust was given.
     pub fn new(name: &str, trust: Trust) -> Result<Self, EngineError> {
         let server = ServerName::try_from(name.to_owned());
         let server = server.map_err(|_| refuse(format!("{name:?} given as the server's name"), "give a host name"))?;

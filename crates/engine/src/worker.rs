@@ -76,7 +76,7 @@ fn note_preemption(now_ns: u64, spent_ns: u64) {
 /// What a worker's share of a session runs with.
 #[derive(Clone, Copy, Debug)]
 pub struct ShareUse {
-    /// Why its transport is not the one that the engine has chosen, if it is not.
+    /// Why its transport differs from the engine's, if it does.
     pub instead: Option<&'static str>,
     /// The version of TLS, if connections are encrypted.
     pub tls: Option<&'static str>,

@@ -1,4 +1,4 @@
-//! The tests for every back end, over the one that the engine chooses: io_uring if it works.
+//! The tests for every back end, over the engine's choice: io_uring if it works.
 
 mod faulty;
 mod http2;

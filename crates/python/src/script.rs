@@ -1,4 +1,4 @@
-//! wrk's scripts as Python uses them. Without the feature `scripts` there is no class to create one.
+//! wrk's scripts as Python uses them. Without the feature `scripts` no class creates one.
 
 #[cfg(feature = "scripts")]
 pub use with_lua::{Script, add_to};

@@ -1,4 +1,4 @@
-//! Limits how long a function of a script may run: a hook reads the clock every so many instructions.
+//! Limits how long a function of a script may run: a hook reads the clock at regular numbers of instructions.
 
 use crate::Interrupted;
 use mlua::{Debug, HookTriggers, Lua, VmState};

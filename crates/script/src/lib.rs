@@ -289,7 +289,7 @@ impl Scripts {
     /// Sets the variables of other machines' threads in the states that stand in for them, in order.
     ///
     /// # Errors
-    /// The bytes are not those of `globals`.
+    /// The bytes do not come from `globals`.
     pub fn take_globals(&self, all: &[Vec<u8>]) -> Result<(), Trouble> {
         for ((_, state), bytes) in self.absent.iter().zip(all) {
             let mut rest = &bytes[..];

@@ -221,7 +221,7 @@ def choose(race: Race, wanted: str | None = None) -> Choice:
 
     For "auto": throughput; but CPU time per request if the generator was the limit, if an open loop offers the same
     rate to all, or if the machine took too much. What the machine took is ignored if responses wait, and the
-    generator's limit counts only if it leaves no two contenders to compare. The evidence is that of the first ten valid
+    generator's limit counts only if it leaves no two contenders to compare. The evidence comes from the first ten valid
     rounds, so that later ones don't change the metric; before the tenth it is throughput, and nothing is decided yet.
 
     Args:

@@ -37,7 +37,7 @@ class VoidFor(StrEnum):
 class Ground(Enum):
     """A reason that the claim and the finding's own figures explain, with its verdict.
 
-    A ratio's interval is compared with the published ratio, those of several contenders with the claim's tolerance.
+    A ratio's interval is compared with the published ratio, intervals of several contenders with the claim's tolerance.
     """
 
     SAME = "same", Outcome.SAME
@@ -94,7 +94,7 @@ class Unfit:
 
 @dataclass(frozen=True, slots=True)
 class FewRounds:
-    """Only ``fewest`` of ``rounds`` count for these contenders; ``check``: that of void passes."""
+    """Only ``fewest`` of ``rounds`` count for these contenders; ``check``: the check of void passes."""
 
     fewest: int
     rounds: int

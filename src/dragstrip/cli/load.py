@@ -89,7 +89,7 @@ _PATH = click.Path(path_type=Path)
 
 @dataclass(frozen=True, kw_only=True)
 class LoadOptions:
-    """Options of ``dragstrip load``; those of an open loop are None if they were not given."""
+    """Options of ``dragstrip load``; options of an open loop are None if they were not given."""
 
     url: str = argument()
     args: tuple[str, ...] = argument(nargs=-1, metavar="[-- ARGS]...")

@@ -59,7 +59,7 @@ def gathered(make: type[Options]) -> Callable[[Callable[[Options], None]], Calla
     """Declares a command's options and arguments, and hands them to it as one value.
 
     Args:
-        make: the dataclass, whose fields are made by ``option`` and ``argument``; those of its bases come last.
+        make: the dataclass, whose fields are made by ``option`` and ``argument``; fields of its bases come last.
     """
 
     def decorate(command: Callable[[Options], None]) -> Callable[..., None]:

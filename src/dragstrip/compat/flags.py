@@ -62,8 +62,8 @@ H2LOAD = (
     Flag("-w --window-bits", "HTTP/2 window of a stream", _HTTP2),
     Flag("-W --connection-window-bits", "HTTP/2 window of a connection", _HTTP2),
     Flag("-H --header", "a header", _SAME),
-    Flag("--ciphers", "ciphers of TLS 1.2", "rustls's ciphers; the report names the one that was used"),
-    Flag("--tls13-ciphers", "ciphers of TLS 1.3", "rustls's ciphers; the report names the one that was used"),
+    Flag("--ciphers", "ciphers of TLS 1.2", "rustls's ciphers; the report names the cipher that was used"),
+    Flag("--tls13-ciphers", "ciphers of TLS 1.3", "rustls's ciphers; the report names the cipher that was used"),
     Flag("-p --no-tls-proto", "protocol without TLS", "HTTP/1.1, or what `--http` sets"),
     Flag("-d --data", "a file with the body", "`-b @FILE` with `-m POST`", "`-d` is the duration"),
     Flag("-r --rate", "new connections per second", "`--no-keepalive -R RATE`: one connection per request"),
@@ -165,7 +165,7 @@ OHA = (
 #: By tool, in the order of the page.
 TOOLS = {"wrk": WRK, "h2load": H2LOAD, "oha": OHA}
 
-#: What no command here does, whoever asks.
+#: What no command here does.
 _NOWHERE = {
     "--http2": "--http 2; --streams N for more than one request at a time on each connection",
     "--http3": "Dragstrip supports HTTP/2, 1.1 and 1.0; leave it out",
@@ -223,7 +223,7 @@ _LOAD = {
     "-V": "ab's version: dragstrip --version",
     "-v": "ab's more output: --json FILE has everything",
     "-X": "Dragstrip uses no proxy; leave it out",
-    "-Z": "ab's ciphers: Dragstrip uses rustls's; the report names the one that was used",
+    "-Z": "ab's ciphers: Dragstrip uses rustls's; the report names the cipher that was used",
     "-i": "ab's HEAD: -m HEAD; k6's iterations: -n N",
     "-g": "--json FILE or --hlog FILE; gnuplot reads --hgrm FILE",
     "-e": "--json FILE or --hgrm FILE",
@@ -306,7 +306,7 @@ _RACE = {
     "--output": "--json FILE or --html FILE",
 }
 
-#: A sweep's rates are several, and its length is that of its launches.
+#: A sweep has several rates, and its length follows from its launches.
 _SWEEP = {
     "--rate": "--rates FROM:TO:N",
     "-R": "--rates FROM:TO:N",

@@ -347,7 +347,7 @@ def _bytes(value: float, units: tuple[str, str, str, str] = ("GB", "MB", "KB", "
 
 
 def _time(value_us: float, *, digits: int = 0) -> str:
-    """A time in the largest unit that it reaches; ``digits`` are those of microseconds, larger units have two."""
+    """A time in the largest unit that it reaches; ``digits`` apply to microseconds, larger units have two."""
     if value_us < 1000:
         return f"{value_us:.{digits}f}us"
     return f"{value_us / 1000:.2f}ms" if value_us < 1e6 else f"{value_us / 1e6:.2f}s"

@@ -360,7 +360,7 @@ class Contender:
         return {**(self.fields.database.parity if asks_database else {}), **special}
 
     def place_keys(self) -> dict[str, str]:
-        """Keys that a user may set to a path, and what each stands for in ``places``."""
+        """Keys that a user may set to a path, and its meaning in ``places``."""
         commands = self.fields.needs.commands
         first = {PROGRAM: commands[0]} if commands else {}
         return first | {name: name for name in (*commands, *(["modules"] if "nginx" in commands else []))}

@@ -117,7 +117,7 @@ class Duties(Generic[_Race]):
 
     @contextlib.contextmanager
     def _opening(self) -> Iterator[ExitStack]:
-        """A race is opened in place of the one that was open; what it took is given back if that fails."""
+        """Opens a race in place of the open one; if that fails, its resources are released."""
         with self._lock:
             self.close()
             resources = ExitStack()

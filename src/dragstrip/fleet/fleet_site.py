@@ -142,8 +142,8 @@ class FleetSetup(RaceSetup):
         return super().for_workload(workload, rate_per_s)
 
     def saw(self, parts: Sequence[Sequence[Tally]], traffic: Mapping[str, Traffic]) -> None:
-        """A run's tallies by generator, and each machine's traffic; those of a round are kept for its record."""
-        if any(tally.lead_ns for part in parts for tally in part):  # those of warm-ups have no lead-in
+        """A run's tallies by generator, and each machine's traffic; the record keeps a round's."""
+        if any(tally.lead_ns for part in parts for tally in part):  # tallies of warm-ups have no lead-in
             self.parts.append(parts)
             for name, own in traffic.items():
                 self.traffic[name].append(own)
@@ -310,7 +310,7 @@ class FleetSite:
         return {node.name: node.identity for node in self._machines.all}
 
     def facts(self) -> Facts:
-        """The servers' machine's, and below ``machines`` those of all."""
+        """Of the servers' machine, and below ``machines`` of all machines."""
         facts_of = dict(self._machines.on_all(lambda node: (node.name, node.channel.ask(Duties.facts))))
         machines = {
             node.name: FleetMachine(
@@ -327,7 +327,7 @@ class FleetSite:
         return facts
 
     def lanes(self, server: str | None, engine: str | None) -> Lanes:
-        """Each machine's cores; those of the first generator stand for all."""
+        """Each machine's cores; for generators, the first generator's."""
         own, first = self._machines.server, self._machines.generators[0]
         return Lanes(self._cores(own).server, self._cores(first).engine, shared=False, note="")
 

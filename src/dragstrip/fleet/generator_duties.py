@@ -70,7 +70,7 @@ class GeneratorDuties(Duties[_GeneratorsRace]):
 
     def __init__(self) -> None:
         super().__init__()
-        #: A run goes on; whoever asked for it waits in silence. When the last one ended, ``time.monotonic``.
+        #: A run goes on; its client waits and sends nothing. When the last one ended, ``time.monotonic``.
         self._busy, self._silent, self._ended_s = False, False, 0.0
 
     def last_sign_s(self) -> float:

@@ -87,7 +87,7 @@ class SentEntry:
             BadUsage: its definition is not here, or is another one.
         """
         made = entry_of(self.name, self.kind, self.parameters)
-        # A command is the one that was sent; its program is this machine's, and need not be on the other.
+        # The command was sent; its program belongs to this machine, and need not be on the other.
         if made.kind != "serve" and made.definition_hash != self.definition_hash:
             raise BadUsage(
                 f"{made.name}: its definition on the servers' machine is another one "
@@ -124,7 +124,7 @@ class SentAsking:
             return None
         file = folder / f"{hashlib.sha256(self.cacert.encode()).hexdigest()[:16]}.pem"
         if not file.exists():
-            part = file.with_suffix(f".{threading.get_ident()}")  # whoever else reads it must find all of it
+            part = file.with_suffix(f".{threading.get_ident()}")  # another reader must find the whole file
             part.write_text(self.cacert, encoding="ascii")
             part.replace(file)
         return Encryption(file, HTTP2 if self.framed else "1.1")

@@ -63,7 +63,7 @@ _HOUR_NS = 3_600_000_000_000
 
 
 class Script(Protocol):
-    """A script that is loaded; ``compat.wrk_script`` makes those of wrk's."""
+    """A loaded script; ``compat.wrk_script`` loads wrk's."""
 
     @property
     def state(self) -> EngineScript:

@@ -176,7 +176,7 @@ def _noted(server: tuple[int, ...], engine: tuple[int, ...], threads_of: Callabl
     if both:
         note = (
             f"server and load generator share core {show_cores(both)}: they slow each other down, and capacity figures "
-            "are those of the pair"
+            "describe both together"
         )
     elif neighbours := {core for core in server if set(threads_of(core)) & set(engine)}:
         note = (

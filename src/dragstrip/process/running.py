@@ -1,4 +1,4 @@
-"""A contender that is up, whoever started it: what a race may ask of it, and how its launch ended."""
+"""A contender that is up: what a race may ask of it, and how its launch ended."""
 
 from __future__ import annotations
 

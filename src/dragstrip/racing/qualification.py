@@ -30,7 +30,7 @@ from dragstrip.record import Entrant, Load
 from dragstrip.scrutiny import BEHAVIOUR_S, CORRECTNESS_S, Deadline
 from dragstrip.workload import HTTP2
 
-#: Contenders that are up and checked at once; those of them that are sent requests at the same time.
+#: How many contenders are up and checked at once, and how many of them receive requests at once.
 AT_ONCE, ASKED_AT_ONCE = 16, 4
 
 #: They start one after another, so that none slows another's start; after this time the next one starts anyway.

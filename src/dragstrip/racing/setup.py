@@ -177,7 +177,7 @@ class RaceSetup:
         exchanges = asking.exchanges(keepalive=load.keepalive, http=load.http)
         try:
             exchanges = with_own_form(launched.server, exchanges)
-            # The heads of its first launch, which is the one that was scrutineered.
+            # The heads of its first launch, which was scrutineered.
             if (key := (self.workload.name, name)) not in self.heads:
                 self.heads[key] = reference_heads(launched.server, exchanges)
         except TROUBLE as error:
@@ -275,7 +275,7 @@ def waiting_engine(
     """How an engine waits, and what keeps a race's cores awake while blocks run.
 
     Args:
-        servers: those of the cores that an engine that polls does not keep awake by itself.
+        servers: the servers' cores, which a polling engine does not keep awake.
         wait, shared: as in ``waits``. on: False: nothing is kept awake.
     """
     wait, against = waits(cores, wait, shared=shared)

@@ -53,7 +53,7 @@ def emit(console: Console, *parts: RenderableType) -> None:
 
 
 def table(*heads: str | Text, numbers: Sequence[str] = (), header: bool = True, expand: bool = False) -> Table:
-    """An empty table without lines; its columns of text fold, those of numbers are at the right and don't."""
+    """An empty table without lines; columns of text fold, columns of numbers are right-aligned and don't."""
     grid = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0), show_header=header, expand=expand)
     for head in heads:
         grid.add_column(head, overflow="fold")

@@ -12,7 +12,7 @@ from dragstrip.scrutiny.http2 import ALPN
 from dragstrip.scrutiny.reader import ANSWER_S, AnswerError, Deadline, LateError
 from dragstrip.workload import HOST, HTTP2
 
-#: TLS 1.2's suites that the engine offers, in its order; those of 1.3 are the same in both.
+#: TLS 1.2's suites that the engine offers, in its order; TLS 1.3's suites are the same in both.
 SUITES = "ECDHE+AESGCM:ECDHE+CHACHA20"
 
 

@@ -162,7 +162,7 @@ def test_a_command_without_a_field_for_its_option_fails_at_once() -> None:
 def test_an_option_is_of_the_type_of_the_request_s_field_that_takes_it(
     options: type, request_: type, made: set[str]
 ) -> None:
-    """``taken_from`` copies fields by their names; those of ``made`` are made by the command itself."""
+    """``taken_from`` copies fields by their names; the command itself makes the fields of ``made``."""
     given, wanted = get_type_hints(options), get_type_hints(request_)
     assert made <= given.keys() & wanted.keys()
     assert {name: given[name] for name in given.keys() & wanted.keys() - made} == {

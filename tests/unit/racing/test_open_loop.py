@@ -49,7 +49,7 @@ def test_a_latency_quantile_is_judged_by_the_median_over_passes_of_the_ratio() -
 
 
 def test_one_stalled_block_does_not_decide_a_quantile() -> None:
-    """The median over a round's passes is that of the others."""
+    """The median over a round's passes is the others' median."""
     race = at_one_rate()
     stalled = [
         replace(this, blocks=tuple(replace(b, p99_ns=10**9, p999_ns=10**9, max_ns=10**9) if n == 0 else b
@@ -61,7 +61,7 @@ def test_one_stalled_block_does_not_decide_a_quantile() -> None:
 
 
 def test_a_closed_loop_has_no_latency_to_compare() -> None:
-    """Its quantiles are those of its own queue."""
+    """Its quantiles describe its own queue."""
     assert not any(
         analysis.judge(samples.race()).column.beside.get(f"latency-{q}") for q in ("p50", "p90", "p99", "p99.9")
     )

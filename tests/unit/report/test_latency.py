@@ -17,7 +17,7 @@ from dragstrip.report.race import (
 
 
 def test_latency_is_merged_from_the_histograms_of_blocks_that_count() -> None:
-    """Quantiles equal those of one histogram over all values; void blocks and void rounds add nothing."""
+    """Quantiles equal the quantiles of one histogram over all values; void blocks and void rounds add nothing."""
     values = [[1000 * k for k in range(1, 200)], [7_000_000] * 3, [50_000_000], [90_000_000]]
     blocks = [
         samples.block(

@@ -78,7 +78,7 @@ def test_the_page_fetches_nothing(race: Race) -> None:
 
 
 def test_the_page_shows_the_other_metrics_and_who_serves_more_but_spends_more() -> None:
-    """By each metric apart from the one that decides; a contradiction between two is reported. Names stay text."""
+    """By each metric apart from the deciding one; a contradiction between two is reported. Names stay text."""
     race = samples.race({HOSTILE: 40_000.0, "steady": 30_000.0})
 
     def dear(block: Any) -> Any:

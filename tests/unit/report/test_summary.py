@@ -89,7 +89,7 @@ def test_whom_a_void_check_spoils_is_no_matter_of_what_its_sentence_says() -> No
     assert summary.void_contenders(race, [everybody]) == {"a", "a: b", "faults"}
 
 
-def test_before_there_are_intervals_nobody_is_joined() -> None:
+def test_before_there_are_intervals_no_contenders_are_joined() -> None:
     """Three rounds tell nothing apart, which does not make all alike."""
     race = samples.race(SPEEDS, rounds=3)
     assert [row.ties for row in summary.ranked(race, judge_column(race))] == [()] * 4

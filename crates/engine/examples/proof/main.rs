@@ -8,8 +8,8 @@
 //! everything stops for S ms, once. `--count` is a file of 8 bytes that always holds the number of responses.
 //! `--stamps` logs two CLOCK_REALTIME times in ns for each request, 16 bytes little-endian, written at SIGTERM: the
 //! request's arrival by the kernel's timestamp (SO_TIMESTAMPNS), and the response's arrival at the client's kernel. On
-//! loopback, `send` itself delivers the response, so this is the time before `send` plus the duration of the delivery,
-//! which is measured at the start over a separate pair of sockets, also by kernel timestamps. One thread.
+//! loopback, `send` itself delivers the response, so its arrival is the time before `send` plus the duration of the
+//! delivery. That duration is measured at the start over a separate pair of sockets, also by kernel timestamps. One thread.
 //!
 //! A client that begins with HTTP/2's preface is served HTTP/2: all requests of one read are answered by one `send`.
 

@@ -249,7 +249,7 @@ impl HeaderCache {
         Ok(reader.info)
     }
 
-    /// Compares a head with those of the reference responses.
+    /// Compares a head with the heads of the reference responses.
     fn compare(&mut self, reader: &mut FieldReader) {
         let Some(fields) = reader.fields.take().filter(|_| reader.info.status >= Some(200)) else { return };
         for (kind, expected) in self.expected.iter().enumerate() {

@@ -13,7 +13,7 @@ use std::io::{self, ErrorKind, Read, Write};
 /// One connection.
 #[derive(Default)]
 struct Link {
-    /// Bytes to send on an unencrypted connection; rustls keeps those of encrypted ones.
+    /// Bytes to send on an unencrypted connection; rustls keeps the bytes of encrypted ones.
     out: Vec<u8>,
     tls: Option<Box<ClientConnection>>,
 }
@@ -247,7 +247,7 @@ impl Transport for Buffered {
                 Err(error) => return Err(error),
             }
         }
-        // No timestamp: the kernel's is that of encrypted bytes, which are not a response yet.
+        // No timestamp: the kernel's belongs to encrypted bytes, which are not a response yet.
         Ok(Received { bytes: &buffer[..filled], stamp_ns: 0 })
     }
 

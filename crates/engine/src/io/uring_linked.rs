@@ -19,7 +19,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// Kinds of completions in addition to those of [`Uring`]: a socket was created or got timestamps; it is connected; it is
+/// Kinds of completions in addition to the kinds of [`Uring`]: a socket was created or got timestamps; it is connected; it is
 /// closed.
 const MAKE: u64 = 5 << 28;
 const CONNECT: u64 = 6 << 28;

@@ -1,4 +1,4 @@
-//! Heads under load are compared with those of reference responses.
+//! Heads under load are compared with the heads of reference responses.
 
 use crate::faulty::{Server, Then, answer, check, count, engine, errors, in_order, plan, serve};
 use dragstrip_engine::heads::{ExpectedHeads, ReferenceHead};

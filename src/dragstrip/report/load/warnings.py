@@ -71,7 +71,7 @@ def warnings(result: LoadResult) -> list[str]:
 
 
 def _open_loop(result: LoadResult) -> list[str]:
-    """What keeps an open loop from being the one that was asked for."""
+    """How an open loop differs from the requested one."""
     offer, share = result.request.offer, result.reached_share
     if not offer or share is None:
         return []

@@ -2,9 +2,9 @@
 //!
 //! The bytes of a queued send must keep their address until they are sent. Prepared requests do. Frames of HTTP/2 have another
 //! stream number each time, and pipelined requests are put together for each call: these are copied into memory that is used
-//! again after the call that submits them. The kernel is told to send them at once or not at all (`MSG_DONTWAIT`), and as
-//! many as it can (`MSG_WAITALL`), so it needs the copy only during that call. If all were sent, there is no completion.
-//! Otherwise the completion says how many were, and the rest is kept until there is room.
+//! again after the call that submits them. The kernel sends at once or not at all (`MSG_DONTWAIT`), and as many bytes as it
+//! can (`MSG_WAITALL`), so it needs the copy only during that call. A send of all bytes has no completion. Any other has one
+//! with the number of sent bytes, and the rest is kept until the connection has room.
 
 use super::{Completion, KIND, LONG_REQUEST, SEND, TOGETHER, Uring, slot};
 use crate::sys;
