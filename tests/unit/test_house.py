@@ -221,7 +221,7 @@ EDGES = frozenset(
     {
         *("api.py", "compat/outputs.py", "racing/qualification_store.py"),
         "contender/definition.py",
-        *("process/launcher.py", "process/supervisor.py", "racing/round.py"),
+        "racing/round.py",
         *("store/database.py", "store/json_values.py"),
         *("store/machine_profile.py", "store/rows.py"),
         *(f"fleet/{name}.py" for name in ("agent", "wire")),

@@ -24,7 +24,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self, TypeVar
 
 import psutil
 
@@ -37,6 +37,7 @@ from dragstrip.process.supervisor import descendants
 
 if TYPE_CHECKING:
     from dragstrip.contender import Start
+    from dragstrip.process.orders import EndReport, FailedReport, Order, Report, StartedReport
 
 __all__ = ["Launcher", "ServerProcess", "scratch_root", "sweep_stale"]
 
@@ -50,6 +51,8 @@ LOST_S = 20.0
 LOG_LIMIT_BYTES = 256 * 1024
 
 _numbers = itertools.count(1)
+
+_Report = TypeVar("_Report")
 
 
 @dataclass(kw_only=True)
@@ -170,8 +173,8 @@ class Launcher:
         self._text = b""
         self._reading = threading.Lock()
         self._lost = False
-        self._said: dict[int, dict[str, Any]] = {}
-        self._ends: dict[int, dict[str, Any]] = {}
+        self._starts: dict[int, StartedReport | FailedReport] = {}
+        self._ends: dict[int, EndReport] = {}
         self._stopping: set[int] = set()
         self._running: ServerProcess | None = None
 
@@ -184,7 +187,7 @@ class Launcher:
             # An interrupted stop goes on with its long grace; closing the pipe is what cuts that short.
             if self._running is not None and not (interrupted and self._running.number in self._stopping):
                 self._running.stop(grace_s=INTERRUPTED_GRACE_S if interrupted else GRACE_S)
-            self._tell({"do": "end"})
+            self._send({"do": "end"})
         finally:
             self._close()
 
@@ -231,21 +234,23 @@ class Launcher:
         if user is not None:
             environment |= {"HOME": str(scratch), "TMPDIR": str(scratch), "USER": "nobody", "LOGNAME": "nobody"}
         made = make_cgroup(number)
-        self._tell({
+        self._send({
             "do": "start", "launch": number, "command": list(start.command), "env": environment | dict(start.env),
-            "cwd": str(start.cwd), "cores": list(cores), "user": user[0] if user else None,
-            "group": user[1] if user else None, "log": str(log), "log_limit_bytes": LOG_LIMIT_BYTES,
-            "scratch": str(scratch), "cgroup": str(made) if made else None, "signal": start.stop_signal,
+            "cwd": str(start.cwd), "cores": list(cores), "user": list(user) if user else None,
+            "log": str(log), "log_limit_bytes": LOG_LIMIT_BYTES, "scratch": str(scratch),
+            "cgroup": str(made) if made else None, "signal": start.stop_signal,
         })  # fmt: skip
-        said = self._await(lambda: self._said.pop(number, None) or self._ends.get(number), LOST_S)
-        if said is None or said["is"] != "started":
+        report = self._await(self._starts, number, LOST_S)
+        if report is None or report["kind"] == "failed":
             _remove(scratch, log)
             remove_cgroup(made)
-            raise StageError(f"{start.name}: {said['why'] if said else 'its supervisor was lost before it started'}")
-        cgroup = Path(said["cgroup"]) if said["cgroup"] else None
+            raise StageError(
+                f"{start.name}: {report['why'] if report else 'its supervisor was lost before it started'}"
+            )
+        cgroup = Path(report["cgroup"]) if report["cgroup"] else None
         return ServerProcess(
             name=start.name, host=f"unix:{start.socket}" if start.socket else start.address, port=start.port,
-            pid=said["pid"], log=log, cgroup=cgroup, cpu_source="cgroup" if cgroup else "proc", note=said["note"],
+            pid=report["pid"], log=log, cgroup=cgroup, cpu_source="cgroup" if cgroup else "proc", note=report["note"],
             stop_signal=start.stop_signal, number=number, scratch=scratch, launcher=self,
         )  # fmt: skip
 
@@ -263,7 +268,7 @@ class Launcher:
                 return
             if time.monotonic_ns() - began_ns > start.wake_s * 1e9:
                 break
-            self._await(lambda: self._ends.get(running.number), pause_s, lose=False)
+            self._await(self._ends, running.number, pause_s, lose=False)
             pause_s = min(pause_s * 1.5, MAX_TRY_S)
         waited_s = (time.monotonic_ns() - began_ns) / 1e9
         died = not running.alive()
@@ -290,20 +295,20 @@ class Launcher:
         """Has a launch stopped, unless it has died; used by ``ServerProcess.begin_stop``."""
         if not self.has_ended(number) and number not in self._stopping:
             self._stopping.add(number)
-            self._tell({"do": "stop", "signal": signal_name, "grace_s": grace_s})
+            self._send({"do": "stop", "signal": signal_name, "grace_s": grace_s})
 
     def finish(self, number: int, grace_s: float) -> Ended:
         """Waits for the supervisor's report of a launch's end; used by ``ServerProcess.stop``."""
-        said = self._await(lambda: self._ends.get(number), grace_s + LOST_S)
-        if said is None:
+        report = self._await(self._ends, number, grace_s + LOST_S)
+        if report is None:
             self._clean_after_lost_supervisor()
             last = tail(self._running.log) if self._running else ""
             how = "its supervisor was lost; killed"
             return Ended(exit_status=None, died=True, cpu_ns=None, peak_memory_bytes=None, how=how, log_tail=last)
         return Ended(
-            exit_status=said["exit_status"], died=said["is"] == "died" or number not in self._stopping,
-            cpu_ns=said["cpu_ns"], peak_memory_bytes=said["peak_memory_bytes"], how=said["how"],
-            log_tail=said["log_tail"], left_over=tuple(said["left_over"]),
+            exit_status=report["exit_status"], died=report["kind"] == "died" or number not in self._stopping,
+            cpu_ns=report["cpu_ns"], peak_memory_bytes=report["peak_memory_bytes"], how=report["how"],
+            log_tail=report["log_tail"], left_over=tuple(report["left_over"]),
         )  # fmt: skip
 
     def has_ended(self, number: int) -> bool:
@@ -317,7 +322,7 @@ class Launcher:
             self._running = None
         self._ends.pop(running.number, None)
 
-    def _tell(self, order: dict[str, Any]) -> None:
+    def _send(self, order: Order) -> None:
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps(order).encode() + b"\n")
@@ -328,19 +333,19 @@ class Launcher:
             self._lost = True
 
     def _await(
-        self, answer: Callable[[], dict[str, Any] | None], at_most_s: float, *, lose: bool = True
-    ) -> dict[str, Any] | None:
-        """The answer as soon as it is there; None if the supervisor is lost or (``lose``) is taken for lost."""
+        self, reports: Mapping[int, _Report], number: int, at_most_s: float, *, lose: bool = True
+    ) -> _Report | None:
+        """A launch's report once it is there; None if the supervisor is lost, or (``lose``) does not report in time."""
         until = time.monotonic() + at_most_s
-        while (message := answer()) is None and not self._lost:
+        while number not in reports and not self._lost:
             left_s = until - time.monotonic()
             if left_s <= 0:
                 if lose:
                     self._process.kill()
                     self._lost = True
-                return None
+                break
             self._read(left_s)
-        return message
+        return reports.get(number)
 
     def _read(self, at_most_s: float) -> None:
         assert self._process.stdout is not None
@@ -355,11 +360,12 @@ class Launcher:
                 piece = os.read(fd, 1 << 16)
                 self._lost = not piece
                 *lines, self._text = (self._text + piece).split(b"\n")
-            for message in map(json.loads, lines):
-                if message["is"] in ("ended", "died"):
-                    self._ends[message["launch"]] = message
-                elif message["is"] != "broken":  # a broken supervisor's end is seen as the pipe's
-                    self._said[message["launch"]] = message
+            for line in lines:
+                report: Report = json.loads(line)
+                if report["kind"] == "ended" or report["kind"] == "died":
+                    self._ends[report["launch"]] = report
+                else:
+                    self._starts[report["launch"]] = report
             at_most_s = 0.0
 
     def _clean_after_lost_supervisor(self) -> None:

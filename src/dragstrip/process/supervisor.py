@@ -1,20 +1,12 @@
 """Keeps one contender's processes: starts them, drains their output, ends every one of them.
 
-A stand-alone script of the standard library alone, run as ``python -I -S supervisor.py SCRATCH_ROOT``; one
-for the length of a race per contender, one launch at a time. It talks JSON lines with its parent
-over stdin and stdout:
+A stand-alone script that needs only the standard library, run as ``python -I -S supervisor.py SCRATCH_ROOT``. Each
+contender has one for the length of a race, and it runs one launch at a time. Its parent sends it orders over stdin, and
+it sends reports over stdout, each a line of JSON (``orders.py``).
 
-``{"do": "start", "launch", "command", "env", "cwd", "cores", "user", "group", "log", "log_limit_bytes",
-"scratch", "cgroup", "signal"}`` → ``{"is": "started", "launch", "pid", "cgroup", "note"}`` or
-``{"is": "failed", "launch", "why"}``;
-``{"do": "stop", "signal", "grace_s"}`` → ``{"is": "ended", "launch", "exit_status", "cpu_ns", "cpu_source",
-"peak_memory_bytes", "how", "left_over", "log_tail"}``; the same with ``"is": "died"``, unasked, when the server ends
-by itself; ``{"do": "end"}`` is the orderly end of the supervisor.
-
-The supervisor is a child subreaper, so whatever a server forks, however it daemonises, comes back to it
-as a child in the end. That its stdin closes means that the parent is gone (``kill -9`` included).
-Then it ends the tree and removes the scratch directory too. That nothing of a server lives is known
-from the kernel (wait4 gives ECHILD), never guessed from a list.
+The supervisor is a child subreaper: each process that a server forks, also one that daemonises, becomes its child in
+the end. If its stdin closes, the parent is gone (``kill -9`` included); then it ends the tree and also removes the
+scratch directory. The kernel reports that no process of a server is left (wait4 gives ECHILD); no list is trusted.
 """
 
 # pathlib would double the start-up time:
@@ -34,23 +26,24 @@ import signal
 import sys
 import time
 
-TYPE_CHECKING = False  # typing's import would cost a third of the start-up
+TYPE_CHECKING = False  # importing typing would add a tenth to the start-up, dataclasses a third
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
+
+    from dragstrip.process.orders import Order, Report, StartOrder
 
 #: Seconds that a server gets to end by itself once its parent is gone (Ctrl-C must end within 2 s).
 ABANDONED_GRACE_S = 1.0
-#: Seconds for what is left of the tree after its main process has ended, before and after it is signalled.
+#: Seconds for the rest of the tree after its main process has ended, before and after a signal.
 LEFTOVER_WAIT_S, LEFTOVER_GRACE_S = 0.1, 1.0
 #: Seconds after which a process that SIGKILL does not end (stuck in the kernel) is reported, not awaited.
 UNKILLABLE_S = 10.0
-#: Soft limit of descriptors where the hard one is higher: some servers size arrays by it (uWSGI with
-#: Docker's 2^30 takes gigabytes).
+#: Soft limit of descriptors if the hard limit is higher: some servers size arrays by it (uWSGI with Docker's 2^30
+#: uses gigabytes).
 MAX_DESCRIPTORS = 1 << 20
-#: Soft limit of a stack in bytes, which is also that of each thread: "unlimited" changes the layout of memory.
+#: Soft limit of a stack in bytes, also of each thread's: "unlimited" changes the layout of memory.
 STACK_BYTES = 8 << 20
-#: What a child says where it could not join its cgroup.
+#: What a child writes if it could not join its cgroup.
 NO_CGROUP = "no cgroup"
 #: Lines and bytes of the log that a report of the end carries.
 TAIL_LINES, TAIL_BYTES = 20, 4096
@@ -60,10 +53,10 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class BoundedLog:
-    """A file that holds the head and the tail of what was written, never above ``limit_bytes``.
+    """A file with the head and the tail of everything written, never above ``limit_bytes``.
 
-    Once full, everything between its first half and its last quarter is cut out, and a line says how
-    many bytes were. So each byte is written twice at most, and the file is readable at any moment.
+    Once it is full, everything between its first half and its last quarter is cut out, and a line says how many bytes
+    that was. So each byte is written twice at most, and the file is readable at any moment.
     """
 
     MARK = "\n[dragstrip: {:>15} bytes left out here]\n"
@@ -119,7 +112,7 @@ def descendants(root: int) -> dict[int, tuple[int, str]]:
             with open(f"/proc/{word}/stat", "rb") as file:
                 state, parent, group = file.read().rpartition(b")")[2].split()[:3]
         except (OSError, ValueError):
-            continue  # ended between the listing and the look
+            continue  # the process ended after it was listed
         below.setdefault(int(parent), []).append((int(word), int(group), state.decode()))
     family: dict[int, tuple[int, str]] = {}
     queue = [root]
@@ -149,15 +142,15 @@ def _name(pid: int) -> str:
 
 
 def peak_memory_bytes(pids: list[int]) -> int | None:
-    """Sum of VmHWM over these processes; None if none could be read. Pages shared count in each."""
+    """Sum of VmHWM over these processes; None if none could be read. A shared page counts in each process."""
     peaks = [_number_in(f"/proc/{pid}/status", rb"^VmHWM:\s+(\d+) kB") for pid in pids]
     read = [kibibytes * 1024 for kibibytes in peaks if kibibytes is not None]
     return sum(read) if read else None
 
 
 def _in_child(work: Callable[[int], None]) -> tuple[int, str]:
-    """Forks; runs ``work(pipe)`` in the child; gives its pid and what it wrote until exit or exec."""
-    reading, writing = os.pipe()  # closed on exec, which is how a successful exec shows
+    """Forks and runs ``work(pipe)`` in the child; returns its pid and everything it wrote until exit or exec."""
+    reading, writing = os.pipe()  # a successful exec closes it
     pid = os.fork()
     if pid == 0:
         try:
@@ -173,24 +166,24 @@ def _in_child(work: Callable[[int], None]) -> tuple[int, str]:
     return pid, output.decode("utf-8", "replace").strip()
 
 
-def _take_user(order: dict[str, Any]) -> None:
+def _take_user(user: list[int]) -> None:
     os.setgroups([])
-    os.setgid(order["group"])
-    os.setuid(order["user"])
+    os.setgid(user[1])
+    os.setuid(user[0])
 
 
-def find_program(order: dict[str, Any]) -> str:
+def find_program(order: StartOrder) -> str:
     """The program's path as the supervisor finds it, so that another user's PATH search can't pick another one."""
-    program: str = order["command"][0]
+    program = order["command"][0]
     if "/" in program:
         return os.path.join(order["cwd"], program)
     return shutil.which(program, path=order["env"].get("PATH", os.defpath)) or program
 
 
-def why_not_as_user(order: dict[str, Any]) -> str | None:
-    """The reason why the asked user can't run the command, tried as that user; None if it can.
+def why_not_as_user(order: StartOrder, user: list[int]) -> str | None:
+    """The reason why a user can't run the command, tried as that user; None if it can.
 
-    Looked at: the working directory, the program, and each word that is a file the supervisor can see.
+    Tried are the working directory, the program, and each argument that is a file that the supervisor can see.
     """
     program = find_program(order)
     arguments = [os.path.join(order["cwd"], word) for word in order["command"][1:]]
@@ -202,7 +195,7 @@ def why_not_as_user(order: dict[str, Any]) -> str | None:
     ]
 
     def look(pipe: int) -> None:
-        _take_user(order)
+        _take_user(user)
         barred = [f"may not {verb} {path}" for path, mode, verb in needs if not os.access(path, mode)]
         os.write(pipe, ", ".join(barred).encode())
 
@@ -212,14 +205,14 @@ def why_not_as_user(order: dict[str, Any]) -> str | None:
 
 
 def default_signals() -> None:
-    """Every signal does what it does by default and none is blocked: what a parent set stays so over exec."""
+    """Sets every signal to its default and blocks none: a parent's settings survive exec."""
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
 def set_limits() -> None:
-    """Limits of the calling process that don't depend on the shell; those of memory and processes stay as they are."""
+    """Sets limits that don't depend on the shell; the limits of memory and processes stay as they are."""
     none = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
     for limit in (resource.RLIMIT_CPU, resource.RLIMIT_FSIZE):
         try:
@@ -236,8 +229,8 @@ def set_limits() -> None:
         resource.setrlimit(limit, (soft if hard == resource.RLIM_INFINITY else min(soft, hard), hard))
 
 
-def _become_server(order: dict[str, Any], output: int, supervisor: int, pipe: int) -> None:
-    """In the forked child: everything between fork and exec. Each line on the pipe is a complaint."""
+def _become_server(order: StartOrder, output: int, supervisor: int, pipe: int) -> None:
+    """Does everything between fork and exec, in the forked child. Each line on the pipe is a complaint."""
     os.setsid()
     if order["cgroup"]:
         try:
@@ -251,9 +244,9 @@ def _become_server(order: dict[str, Any], output: int, supervisor: int, pipe: in
     for source, target in ((nothing, 0), (output, 1), (output, 2)):
         os.dup2(source, target)
     default_signals()
-    if order["user"] is not None:
-        _take_user(order)
-    # Should the supervisor itself be killed, the main process at least goes with it (set last: setuid clears it).
+    if order["user"]:
+        _take_user(order["user"])
+    # If the supervisor itself is killed, at least the main process ends with it (set last: setuid clears it).
     _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != supervisor:
         os._exit(127)
@@ -266,14 +259,14 @@ def _become_server(order: dict[str, Any], output: int, supervisor: int, pipe: in
 
 
 class Launch:
-    """One start of the server and what is known of it until it has been reported as ended."""
+    """One start of the server, until its end has been reported."""
 
-    def __init__(self, order: dict[str, Any]) -> None:
-        self.number: int = order["launch"]
-        self.scratch: str = order["scratch"]
-        self.log_path: str = order["log"]
-        self.cgroup: str | None = order["cgroup"]
-        self.stop_signal: str = order.get("signal", "TERM")
+    def __init__(self, order: StartOrder) -> None:
+        self.number = order["launch"]
+        self.scratch = order["scratch"]
+        self.log_path = order["log"]
+        self.cgroup = order["cgroup"]
+        self.stop_signal = order["signal"]
         self.note = self.why = ""
         self.silent = False
         self.exit_status: int | None = None
@@ -285,12 +278,12 @@ class Launch:
         self.pid = self._start(order, writing)
         os.close(writing)
 
-    def _start(self, order: dict[str, Any], writing: int) -> int:
+    def _start(self, order: StartOrder, writing: int) -> int:
         supervisor = os.getpid()
         os.sched_setaffinity(0, order["cores"])  # draining a log costs the server that writes it, not the engine
-        if order["user"] is not None and (why := why_not_as_user(order)):
-            self.note = f"runs as uid {os.geteuid()}, for uid {order['user']} {why}"
-            order = {**order, "user": None}
+        if order["user"] and (why := why_not_as_user(order, order["user"])):
+            self.note = f"runs as uid {os.geteuid()}, for uid {order['user'][0]} {why}"
+            order["user"] = None
         pid, output = _in_child(lambda pipe: _become_server(order, writing, supervisor, pipe))
         complaints = output.splitlines()
         if NO_CGROUP in complaints:
@@ -301,7 +294,7 @@ class Launch:
         return pid
 
     def drain(self, at_most_bytes: int = 1 << 20) -> None:
-        """Moves what the server has written into the log; bounded, so that a flood starves no order."""
+        """Moves the server's output into the log; bounded, so that a flood of output delays no order."""
         moved = 0
         while moved < at_most_bytes:
             try:
@@ -309,7 +302,7 @@ class Launch:
             except BlockingIOError:
                 return
             if not piece:
-                self.silent = True  # it closed its output: a hang-up that poll() would report without end
+                self.silent = True  # the server closed its output: poll() would report this hang-up without end
                 return
             self.log.write(piece)
             moved += len(piece)
@@ -320,7 +313,7 @@ class Launch:
 
 
 def remove_cgroup(cgroup: str | None) -> bool:
-    """True once the cgroup and those below it are gone; False while the kernel still holds one."""
+    """True once the cgroup and its children are gone; False while the kernel still holds one."""
     try:
         for folder, _, _ in os.walk(cgroup or "", topdown=False):
             os.rmdir(folder)
@@ -337,7 +330,7 @@ class Supervisor:
         self._root_fd = os.open(scratch_root, os.O_RDONLY | os.O_DIRECTORY)
         fcntl.flock(self._root_fd, fcntl.LOCK_SH)  # "this directory is in use"
         self._launch: Launch | None = None
-        self._orders: list[dict[str, Any]] = []
+        self._orders: list[Order] = []
         self._text = b""
         self._abandoned = self._told_to_end = self._childless = False
         os.umask(0o022)  # of the logs and, inherited, of the servers
@@ -347,49 +340,52 @@ class Supervisor:
         for fd in (self._wake, waking, 0):
             os.set_blocking(fd, False)
         signal.set_wakeup_fd(waking, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)  # only the byte on the pipe is wanted
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # only the byte on the pipe matters
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, lambda *_: setattr(self, "_told_to_end", True))
 
     def run(self) -> None:
-        """Works until ordered to end, or until the parent is gone; no process survives it."""
+        """Works until ordered to end, or until the parent is gone; no process outlives it."""
         while not (self._abandoned or self._told_to_end):
             self._turn(None)
             while self._orders and not self._told_to_end:
                 self._obey(self._orders.pop(0))
             if self._launch and self._launch.exit_status is not None:
-                self._finish("died", "TERM", LEFTOVER_GRACE_S)
+                self._finish(self._launch, "TERM", LEFTOVER_GRACE_S)
         if self._launch:
-            self._finish("ended", self._launch.stop_signal, ABANDONED_GRACE_S)
+            self._finish(self._launch, self._launch.stop_signal, ABANDONED_GRACE_S)
         if self._abandoned:
             self._remove_root()
 
-    def _obey(self, order: dict[str, Any]) -> None:
+    def _obey(self, order: Order) -> None:
         if order["do"] == "start":
             self._start(order)
         elif order["do"] == "end":
             self._told_to_end = True
-        elif self._launch and self._launch.exit_status is None:  # else it died just now: that is said instead
-            self._finish("ended", order["signal"], order["grace_s"])
+        elif self._launch and self._launch.exit_status is None:  # otherwise it died just now: that is reported instead
+            self._finish(self._launch, order["signal"], order["grace_s"])
 
-    def _start(self, order: dict[str, Any]) -> None:
+    def _start(self, order: StartOrder) -> None:
         if self._launch:
-            self._say("failed", order["launch"], why="a launch is still running")
+            self._send({"kind": "failed", "launch": order["launch"], "why": "a launch is still running"})
             return
         self._childless = False
         try:
             launch = self._launch = Launch(order)
         except (OSError, ValueError) as error:
-            self._say("failed", order["launch"], why=f"cannot prepare the launch: {error}")
+            why = f"cannot prepare the launch: {error}"
+            self._send({"kind": "failed", "launch": order["launch"], "why": why})
             return
         if launch.why:
-            self._finish("failed", "KILL", 0.0)
-        else:
-            self._say("started", launch.number, pid=launch.pid, cgroup=launch.cgroup, note=launch.note)
+            self._finish(launch, "KILL", 0.0)
+            return
+        self._send({
+            "kind": "started", "launch": launch.number, "pid": launch.pid, "cgroup": launch.cgroup, "note": launch.note,
+        })  # fmt: skip
 
     def _turn(self, timeout_s: float | None) -> None:
-        """Waits for one event of any kind, or the time given, and takes in all that there is."""
+        """Waits for an event, or for the time given, and handles everything that is ready."""
         poll = select.poll()
         launch = self._launch
         poll.register(self._wake, select.POLLIN)
@@ -417,7 +413,7 @@ class Supervisor:
         self._orders += [json.loads(line) for line in lines if line]
 
     def _reap(self) -> None:
-        """Takes every ended child's status and CPU time (its own and of the children that it awaited)."""
+        """Takes every ended child's status and CPU time, which includes the children that it awaited."""
         while True:
             try:
                 pid, status, used = os.wait4(-1, os.WNOHANG)
@@ -431,22 +427,24 @@ class Supervisor:
                 if pid == self._launch.pid:
                     self._launch.exit_status = os.waitstatus_to_exitcode(status)
 
-    def _finish(self, word: str, signal_name: str, grace_s: float) -> None:
-        """Ends the tree, reports, forgets the launch; of an abandoned one, removes the traces too."""
-        launch = self._launch
-        assert launch
-        peak = peak_memory_bytes(list(descendants(os.getpid()))) if word == "ended" else None  # a zombie has no VmHWM
+    def _finish(self, launch: Launch, signal_name: str, grace_s: float) -> None:
+        """Ends the tree, reports, forgets the launch; removes the files of an abandoned launch."""
+        died = launch.exit_status is not None
+        peak = None if died else peak_memory_bytes(list(descendants(os.getpid())))  # a zombie has no VmHWM
         how = self._end_tree(launch, signal.Signals[f"SIG{signal_name}"], grace_s)
         launch.drain()
         cgroup_us = _number_in(f"{launch.cgroup}/cpu.stat", rb"^usage_usec (\d+)") if launch.cgroup else None
         until = time.monotonic() + 1.0
         while not remove_cgroup(launch.cgroup) and time.monotonic() < until:
             self._turn(0.005)
-        cpu_ns, cpu_source = (launch.rusage_ns, "proc") if cgroup_us is None else (cgroup_us * 1000, "cgroup")
-        self._say(
-            word, launch.number, exit_status=launch.exit_status, why=launch.why, cpu_ns=cpu_ns, cpu_source=cpu_source,
-            peak_memory_bytes=peak, how=how, left_over=launch.left_over, log_tail=launch.log.tail(),
-        )  # fmt: skip
+        if launch.why:
+            self._send({"kind": "failed", "launch": launch.number, "why": launch.why})
+        else:
+            self._send({
+                "kind": "died" if died else "ended", "launch": launch.number, "exit_status": launch.exit_status,
+                "cpu_ns": launch.rusage_ns if cgroup_us is None else cgroup_us * 1000, "peak_memory_bytes": peak,
+                "how": how, "left_over": launch.left_over, "log_tail": launch.log.tail(),
+            })  # fmt: skip
         self._launch = None
         launch.close()
         if self._abandoned:
@@ -455,13 +453,13 @@ class Supervisor:
                 os.unlink(launch.log_path)
 
     def _end_tree(self, launch: Launch, number: signal.Signals, grace_s: float) -> str:
-        """Signals the main process, waits, signals what is left, waits, kills; says how it went."""
+        """Signals the main process, waits, signals the processes left, waits, kills; returns in words how it went."""
         began = time.monotonic()
         how = "ended by itself"
         if launch.exit_status is None:
-            os.kill(launch.pid, number)  # cannot be another's: only this loop reaps it
+            os.kill(launch.pid, number)  # its pid can't be reused: only this loop reaps it
             for pid, (_, state) in descendants(os.getpid()).items():
-                if state == "T":  # one that stopped itself would get the signal only once it goes on
+                if state == "T":  # a process that stopped itself gets the signal only once it continues
                     self._signal(pid, signal.SIGCONT)
             self._wait(lambda: launch.exit_status is not None, grace_s)
             took_s = time.monotonic() - began
@@ -478,7 +476,7 @@ class Supervisor:
         return how + self._kill_tree(launch)
 
     def _wait(self, done: Callable[[], bool], at_most_s: float) -> None:
-        """Turns the loop until it is so or the time is over, which a lost parent shortens."""
+        """Turns the loop until ``done`` or until the time is over; a lost parent shortens that time."""
         began = time.monotonic()
         while not done():
             limit_s = min(at_most_s, ABANDONED_GRACE_S) if self._abandoned or self._told_to_end else at_most_s
@@ -488,13 +486,13 @@ class Supervisor:
             self._turn(left_s)
 
     def _kill_tree(self, launch: Launch) -> str:
-        """SIGKILL to every descendant, again and again until the kernel says that there is none."""
+        """Sends SIGKILL to every descendant until the kernel reports that none is left; returns why not, or ""."""
         until = time.monotonic() + UNKILLABLE_S
         while not self._childless:
             if time.monotonic() > until:
                 return f"; could not be killed: {sorted(descendants(os.getpid()))}"
             if launch.cgroup:
-                # All at once, even a tree that forks faster than it is walked; the walk does it before Linux 5.14.
+                # Kills all processes at once, even of a tree that forks faster than the walk below; since Linux 5.14.
                 with contextlib.suppress(OSError), open(f"{launch.cgroup}/cgroup.kill", "w") as file:
                     file.write("1")
             for pid, (group, _) in descendants(os.getpid()).items():
@@ -506,32 +504,31 @@ class Supervisor:
 
     @staticmethod
     def _signal(pid: int, number: signal.Signals) -> None:
-        # Already ended; or a set-user-id program, which its own parent's end must end.
+        # It has already ended; or it is a set-user-id program, which its own parent's end must end.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
 
     def _remove_root(self) -> None:
-        """The last of an abandoned race's supervisors removes its scratch root: no lock of another is left."""
+        """Removes an abandoned race's scratch root, if no other supervisor holds a lock on it."""
         with contextlib.suppress(BlockingIOError):
             fcntl.flock(self._root_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if re.fullmatch(r"dragstrip-\d+-\w+", os.path.basename(self._root)):
                 shutil.rmtree(self._root, ignore_errors=True)
 
-    def _say(self, word: str, launch: int | None, **facts: Any) -> None:
+    def _send(self, report: Report) -> None:
         try:
-            os.write(1, json.dumps({"is": word, "launch": launch, **facts}).encode() + b"\n")
+            os.write(1, json.dumps(report).encode() + b"\n")
         except OSError:
             self._abandoned = True
 
 
 def main() -> None:
-    """Runs a supervisor; a fault of its own is said, and still nothing is left (see PR_SET_PDEATHSIG)."""
+    """Runs a supervisor; also after a fault of its own no process is left (see PR_SET_PDEATHSIG)."""
     supervisor = Supervisor(sys.argv[1])
     try:
         supervisor.run()
-    except Exception as error:
-        supervisor._say("broken", None, why=f"{type(error).__name__}: {error}")
-        supervisor._abandoned = True  # hears no more orders: one of them may have been the fault
+    except Exception:
+        supervisor._abandoned = True  # obeys no more orders: one of them may have been the fault
         if supervisor._launch:
             supervisor._kill_tree(supervisor._launch)
         raise

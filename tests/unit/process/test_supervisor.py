@@ -45,8 +45,8 @@ class Talk:
         scratch.mkdir(exist_ok=True)
         order = {
             "do": "start", "launch": number, "command": command, "env": dict(os.environ), "cwd": str(scratch),
-            "cores": [CORE], "user": None, "group": None, "log": f"{scratch}.log", "log_limit_bytes": 4096,
-            "scratch": str(scratch), "cgroup": None,
+            "cores": [CORE], "user": None, "log": f"{scratch}.log", "log_limit_bytes": 4096,
+            "scratch": str(scratch), "cgroup": None, "signal": "TERM",
         }  # fmt: skip
         self.say(**(order | other))
         return self.hear()
@@ -72,14 +72,13 @@ def talk(tmp_path: Path) -> Any:
 def test_a_start_and_a_stop_are_answered_in_words_of_the_protocol(talk: Talk) -> None:
     """started with the pid; ended with status, CPU, memory and how."""
     started = talk.start("sleep", "600")
-    assert started["is"] == "started"
+    assert (started["kind"], started["cgroup"]) == ("started", None)
     assert os.getsid(started["pid"]) == started["pid"]
     while (peak_memory_bytes([started["pid"]]) or 0) <= 100_000:  # it has only just become another program
         time.sleep(0.01)
     talk.say(do="stop", signal="INT", grace_s=15)
     ended = talk.hear()
-    assert (ended["is"], ended["launch"], ended["exit_status"]) == ("ended", 1, -signal.SIGINT)
-    assert ended["cpu_source"] == "proc"
+    assert (ended["kind"], ended["launch"], ended["exit_status"]) == ("ended", 1, -signal.SIGINT)
     assert ended["cpu_ns"] > 0
     assert ended["peak_memory_bytes"] > 100_000
 
@@ -88,9 +87,9 @@ def test_a_death_is_said_unasked_and_the_next_launch_is_taken(talk: Talk) -> Non
     """With status and last words; a stop that crosses it gets no second report."""
     talk.start("sh", "-c", "echo goodbye; exit 7")
     died = talk.hear()
-    assert (died["is"], died["exit_status"], died["log_tail"]) == ("died", 7, "goodbye")
+    assert (died["kind"], died["exit_status"], died["log_tail"]) == ("died", 7, "goodbye")
     talk.say(do="stop", signal="TERM", grace_s=15)
-    assert talk.start("sleep", "600", number=2)["is"] == "started"
+    assert talk.start("sleep", "600", number=2)["kind"] == "started"
 
 
 @pytest.mark.parametrize(
@@ -108,9 +107,9 @@ def test_a_launch_that_cannot_be_fails_with_the_reason_and_the_supervisor_lives(
 ) -> None:
     """Each fault is named; the next order is obeyed."""
     failed = talk.start("sleep", "600", **other)
-    assert failed["is"] == "failed"
+    assert failed["kind"] == "failed"
     assert why in failed["why"]
-    assert talk.start("sleep", "600", number=2)["is"] == "started"
+    assert talk.start("sleep", "600", number=2)["kind"] == "started"
 
 
 def test_an_impossible_cgroup_is_done_without(talk: Talk) -> None:
@@ -131,7 +130,7 @@ def test_an_orderly_end_leaves_the_directories_to_the_race(talk: Talk) -> None:
     """It is the race's to remove, who may still want to look."""
     started = talk.start("sleep", "600")
     talk.say(do="end")
-    assert talk.hear()["is"] == "ended"
+    assert talk.hear()["kind"] == "ended"
     assert talk.close() == 0
     assert not Path(f"/proc/{started['pid']}").exists()
     assert (talk.root / "launch-1").exists()
