@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import random
@@ -11,12 +10,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
+import disturb
 import pytest
 
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "disturb.py"
+SCRIPT = disturb.__file__
 CORE = min(os.sched_getaffinity(0))
 
 #: A server that works for most of the time if the word behind its name says so, and is idle but for a timer if not.
@@ -31,47 +30,36 @@ while True:
 """
 
 
-@pytest.fixture(scope="module")
-def disturb() -> ModuleType:
-    """The script as a module."""
-    spec = importlib.util.spec_from_file_location("disturb", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def order(*words: str, seconds: float = 2.0) -> subprocess.Popen[str]:
     """A co-tenant on one core."""
-    command = [sys.executable, str(SCRIPT), "--cores", str(CORE), "--seed", "1", "--seconds", str(seconds), *words]
+    command = [sys.executable, SCRIPT, "--cores", str(CORE), "--seed", "1", "--seconds", str(seconds), *words]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def told(process: subprocess.Popen[str]) -> dict[str, Any]:
-    """What its one core took."""
+def report_of(process: subprocess.Popen[str]) -> dict[str, Any]:
+    """What it reports about its only core."""
     _, errors = process.communicate(timeout=60)
     (core,) = json.loads(errors)["cores"]
     return dict(core)
 
 
 def children(pid: int) -> list[int]:
-    """Of a process whose only thread is its first."""
+    """Process ids of the children of a process with one thread."""
     return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-def until(found: Any, seconds: float = 30.0) -> Any:
-    """Waits for what a call finds; fails where it finds nothing."""
+def until(look: Any, seconds: float = 30.0) -> Any:
+    """Waits until a call returns something; fails if it never does."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        if value := found():
+        if value := look():
             return value
         time.sleep(0.01)
     raise AssertionError("not seen in time")
 
 
 @pytest.mark.parametrize("ordered", [0.1, 0.2, 0.4])
-def test_what_is_drawn_comes_to_the_duty_ordered(disturb: ModuleType, ordered: float) -> None:
+def test_what_is_drawn_comes_to_the_duty_ordered(ordered: float) -> None:
     """Bursts of 1 to 50 ms and the pauses between them, whatever the machine then does with them."""
     core = disturb.Core(ordered, random.Random(1), disturb.burn)
     pauses, bursts = zip(*(core.draw() for _ in range(20_000)), strict=True)
@@ -84,7 +72,7 @@ def test_what_is_drawn_comes_to_the_duty_ordered(disturb: ModuleType, ordered: f
 def test_it_takes_its_own_cpu_time_and_no_more_than_ordered(words: tuple[str, ...]) -> None:
     """Other programs can keep it from its duty; nothing makes it take much more. The kernel's account has it, too."""
     before = os.times()
-    core = told(order("--duty", "30", *words))
+    core = report_of(order("--duty", "30", *words))
     after = os.times()
     spent_s = after.children_user + after.children_system - before.children_user - before.children_system
     assert core["bursts"] >= 1
@@ -94,7 +82,7 @@ def test_it_takes_its_own_cpu_time_and_no_more_than_ordered(words: tuple[str, ..
 
 def test_no_duty_takes_nothing() -> None:
     """A co-tenant of 0 % is there and does nothing: a race beside it differs from others in that alone."""
-    core = told(order("--duty", "0", seconds=0.5))
+    core = report_of(order("--duty", "0", seconds=0.5))
     assert (core["bursts"], core["duty"]) == (0, 0.0)
 
 
@@ -107,8 +95,8 @@ def test_only_while_the_server_that_it_was_told_works(tmp_path: Path) -> None:
         numbers = tmp_path / "numbers"
         numbers.write_text(f"{servers[0].pid}\n")
         ways = (("--only", names[0]), ("--only-pattern", f"{names[0][:-1]}[0-9]"), ("--pid-file", str(numbers)))
-        hit = [told(order("--duty", "60", *way)) for way in ways]
-        spared = told(order("--duty", "60", "--only", names[1]))
+        hit = [report_of(order("--duty", "60", *way)) for way in ways]
+        spared = report_of(order("--duty", "60", "--only", names[1]))
     finally:
         for server in servers:
             server.kill()
@@ -127,13 +115,13 @@ def test_however_it_ends_nothing_is_left(number: signal.Signals) -> None:
     until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in mine))
     assert process.returncode != 0
     if number != signal.SIGKILL:
-        assert len(json.loads(errors.splitlines()[-1])["cores"]) == 1, "what it took is told all the same"
+        assert len(json.loads(errors.splitlines()[-1])["cores"]) == 1, "the CPU time that it took is still reported"
 
 
 def test_it_ends_with_the_command_that_it_runs_beside_and_with_its_exit_code() -> None:
     """Long before its own time, and the command's words are passed on as they are."""
     process = order("--duty", "20", "--exec", sys.executable, "-c", "import sys; sys.exit(3)", seconds=600.0)
-    core = told(process)
+    core = report_of(process)
     assert process.returncode == 3
     assert core["seconds"] < 60
 
@@ -146,7 +134,7 @@ def test_a_command_that_stays_longer_than_ordered_is_ended() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "refusal"),
     [
         (("--duty", "120"), "'120' is no duty; give per cent of a core from 0 to 95"),
         (("--seconds", "0"), "'0' is no time; give seconds above 0"),
@@ -156,8 +144,8 @@ def test_a_command_that_stays_longer_than_ordered_is_ended() -> None:
         (("--exec",), "--exec has no command behind it"),
     ],
 )
-def test_words_that_make_no_order_are_refused_with_what_would_do(words: tuple[str, ...], said: str) -> None:
+def test_words_that_make_no_order_are_refused_with_what_would_do(words: tuple[str, ...], refusal: str) -> None:
     """And nothing is started."""
-    done = subprocess.run([sys.executable, str(SCRIPT), *words], capture_output=True, text=True, timeout=30)
+    done = subprocess.run([sys.executable, SCRIPT, *words], capture_output=True, text=True, timeout=30)
     assert done.returncode == 2
-    assert said in done.stderr
+    assert refusal in done.stderr
