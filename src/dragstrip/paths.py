@@ -40,25 +40,40 @@ def is_file(path: Path) -> bool:
         return False
 
 
-def read_beside(folder: Path, name: str, most: int) -> bytes:
-    """The bytes of a file that a definition in ``folder`` names; links that lead elsewhere are refused, too.
+def read(file: Path, max_bytes: int, *, pipes: bool = False) -> bytes:
+    """The bytes of a file that the user named; if the file has no end, at most ``max_bytes`` + 1 are read.
+
+    Args:
+        pipes: the file may also be a pipe or a device.
 
     Raises:
-        ValueError: it is outside of the folder, not a regular file, longer than ``most`` bytes, or can't be read.
+        ValueError: the reason why it can't be read; or it is longer than ``max_bytes``.
     """
     try:
-        file = (folder / name).resolve()
-        if not file.is_relative_to(folder.resolve()):
-            raise ValueError(f"{name} is outside of {folder}")
-        if file.exists() and not file.is_file():
-            raise ValueError(f"{file} is not a regular file")
+        if not pipes and file.exists() and not file.is_file():
+            raise ValueError("it is not a regular file")
         with file.open("rb") as opened:
-            data = opened.read(most + 1)
+            data = opened.read(max_bytes + 1)
     except OSError as error:
-        raise ValueError(f"{folder / name} can't be read ({error.strerror})") from error
-    if len(data) > most:
-        raise ValueError(f"{file} is longer than {most:,} bytes")
+        raise ValueError(error.strerror or str(error)) from error
+    if len(data) > max_bytes:
+        raise ValueError(f"it is longer than {max_bytes:,} bytes")
     return data
+
+
+def read_beside(folder: Path, name: str, max_bytes: int) -> bytes:
+    """The bytes of a file that a definition in ``folder`` names; links must not lead out of the folder.
+
+    Raises:
+        ValueError: it is outside of the folder, not a regular file, longer than ``max_bytes``, or can't be read.
+    """
+    file = Path(os.path.realpath(folder / name))
+    if not file.is_relative_to(folder.resolve()):
+        raise ValueError(f"{name} is outside of {folder}")
+    try:
+        return read(file, max_bytes)
+    except ValueError as error:
+        raise ValueError(f"{folder / name} can't be read ({error})") from error
 
 
 def refusal(path: Path, *, folder: bool = False) -> str | None:

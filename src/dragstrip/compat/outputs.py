@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from dragstrip import paths
 from dragstrip.errors import BadUsage
 
 #: No tool that is read here prints more.
@@ -51,9 +52,8 @@ def load(file: Path) -> ForeignRun:
     """
     try:
         text = _text(file)
-    except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise BadUsage(f"{file}: can't be read ({why}); use a tool's output in a file") from error
+    except ValueError as error:
+        raise BadUsage(f"{file}: can't be read ({error}); use a tool's output in a file") from error
     try:
         return parse(text)
     except BadUsage as error:
@@ -61,12 +61,8 @@ def load(file: Path) -> ForeignRun:
 
 
 def _text(file: Path) -> str:
-    """A tool's output, from a file or a pipe; what is longer than any of theirs is refused."""
-    with file.open("rb") as opened:
-        data = opened.read(MAX_BYTES + 1)
-    if len(data) > MAX_BYTES:
-        raise ValueError(f"it is longer than {MAX_BYTES:,} bytes")
-    return data.decode("utf-8", "replace")
+    """A tool's output, from a file or a pipe."""
+    return paths.read(file, MAX_BYTES, pipes=True).decode("utf-8", "replace")
 
 
 def several(file: Path) -> list[tuple[str, ForeignRun]]:
@@ -77,7 +73,7 @@ def several(file: Path) -> list[tuple[str, ForeignRun]]:
     """
     try:
         entries_read = json.loads(_text(file))
-    except (OSError, ValueError, RecursionError):
+    except (ValueError, RecursionError):
         entries_read = None
     if not isinstance(entries_read, list):
         run = load(file)

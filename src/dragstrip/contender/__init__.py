@@ -20,7 +20,6 @@ from dragstrip.contender.entries import (
     names,
     parse_entry,
     serve_entry,
-    serving,
     shipped,
     url_entry,
     variant,

@@ -19,6 +19,7 @@ from typing import Any, TypeVar, get_args
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
 
+from dragstrip import paths
 from dragstrip.errors import BadDefinition
 
 Key = str | int
@@ -154,23 +155,12 @@ def _is_deep(given: Any) -> bool:
 
 
 def _text_of(file: Path) -> str:
-    """A definition's text; a special file (which may have no end), or one of another size than a text's, is refused."""
-
-    def refused(why: str) -> BadDefinition:
-        return BadDefinition(
-            file=str(file), field="the file", problem=f"can't be read ({why})", remedy="give a UTF-8 text file"
-        )
-
     try:
-        if file.exists() and not file.is_file():
-            raise refused("it is not a regular file")
-        with file.open("rb") as opened:
-            data = opened.read(MAX_BYTES + 1)
-        if len(data) > MAX_BYTES:
-            raise refused(f"it is longer than {MAX_BYTES:,} bytes")
-        return data.decode("utf-8").replace("\r\n", "\n")
-    except (OSError, ValueError) as error:
-        raise refused(getattr(error, "strerror", None) or str(error)) from error
+        return paths.read(file, MAX_BYTES).decode("utf-8").replace("\r\n", "\n")
+    except ValueError as error:
+        raise BadDefinition(
+            file=str(file), field="the file", problem=f"can't be read ({error})", remedy="give a UTF-8 text file"
+        ) from error
 
 
 def _refusal(fault: Any, model: type[BaseModel], given: Any, source: Source) -> BadDefinition:

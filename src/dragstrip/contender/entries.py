@@ -1,4 +1,4 @@
-"""Who enters a race: a definition with its parameters settled, a command given ad hoc, or an address.
+"""The entrants of a race: a definition with its parameters set, a command given ad hoc, or an address.
 
 The words of the command line become an ``Entry`` here: ``nginx-lua:workers=2``, ``new=nginx-lua:program=/opt/nginx``,
 ``./mine/contender.toml``, ``--serve "mine=./server --port {port}"``, ``http://127.0.0.1:8080/``. A user's own
@@ -35,17 +35,17 @@ LINE_UPS = SHIPPED.parent / "lineups"
 #: Folders of the user's own definitions, separated by ``:``.
 FOLDERS_VARIABLE = "DRAGSTRIP_CONTENDERS"
 
-#: Bytes of a program that are hashed; of a longer one its size counts, too.
+#: Bytes of a program that are hashed, in addition to its size.
 _HASHED_BYTES = 256 * 2**20
 
-#: The mark that an ad hoc contender must answer with where the workload asks for one.
+#: The mark that responses of an ad hoc contender must carry if the workload requires one.
 AD_HOC_MARK = "USER"
 
 #: Names in braces that ``--serve`` may use.
 SERVE_NAMES = ("address", "port", "socket", "cores", "scratch", "data", *sorted(TLS_FILES), *sorted(DATABASE))
 
-#: Keys of an entry's parameters: the file of a definition that isn't shipped; what was typed for an entrant with a name
-#: of its own. The last stands before a command's name: the place that the user gave.
+#: Keys of an entry's parameters: the file of a definition that isn't shipped, and the typed word of an entrant with a
+#: name of its own. ``PLACE`` and a command's name are the key of the path that the user gave for this command.
 DEFINITION, TYPED, PLACE = "definition", "typed", "place of "
 
 #: The parameters that say which version of HTTP a contender is started for ("1.1", "2"), and whether over TLS ("on").
@@ -57,7 +57,7 @@ WAKE, USUAL_WAKE_S, MAX_WAKE_S = "wake_s", 10.0, 120.0
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a server that is already running listens; IPv4, or a name that stands for it."""
+    """Where a server that is already running listens; the host is an IPv4 address or a name."""
 
     host: str
     port: int
@@ -70,15 +70,15 @@ class Entry:
     Args:
         name: as shown in all results; overrides are part of it ("nginx-lua:workers=2").
         kind: "definition", "serve" or "url".
-        mark: four characters that tell its answers from others' ("USER" for ad hoc ones); "" if it has none.
-        parameters: settled values, ``"{cores}"`` standing for the number of the lane's cores; for ad hoc ones the
-            command or address. ``entry_of`` makes the same entry from name, kind and these again.
+        mark: four characters that only its responses have ("USER" for ad hoc entrants); "" if it has none.
+        parameters: values; ``"{cores}"`` means the number of the servers' cores. For ad hoc entrants, the command or
+            address. ``entry_of`` makes the same entry again from name, kind and parameters.
         parity: facts for the parity sheet.
-        workloads: those it serves; None for ad hoc ones, which must prove it.
-        own_forms: those of them at which its JSON has a form of its own.
-        contender: its definition; None for ad hoc ones.
-        command, folder: of ``--serve``, its words and the folder to start it in.
-        url: of a running server.
+        workloads: names of the workloads that it serves; None for ad hoc entrants, which scrutineering checks.
+        own_forms: workloads for which its JSON has a form of its own.
+        contender: its definition; None for ad hoc entrants.
+        command, folder: the words of ``--serve``, and the folder to start the command in.
+        url: the address of a server that is already running.
     """
 
     name: str
@@ -100,30 +100,30 @@ class Entry:
     url: Address | None = None
 
     def http(self, usual: str) -> str:
-        """The version of HTTP that it is loaded in: "2" where its parameter ``http`` says so, else the race's."""
+        """The version of HTTP that loads it: "2" if its parameter ``http`` is "2", otherwise ``usual``."""
         return "2" if self.parameters.get(HTTP) == "2" else usual
 
     @property
     def tls(self) -> bool:
-        """Whether it is reached over TLS: its parameter ``tls`` is "on", or its own command takes ``{certificate}``."""
+        """Whether it serves TLS: its parameter ``tls`` is "on", or its command contains ``{certificate}``."""
         return self.parameters.get(TLS) == "on" or any("{certificate}" in word for word in self.command)
 
     @property
     def wake_s(self) -> float:
-        """Seconds from its start to its first right answer: as its definition has it, or ``--wake``."""
+        """Seconds that its definition or ``--wake`` allows from its start to its first correct response."""
         if self.contender is not None:
             return self.contender.fields.start.wake_s
         return float(str(self.parameters.get(WAKE, USUAL_WAKE_S)))
 
     def serves(self, workload: str) -> bool:
-        """Whether it has a workload; one that says nothing of it must prove it."""
+        """Whether it has a workload; True for ad hoc entrants, which scrutineering checks."""
         return self.workloads is None or workload in self.workloads
 
     def refuse_unless_it_serves(self, workload: str) -> None:
         """Refuses a workload that this contender doesn't have.
 
         Raises:
-            BadUsage: says which it has, and which contenders have the one asked for.
+            BadUsage: names the workloads that it has, and the contenders that have the requested one.
         """
         if self.workloads is None or self.serves(workload):
             return
@@ -132,7 +132,7 @@ class Entry:
         raise BadUsage(f"{self.name} has no workload {workload!r}, only {', '.join(self.workloads)}; {having}")
 
     def for_workload(self, workload: str, *, asks_database: bool) -> Entry:
-        """This entrant with what its definition wants for a workload; the same where that is nothing more."""
+        """This entrant with what its definition needs for a workload; the same entrant if that is nothing more."""
         if self.contender is None:
             return self
         contender = self.contender.for_workload(workload, asks_database=asks_database)
@@ -145,7 +145,7 @@ class Entry:
 
 
 class LineUp(Strict):
-    """A named list of contenders, with the workload and load it is meant for."""
+    """A named list of contenders, with its workload and load."""
 
     title: str = Field(min_length=1, description="the comparison in one line")
     names: Words = Field(min_length=2, alias="contenders", description='at least two, like `["one", "two:workers=2"]`')
@@ -161,7 +161,7 @@ class LineUp(Strict):
 
     @property
     def own_connections(self) -> int | None:
-        """As many as it says itself; None: the workload's, or as many as is usual."""
+        """The number that the file sets; None: the workload's number, or the default."""
         return self.connections if "connections" in self.model_fields_set else None
 
 
@@ -169,7 +169,7 @@ def line_up(word: str) -> LineUp:
     """A shipped line-up by name, or one from a TOML file.
 
     Raises:
-        BadUsage: no such name. BadDefinition: the file is refused.
+        BadUsage: unknown name. BadDefinition: the file is refused.
     """
     file = Path(word) if word.endswith(".toml") else LINE_UPS / f"{word}.toml"
     if not is_file(file):
@@ -185,7 +185,7 @@ def shipped() -> dict[str, Contender]:
 
 
 def _load_once(file: Path) -> Contender:
-    """A definition by its file, read again only when that has changed."""
+    """A definition by its file, which is read again only if it has changed."""
     return _loaded(file.absolute(), file.stat().st_mtime_ns)
 
 
@@ -194,46 +194,26 @@ def _loaded(file: Path, _changed_ns: int) -> Contender:
     return load(file)
 
 
-def _folders(extra_dirs: Iterable[Path]) -> list[Path]:
-    """The user's folders with a definition: each of the given ones and the environment's itself, or just below it.
+def _users(extra_dirs: Iterable[Path]) -> dict[Path, Contender | BadDefinition]:
+    """The user's definitions by their folders: ``extra_dirs``, the variable's folders, and folders directly in them.
+
+    A refused definition is an error here: only this contender can't be raced.
 
     Raises:
-        BadUsage: a folder of the environment does not exist.
+        BadUsage: a folder of the variable does not exist.
     """
     variable = [Path(text) for text in os.environ.get(FOLDERS_VARIABLE, "").split(os.pathsep) if text]
     if absent := [folder for folder in variable if not folder.is_dir()]:
         raise BadUsage(f"{FOLDERS_VARIABLE}: {absent[0]} is not a folder; separate folders with {os.pathsep}")
     roots = (*variable, *extra_dirs)
-    return sorted({file.parent for root in roots for file in (*root.glob(FILE_NAME), *root.glob(f"*/{FILE_NAME}"))})
-
-
-def _refused(folders: Iterable[Path]) -> dict[Path, BadDefinition]:
-    """The folders whose definition is refused, and why: only these can't be raced."""
-    refused: dict[Path, BadDefinition] = {}
-    for folder in folders:
+    folders = {file.parent for root in roots for file in (*root.glob(FILE_NAME), *root.glob(f"*/{FILE_NAME}"))}
+    definitions: dict[Path, Contender | BadDefinition] = {}
+    for folder in sorted(folders):
         try:
-            _load_once(folder / FILE_NAME)
+            definitions[folder] = _load_once(folder / FILE_NAME)
         except BadDefinition as error:
-            refused[folder] = error
-    return refused
-
-
-def _by_name(folders: Sequence[Path]) -> dict[str, Path]:
-    """Folders by the names in their definitions; a folder with a refused definition by its own name.
-
-    Raises:
-        BadUsage: two have one name, so that nothing says which of them is meant.
-    """
-    named: dict[str, Path] = {}
-    refused = _refused(folders)
-    for folder in folders:
-        if folder in refused:
-            continue
-        name = _load_once(folder / FILE_NAME).name
-        first = named.setdefault(name, folder)
-        if not first.samefile(folder):
-            raise BadUsage(f"{first} and {folder} both define {name!r}; change the name in one of them")
-    return {folder.name: folder for folder in refused} | named
+            definitions[folder] = error
+    return definitions
 
 
 def find(word: str, extra_dirs: Iterable[Path] = ()) -> Contender:
@@ -243,39 +223,45 @@ def find(word: str, extra_dirs: Iterable[Path] = ()) -> Contender:
         extra_dirs: folders in addition to those in ``$DRAGSTRIP_CONTENDERS``.
 
     Raises:
-        BadUsage: nothing of that name (the message has the nearest names), or two. BadDefinition: it is refused.
+        BadUsage: unknown name (the message has the nearest names), or two definitions have one name.
+        BadDefinition: its definition is refused.
     """
-    more = _by_name(_folders(extra_dirs)) if "/" not in word else {}
+    users = _users(extra_dirs) if "/" not in word else {}
+    valid: dict[str, Path] = {}
+    for folder, contender in users.items():
+        if isinstance(contender, Contender) and not valid.setdefault(contender.name, folder).samefile(folder):
+            first = valid[contender.name]
+            raise BadUsage(f"{first} and {folder} both define {contender.name!r}; change the name in one of them")
     if re.fullmatch(r"[a-z0-9][a-z0-9.+-]*", word) and is_file(SHIPPED / word / FILE_NAME):
-        if word in more and not _refused([more[word]]):
-            raise BadUsage(f"{more[word]} has the name of a shipped contender, {word!r}; use another name")
+        if word in valid:
+            raise BadUsage(f"{valid[word]} has the name of a shipped contender, {word!r}; use another name")
         return _load_once(SHIPPED / word / FILE_NAME)
-    path = more.get(word, Path(word))
+    known = {folder.name: folder for folder, state in users.items() if isinstance(state, BadDefinition)} | valid
+    path = known.get(word, Path(word))
     for file in (path, path / FILE_NAME):
         if is_file(file):
             return _load_once(file)
     if "/" in word or word.endswith(".toml"):
         raise BadUsage(f"{word} does not exist; name a {FILE_NAME} or a folder that contains one")
-    raise BadUsage(f"unknown contender {word!r}; {nearest(word, {*shipped(), *more}, 'known:')}")
+    raise BadUsage(f"unknown contender {word!r}; {nearest(word, {*shipped(), *known}, 'known:')}")
 
 
 def names(extra_dirs: Iterable[Path] = ()) -> list[str]:
-    """Words for every contender with a valid definition: shipped ones by name, the user's by path."""
-    folders = _folders(extra_dirs)
-    refused = _refused(folders)
-    return [*sorted(shipped()), *(str(folder) for folder in folders if folder not in refused)]
+    """Words for every contender with a valid definition: shipped contenders by name, the user's by path."""
+    users = _users(extra_dirs)
+    return [*sorted(shipped()), *(str(folder) for folder in users if isinstance(users[folder], Contender))]
 
 
 def broken_definitions(extra_dirs: Iterable[Path] = ()) -> dict[str, str]:
-    """The user's definitions that are refused: by the folder's path, the reason."""
-    return {str(folder): str(error) for folder, error in _refused(_folders(extra_dirs)).items()}
+    """The user's refused definitions: the reason by the folder's path."""
+    return {str(folder): str(state) for folder, state in _users(extra_dirs).items() if isinstance(state, BadDefinition)}
 
 
 def parse_entry(text: str) -> tuple[str, dict[str, str]]:
     """Splits ``name:key=value,key=value`` into the name and the overrides, values as typed.
 
     Raises:
-        BadUsage: an override without ``=``, or one key twice.
+        BadUsage: an override without ``=``, or a key that is given twice.
     """
     name, colon, rest = text.partition(":")
     overrides: dict[str, str] = {}
@@ -289,33 +275,17 @@ def parse_entry(text: str) -> tuple[str, dict[str, str]]:
     return name, overrides
 
 
-def entry(
-    text: str, extra_dirs: Iterable[Path] = (), settings: Mapping[str, str] | None = None, allowed: Hosts = ()
-) -> Entry:
-    """An entrant from one word of the command line: a name, a variant, a path or a URL; ``mine=…`` names it otherwise.
-
-    Args:
-        settings: overrides that the word itself doesn't have. Places of programs leave the name as it is: they
-            say where things are on this machine.
-        allowed: hosts that a URL may name, in addition to loopback.
+def entry(text: str, extra_dirs: Iterable[Path] = ()) -> Entry:
+    """An entrant from a word of the command line: a name, a variant, a path or a URL; ``mine=…`` gives it a name.
 
     Raises:
-        BadUsage: unknown contender or parameter, a value of the wrong type, a URL beyond loopback.
-        BadDefinition: its definition is refused.
+        BadUsage, BadDefinition: as ``entrants``.
     """
-    if "://" in text:
-        return url_entry(text, allowed)
-    label, word = split_label(text)
-    name, overrides = parse_entry(word)
-    contender = find(name, extra_dirs)
-    more = {key: value for key, value in (settings or {}).items() if key not in overrides}
-    places = {key: value for key, value in more.items() if key in contender.place_keys()}
-    typed = overrides | {key: value for key, value in more.items() if key not in places}
-    return variant(contender, typed, label=label, places=places)
+    return entrants([text], extra_dirs=extra_dirs)[0]
 
 
 def split_label(text: str) -> tuple[str, str]:
-    """``mine=nginx-lua:workers=2`` into ``mine`` and the rest; an empty label where it has none."""
+    """``mine=nginx-lua:workers=2`` into ``mine`` and the rest; the label is "" if there is none."""
     label, equals, word = text.partition("=")
     if not equals or ":" in label or "/" in label:
         return "", text
@@ -327,35 +297,45 @@ def split_label(text: str) -> tuple[str, str]:
 def entrants(
     words: Iterable[str], *, extra_dirs: Iterable[Path] = (), settings: Sequence[str] = (), allowed: Hosts = ()
 ) -> tuple[Entry, ...]:
-    """Entrants from the command line's words and its ``--set NAME.key=value``, which count for all of that name.
+    """Entrants from the command line's words and its ``--set NAME.key=value``.
+
+    A setting counts for all contenders of that name, unless the word itself sets its key. The path of a program does
+    not become part of the contender's name: it only says where the program is on this machine.
+
+    Args:
+        allowed: hosts that a URL may name, in addition to loopback.
 
     Raises:
-        BadUsage: as ``entry``; or a setting is for a contender that is not here.
+        BadUsage: unknown contender or parameter, a value of the wrong type, a URL beyond loopback, or a setting for a
+            contender that is not among the words.
+        BadDefinition: a definition is refused.
     """
     entries: list[Entry] = []
     used: set[str] = set()
     dirs = tuple(extra_dirs)
     for text in words:
-        names: set[str] = set()
-        if "://" not in text:
-            label, word = split_label(text)
-            names = {label, find(parse_entry(word)[0], dirs).name} - {""}
-        overrides: dict[str, str] = {}
+        if "://" in text:
+            entries.append(url_entry(text, allowed))
+            continue
+        label, word = split_label(text)
+        name, overrides = parse_entry(word)
+        contender = find(name, dirs)
+        typed, places = dict(overrides), dict[str, str]()
         for setting in settings:
-            name = next((name for name in names if setting.startswith(f"{name}.")), None)
-            if name is None:
+            name = next((name for name in (label, contender.name) if name and setting.startswith(f"{name}.")), "")
+            if not name:
                 continue
             key, _, value = setting.removeprefix(f"{name}.").partition("=")
             if not (key and value):
                 raise BadUsage(f"--set {setting}: a key and a value are needed; use --set {name}.key=value")
-            overrides[key] = value
             used.add(setting)
-        entries.append(entry(text, dirs, overrides, allowed))
+            if key not in overrides:
+                (places if key in contender.place_keys() else typed)[key] = value
+        entries.append(variant(contender, typed, label=label, places=places))
     if unused := [setting for setting in settings if setting not in used]:
-        names_here = ", ".join(sorted(entry.name for entry in entries))
+        known = ", ".join(sorted(entry.name for entry in entries))
         raise BadUsage(
-            f"--set {unused[0]}: no such contender in this command; use --set NAME.key=value with NAME one of "
-            f"{names_here}"
+            f"--set {unused[0]}: no such contender in this command; use --set NAME.key=value with NAME one of {known}"
         )
     return tuple(entries)
 
@@ -367,21 +347,21 @@ def variant(
     label: str = "",
     places: Mapping[str, str] | None = None,
 ) -> Entry:
-    """A definition with some of its parameters overridden; values as typed, each of its default's type.
+    """A definition with some of its parameters overridden; a value is read as the type of its parameter's default.
 
     Args:
-        overrides: parameters, or places of programs that make this one another contender (two versions of one).
-        label: its name instead of one made from these.
-        places: where programs are on this machine; not in the name.
+        overrides: parameters, or paths of programs that make it another contender (two versions of one program).
+        label: its name, instead of a name made from the overrides.
+        places: paths of programs on this machine; not in the name.
 
     Raises:
-        BadUsage: unknown parameter, or a value that is not of its type.
+        BadUsage: unknown parameter, or a value of another type.
     """
     fields, parameters = contender.fields, dict(contender.fields.parameters)
-    keys, where = contender.place_keys(), dict[str, str]()
+    keys, paths = contender.place_keys(), dict[str, str]()
     for key, text in (overrides or {}).items():
         if key in keys:
-            where[key] = text
+            paths[key] = text
             continue
         if key not in parameters:
             raise BadUsage(
@@ -390,9 +370,8 @@ def variant(
         parameters[key] = _converted(contender.name, key, text, fields.parameters[key])
         if key in fields.choices and text not in fields.choices[key]:
             raise BadUsage(f"{contender.name}: {key}={text}: give one of {', '.join(fields.choices[key])}")
-    absolute = {
-        keys[key]: str(Path(text).expanduser().absolute()) for key, text in (where | dict(places or {})).items()
-    }
+    paths.update(places or {})
+    absolute = {keys[key]: str(Path(text).expanduser().absolute()) for key, text in paths.items()}
     typed = ",".join(f"{key}={text}" for key, text in (overrides or {}).items())
     name = f"{contender.name}:{typed}" if typed else contender.name
     values = _in_words(parameters)
@@ -419,7 +398,7 @@ def variant(
 
 
 def _variant_hash(contender: Contender, parameters: Mapping[str, Value]) -> str:
-    """The definition's hash; with parameters of other values than its own, one over both."""
+    """The definition's hash; if parameters differ from their defaults, a hash over both."""
     defaults = contender.fields.parameters
     changed = {key: value for key, value in parameters.items() if value != defaults.get(key)}
     if not changed:
@@ -428,12 +407,12 @@ def _variant_hash(contender: Contender, parameters: Mapping[str, Value]) -> str:
 
 
 def _in_words(parameters: Mapping[str, Value]) -> dict[str, Value]:
-    """Parameters as a sheet shows them, before the lane's size is known."""
+    """Parameters as the parity sheet shows them, before the number of the servers' cores is known."""
     return {key: "one per core of the lane" if value == PER_CORE else value for key, value in parameters.items()}
 
 
 def _converted(name: str, key: str, text: str, default: Value) -> Value:
-    """An override in the type of its default; a count per core is a whole number of at least 1."""
+    """An override as the type of its default; a count per core is a whole number of at least 1."""
     switches = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
     if isinstance(default, bool):
         if text.lower() in switches:
@@ -453,12 +432,11 @@ def _converted(name: str, key: str, text: str, default: Value) -> Value:
 def serve_entry(text: str, folder: Path | None = None, *, wake_s: float | None = None) -> Entry:
     """An entrant from ``--serve "name=command … {port}"``: started in the user's folder, as the user.
 
-    No shell sees the command; its words are split as a shell would. ``{port}`` must stand in it, or ``{socket}`` (the
-    path of a unix socket for the server to make). ``{cores}`` (the lane's number of cores), ``{scratch}`` (a folder of
-    its own for each launch) and ``{data}`` (the folder with the workload's files) may.
+    Dragstrip splits the command as a shell would, and runs no shell. The command must contain ``{port}``, or
+    ``{socket}`` (the path of a unix socket for the server to make). It may contain the other ``SERVE_NAMES``.
 
     Args:
-        wake_s: seconds that it gets to its first right answer; None: as many as a definition that says nothing of it.
+        wake_s: seconds that it may take to its first correct response; None: ``USUAL_WAKE_S``.
 
     Raises:
         BadUsage: no name, no command, no ``{port}``, a name that can't be shown, or too long a start.
@@ -503,9 +481,9 @@ def serve_entry(text: str, folder: Path | None = None, *, wake_s: float | None =
 
 
 def _command_hash(words: Sequence[str], folder: Path) -> str:
-    """Over a command, its folder and its program: the first word's file, and the first file that an argument names.
+    """A hash over a command, its folder, its program, and the first file that an argument names.
 
-    The second is what an interpreter runs, or a server's configuration.
+    This file is the script of an interpreter, or a server's configuration.
     """
     return hashlib.sha256("\0".join((*words, str(folder), *_file_hashes(words, folder))).encode()).hexdigest()
 
@@ -519,7 +497,7 @@ def _file_hashes(words: Sequence[str], folder: Path) -> Iterator[str]:
                 state = file.stat()
                 yield _content_hash(file, state.st_size, state.st_mtime_ns)
         except OSError:
-            continue  # what can't be read can't be started either: the launch says so
+            continue  # a file that can't be read can't be started either: the launch reports it
 
 
 @lru_cache(maxsize=64)
@@ -533,15 +511,13 @@ def _content_hash(file: Path, size: int, _changed_ns: int) -> str:
 
 
 def url_entry(text: str, allowed: Hosts | None = ()) -> Entry:
-    """An entrant from the URL of a server that is already running.
-
-    The workload asks for its own path, so the URL has none.
+    """An entrant from the URL of a server that is already running; the workload sets the path.
 
     Args:
-        allowed: hosts in addition to loopback; None: for a record's URL, which is only shown (``racing`` checks).
+        allowed: hosts in addition to loopback; None: any host, for a record's URL, which is only shown.
 
     Raises:
-        BadUsage: not plain HTTP, a host that was not allowed, or with a path, query or password.
+        BadUsage: not plain HTTP, a host that was not allowed, or a path, query or password in the URL.
     """
     remedy = "use an address like http://127.0.0.1:8080/"
     try:
@@ -576,14 +552,14 @@ def url_entry(text: str, allowed: Hosts | None = ()) -> Entry:
 
 
 def entry_of(name: str, kind: str, parameters: Mapping[str, object]) -> Entry:
-    """The entry that left this name, kind and these parameters in a race's record.
+    """The entry whose name, kind and parameters a race's record has.
 
     Raises:
-        BadUsage: its definition is no longer there.
+        BadUsage: its definition no longer exists.
     """
-    wanted = {"url": ("url",), "serve": ("command", "folder")}.get(kind, ())
-    if absent := [key for key in wanted if not isinstance(parameters.get(key), str)]:
-        raise BadUsage(f"{name}: its record does not say its {absent[0]}; start a new race with --serve or a URL")
+    needed = {"url": ("url",), "serve": ("command", "folder")}.get(kind, ())
+    if absent := [key for key in needed if not isinstance(parameters.get(key), str)]:
+        raise BadUsage(f"{name}: its record lacks its {absent[0]}; start a new race with --serve or a URL")
     if kind == "url":
         return url_entry(str(parameters["url"]), None)
     if kind == "serve":
@@ -594,9 +570,3 @@ def entry_of(name: str, kind: str, parameters: Mapping[str, object]) -> Entry:
     places = {key.removeprefix(PLACE): str(text) for key, text in parameters.items() if key.startswith(PLACE)}
     contender = find(str(parameters.get(DEFINITION, plain)))
     return variant(contender, overrides, label=name if name != typed else "", places=places)
-
-
-def serving(workload: str, among: Sequence[Entry]) -> None:
-    """Refuses a race whose workload one of its entrants doesn't have; see ``Entry.refuse_unless_it_serves``."""
-    for entry in among:
-        entry.refuse_unless_it_serves(workload)

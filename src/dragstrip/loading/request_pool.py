@@ -18,6 +18,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from dragstrip import paths
 from dragstrip.contender.definition import Source, Strict, read, validated
 from dragstrip.errors import BadUsage
 from dragstrip.paths import is_file, read_beside
@@ -140,17 +141,12 @@ def read_raw(file: Path) -> Asked:
 
 
 def bounded(path: Path, whose: str, most: int = MAX_BYTES) -> bytes:
-    """A file's bytes, or a pipe's; of one without an end no more than ``most`` are read.
+    """The bytes of a file or a pipe.
 
     Raises:
         BadUsage: it can't be read, or is longer than ``most`` bytes.
     """
     try:
-        with path.open("rb") as opened:
-            data = opened.read(most + 1)
-    except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise BadUsage(f"{whose}: {path} can't be read ({why}); use another file") from error
-    if len(data) > most:
-        raise BadUsage(f"{whose}: {path} is longer than {most:,} bytes; use a shorter file")
-    return data
+        return paths.read(path, most, pipes=True)
+    except ValueError as error:
+        raise BadUsage(f"{whose}: {path} can't be read ({error}); use another file") from error

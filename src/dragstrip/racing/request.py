@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
 from dragstrip import contender, machine
-from dragstrip.contender import AllowedHost, Entry, allowance, refuse_beyond, serving
+from dragstrip.contender import AllowedHost, Entry, allowance, refuse_beyond
 from dragstrip.errors import BadUsage
 from dragstrip.machine import show_cores
 from dragstrip.metrics import AUTO, MetricChoice
@@ -175,8 +175,6 @@ def refuse_workloads(request: Request) -> None:
     for entry in request.entries:
         if not any(map(entry.serves, listed.values())):
             entry.refuse_unless_it_serves(listed[names[0]])
-    if len(names) == 1:
-        serving(listed[names[0]], request.entries)
     for name in names:
         having = [entry.name for entry in request.entries if entry.serves(listed[name])]
         if len(having) < 2:

@@ -10,7 +10,6 @@ from itertools import repeat
 from math import ceil
 
 from dragstrip import validity
-from dragstrip.contender import serving
 from dragstrip.errors import BadUsage
 from dragstrip.machine_facts import Facts
 from dragstrip.metrics import ANSWERS
@@ -75,7 +74,8 @@ def run(request: Request, *, progress: Progress) -> Sweep:
     if asked.wait == "auto":
         asked = replace(asked, wait="sleep")  # latency as users meet it
     refuse_doubles(asked.entries)
-    serving(asked.workload.served_as, asked.entries)
+    for entry in asked.entries:
+        entry.refuse_unless_it_serves(asked.workload.served_as)
     refuse_unfit_load(asked, open_loop=True)
     _refuse_slow(request)
     lanes = lanes_of(asked)

@@ -252,5 +252,5 @@ def test_a_version_is_read_from_a_help_text_too_and_a_pattern_that_finds_none_is
 @pytest.mark.parametrize(("kind", "parameters"), [("serve", {}), ("serve", {"command": 1, "folder": "/"}), ("url", {})])
 def test_a_record_without_its_server_is_refused_in_words(kind: str, parameters: dict[str, str | int]) -> None:
     """Its file may be anybody's."""
-    with pytest.raises(BadUsage, match="its record does not say its"):
+    with pytest.raises(BadUsage, match="its record lacks its"):
         contender.entry_of("mine", kind, parameters)
