@@ -19,7 +19,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -105,7 +107,7 @@ class Channel:
         self.lost: MachineLost | None = None
         self.exit_status: int | None = None
         self._numbers = itertools.count(1)
-        self._waiting: dict[int, _Waiting] = {}
+        self._calls: dict[int, _Call] = {}
         self._lock = threading.Lock()
         self._words: deque[str] = deque(maxlen=_WORDS)
         try:
@@ -142,39 +144,38 @@ class Channel:
         An argument named ``show`` stays here: it is called, in another thread, with each thing that the agent shows.
         """
         arguments, number = bind(duty, *values, **named), next(self._numbers)
-        waiting = _Waiting(shapes(duty).shown, arguments.get("show"))
+        call = _Call(duty, arguments.get("show"))
         line = encode_call(number, duty, arguments)
         with self._lock:
             if self.lost is not None:
                 raise self.lost
-            self._waiting[number] = waiting
+            self._calls[number] = call
             try:
                 assert self._process.stdin is not None
                 self._process.stdin.write(line)
                 self._process.stdin.flush()
             except (OSError, ValueError):
-                pass  # its end is seen by whoever reads
+                pass  # the thread that reads replies notices that the agent is gone
 
-        def answer(within_s: float) -> _Reply:
-            # Who is interrupted here (Ctrl-C) may wait again.
-            if not waiting.there.wait(within_s):
+        def reply(within_s: float) -> _Reply:
+            # After an interruption (Ctrl-C) the caller may wait again.
+            try:
+                result: _Reply = call.reply.result(within_s)
+            except TimeoutError:
                 self.lose(f"its agent did not answer ({duty.__name__}) within {within_s:.0f} s")
-            with self._lock:
-                self._waiting.pop(number, None)
-            if waiting.line is None:
-                raise self.lost or MachineLost(self.name, "its agent is gone")
-            reply: _Reply = self._reply(duty, waiting)
-            return reply
+                result = call.reply.result()
+            return result
 
-        return answer
+        return reply
 
     def lose(self, why: str) -> None:
         """Gives the agent up: waiting calls fail with the reason, and its process is ended."""
         with self._lock:
             if self.lost is None:
                 self.lost = MachineLost(self.name, why)
-            for waiting in self._waiting.values():
-                waiting.there.set()
+            for call in self._calls.values():
+                call.reply.set_exception(self.lost)
+            self._calls.clear()
         with contextlib.suppress(OSError):
             self._process.kill()
 
@@ -195,50 +196,24 @@ class Channel:
                 with contextlib.suppress(OSError, ValueError):
                     pipe.close()
 
-    def _reply(self, duty: Callable[..., Any], waiting: _Waiting) -> Any:
-        if waiting.refused is not None:
-            raise self._refusal(duty.__name__, waiting.refused)
-        try:
-            return shapes(duty).reply.model_validate_json(waiting.line or b"").gives  # type: ignore[attr-defined]
-        except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            at = ".".join(str(part) for part in first["loc"][1:]) or "the whole"
-            why = f"its agent's answer ({duty.__name__}) is none of ours: {at}: {first['msg']}"
-            self.lose(why)
-            raise MachineLost(self.name, why) from error
-
-    def _refusal(self, what: str, refused: object) -> DragstripError:
-        if isinstance(refused, dict) and all(isinstance(refused.get(key), str) for key in ("kind", "text")):
-            kind, text = refused["kind"], f"{refused['text'][:20_000]}"
-            if kind.startswith("engine:"):
-                return EngineRefusal(kind.removeprefix("engine:"), f"{self.name}: {text}")
-            if kind in _PASSED_ON:
-                return _PASSED_ON[kind](text)
-            return MachineLost(self.name, f"its agent failed ({what}): {kind}: {text}")
-        why = f"its agent's refusal ({what}) is none of ours"
-        self.lose(why)
-        return MachineLost(self.name, why)
-
     def _read(self) -> None:
-        """Takes in answers until the pipe ends."""
+        """Handles the agent's messages until the pipe ends, or until a message is not valid."""
         pipe = self._process.stdout
         assert pipe is not None
-        why = ""
-        while not why:
-            line = pipe.readline(MAX_LINE_BYTES + 1)
-            if not line.endswith(b"\n"):
-                why = f"its agent sent a line of over {MAX_LINE_BYTES:,} bytes" if len(line) > MAX_LINE_BYTES else "-"
-                break
-            why = self._deliver(line)
-        if why == "-":
-            code = self.exit_status = self._process.wait()
-            self._threads[1].join(LAST_WORDS_S)
-            said = "; ".join(self._words)
-            why = f"its agent is gone (exit status {code}){f': {said}' if said else ''}"
-        self.lose(why)
+        while (line := pipe.readline(MAX_LINE_BYTES + 1)).endswith(b"\n"):
+            if why := self._deliver(line):
+                self.lose(why)
+                return
+        if len(line) > MAX_LINE_BYTES:
+            self.lose(f"its agent sent a line of over {MAX_LINE_BYTES:,} bytes")
+            return
+        self.exit_status = self._process.wait()
+        self._threads[1].join(LAST_WORDS_S)
+        words = f": {'; '.join(self._words)}" if self._words else ""
+        self.lose(f"its agent is gone (exit status {self.exit_status}){words}")
 
     def _deliver(self, line: bytes) -> str:
-        """Gives an answer to who waits for it; what is wrong with it, "" for nothing."""
+        """Passes a message on to the call that waits for it; returns what is wrong with the message, else ""."""
         try:
             message = json.loads(line)
         except (ValueError, RecursionError):
@@ -250,18 +225,38 @@ class Channel:
             return f"its agent sent an unknown message: {line[:60]!r}"
         if isinstance(message.get("lost"), str):
             return f"its agent ended: {message['lost'][:2000]}"
+        number = message.get("id")
         with self._lock:
-            number = message.get("id")
-            waiting = self._waiting.get(number) if isinstance(number, int) else None
-            if waiting is not None and "shows" not in message:
-                waiting.line, waiting.refused = line, message.get("refused")
-                waiting.there.set()
-        if waiting is not None and waiting.shown is not None and waiting.show is not None and "shows" in message:
-            try:
-                waiting.show(waiting.shown.model_validate_json(line).shows)  # type: ignore[attr-defined]
-            except ValidationError as error:
-                return f"what its agent shows is none of ours: {error.errors(include_url=False)[0]['msg']}"
-        return ""  # or no call waits for it any more
+            call = self._calls.get(number) if isinstance(number, int) else None
+        if call is None:
+            return ""  # no call waits for it any more
+        name, expected = call.duty.__name__, shapes(call.duty)
+        try:
+            if "shows" in message:
+                if expected.shown is not None and call.show is not None:
+                    call.show(expected.shown.model_validate_json(line).shows)
+                return ""
+            if message.get("refused") is not None:
+                refusal = self._refusal(name, _Refusal.model_validate(message["refused"]))
+                settle = partial(call.reply.set_exception, refusal)
+            else:
+                settle = partial(call.reply.set_result, expected.reply.model_validate_json(line).gives)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            place = ".".join(str(part) for part in first["loc"][1:]) or "the whole"
+            return f"its agent sent an invalid message ({name}): {place}: {first['msg']}"
+        with self._lock:
+            if self._calls.pop(message["id"], None) is not None:
+                settle()
+        return ""
+
+    def _refusal(self, duty: str, refusal: _Refusal) -> DragstripError:
+        kind, text = refusal.kind, refusal.text[:20_000]
+        if kind.startswith("engine:"):
+            return EngineRefusal(kind.removeprefix("engine:"), f"{self.name}: {text}")
+        if kind in _PASSED_ON:
+            return _PASSED_ON[kind](text)
+        return MachineLost(self.name, f"its agent failed ({duty}): {kind}: {text}")
 
     def _listen(self) -> None:
         """Keeps the last words of ssh, or of an agent that could not begin."""
@@ -272,15 +267,20 @@ class Channel:
                 self._words.append(text[:300])
 
 
+class _Refusal(BaseModel):
+    """Why an agent did not do a duty: an error's kind and text."""
+
+    kind: str
+    text: str
+
+
 @dataclass
-class _Waiting:
+class _Call:
     """A call that waits for an agent's reply, and for its progress before that."""
 
-    shown: type[BaseModel] | None
+    duty: Callable[..., Any]
     show: Callable[[Any], None] | None
-    there: threading.Event = field(default_factory=threading.Event)
-    line: bytes | None = None
-    refused: object = None
+    reply: Future[Any] = field(default_factory=Future)
 
 
 class ControlClock:

@@ -30,8 +30,8 @@ class Shapes:
     """
 
     arguments: type[BaseModel]
-    reply: type[BaseModel]
-    shown: type[BaseModel] | None
+    reply: Any
+    shown: Any | None
 
 
 @cache
