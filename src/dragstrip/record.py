@@ -96,13 +96,13 @@ class Void:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindCount:
-    """What one block left behind of one of its workload's requests, where that has several.
+    """What was counted in one block for one of its workload's requests, if the workload has several.
 
     Args:
-        requests: right answers that arrived within the counted part.
-        failed: without a right answer, whole block.
+        requests: correct responses that arrived within the counted part.
+        failed: requests without a correct response, whole block.
         latency_sum_ns: exact sum of the counted latencies.
-        latency_hdr: of ``requests``: HdrHistogram V2 compressed (zlib) of nanoseconds; b"" where there were none.
+        latency_hdr: of ``requests``: HdrHistogram V2 compressed (zlib) of nanoseconds; b"" if there were none.
     """
 
     requests: int
@@ -112,23 +112,19 @@ class KindCount:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
-    """What one short measured stretch of load left behind; immutable.
+class Counted:
+    """What the engine counted in one short block of load; on a fleet, one generator's part of it, or the sum of all.
 
     The *counted part* follows the lead-in. ``requests`` and the latency histogram cover the counted part only.
     ``sent``, ``answered``, ``failed``, bytes and the server's CPU time cover the whole block from idle to idle
     (lead-in, counted part, drain), so CPU per request is ``server_cpu_ns / answered``.
 
     Args:
-        contender: the entrant's name in this race.
-        round: 0-based round.
-        pass_index: 0-based pass within the round.
-        position: 0-based place in the round's whole order of blocks.
         started_ns: monotonic start of the lead-in.
         lead_ns: planned lead-in, loaded and not counted.
         counted_ns: measured length of the counted part.
         duration_ns: start of the lead-in to the end of the drain.
-        requests: right answers that arrived within the counted part.
+        requests: correct responses that arrived within the counted part.
         sent, answered, failed, in_flight: whole block; sent = answered + failed + in_flight.
         errors: failures by kind, whole block (connect, refused, reset, closed_early, timeout,
             bad_response, wrong_status, wrong_length, wrong_body, send, tls, too_early,
@@ -137,11 +133,11 @@ class Block:
         connects: connections opened during this block (reconnects after a server's close included).
         latency_hdr: HdrHistogram V2 compressed (zlib) of nanoseconds, counted part.
         latency_sum_ns: exact sum of the counted latencies, for the mean and Little's law.
-        turn_sum_ns: from an answer's arrival to the departure of its connection's next request, summed over the counted
-            part: the connections' time that was the engine's own.
+        turn_sum_ns: from a response's arrival to the departure of its connection's next request, summed over the
+            counted part: the connections' time that was the engine's own.
         clock_step_ns: by how much the clock that stamps arrivals was set during the block; 0: not at all.
-        early_stamps: answers stamped before their requests had left, whole block: a fault of the clocks.
-            Their latencies are those to the time of reading.
+        early_stamps: responses stamped before their requests had left, whole block: a fault of the clocks.
+            Their latencies end when they were read.
         p50_ns, p90_ns, p99_ns, p999_ns, max_ns: read off the histogram for convenience.
         server_cpu_ns: CPU time of the contender's whole process tree, whole block; None if unreadable.
         server_wait_ns: run-queue wait summed over the contender's threads, whole block; None if unreadable.
@@ -151,22 +147,16 @@ class Block:
         engine_threads: how many worker threads drove this block.
         steal_ns: hypervisor steal on the race's cores, whole block (10 ms steps, /proc/stat).
         gave_up: every connection was refused or lost for good before the block's end.
-        sample: excerpt of the first wrong answer, for the explanation; empty if none.
-        offered, unsent, departed: of an open loop, else None: requests meant to leave within the counted part, those of
-            them that never left, and requests that left within it. ``requests`` and latencies are then of ``offered``,
-            and run from when a request was meant to leave.
+        sample: excerpt of the first incorrect response, for the explanation; empty if none.
+        offered, unsent, departed: None in a closed loop. In an open loop: how many requests were meant to leave within
+            the counted part, how many of those never left, and how many requests left within it. ``requests`` and
+            latencies are then of ``offered``, and run from when a request was meant to leave.
         lag_p99_ns, lag_hdr: how much later than meant they left.
         latency_sent_hdr: latencies from when they left.
-        void: reasons why this block is never used; empty if it counts.
         server_runs: how often one of the contender's threads was put on a core (/proc/PID/task/TID/schedstat), whole
             block; None if unreadable.
-        kinds: by the requests' names, where the workload has several.
     """
 
-    contender: str
-    round: int
-    pass_index: int
-    position: int
     started_ns: int
     lead_ns: int
     counted_ns: int
@@ -205,8 +195,27 @@ class Block:
     lag_p99_ns: int | None = None
     lag_hdr: bytes | None = None
     latency_sent_hdr: bytes | None = None
-    void: tuple[Void, ...] = ()
     server_runs: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block(Counted):
+    """One short measured block of load; immutable.
+
+    Args:
+        contender: the entrant's name in this race.
+        round: 0-based round.
+        pass_index: 0-based pass within the round.
+        position: 0-based place in the round's whole order of blocks.
+        void: reasons why this block is never used; empty if it counts.
+        kinds: by the requests' names, if the workload has several.
+    """
+
+    contender: str
+    round: int
+    pass_index: int
+    position: int
+    void: tuple[Void, ...] = ()
     kinds: Mapping[str, KindCount] = field(default_factory=dict)
 
 

@@ -36,6 +36,7 @@ from dragstrip.machine.link import device_towards
 from dragstrip.process import launcher
 from dragstrip.racing.machine_events import MachineMonitor
 from dragstrip.racing.proving import connection_facts, prove
+from dragstrip.racing.round import counted, kind_counts
 from dragstrip.racing.setup import block_plan, session_plan, waiting_engine
 from dragstrip.record import Load
 from dragstrip.scrutiny import TROUBLE, Server, describe_error, reference_heads, with_own_form
@@ -149,7 +150,13 @@ class GeneratorDuties(Duties[_GeneratorsRace]):
         race.meter.begin()
         with self._running(silent=True):
             done = race.engine.run([block_plan(**asdict(block)) for block in blocks], steal_cores=list(race.cores))
-        tallies = [Tally.model_validate(tally, from_attributes=True) for tally in done]
+        tallies = [
+            Tally(
+                session=tally.session, counted_start_ns=tally.counted_start_ns, kinds=kind_counts(tally),
+                **counted(tally),
+            )
+            for tally in done
+        ]  # fmt: skip
         return Tallies(tallies=tallies, traffic=race.meter.end())
 
     def stop_run(self) -> None:

@@ -6,14 +6,15 @@ Counts add up and histograms are added; quantiles are read off the sum, never av
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, TypeVar
 
-from dragstrip.fleet.messages import KindTally, Tally
+from dragstrip.fleet.messages import Tally
 from dragstrip.loading.result import Slice
 from dragstrip.loading.run import merged
+from dragstrip.record import KindCount
 
-_Part = TypeVar("_Part", Tally, KindTally, Slice)
+_Part = TypeVar("_Part", Tally, KindCount, Slice)
 
 #: Same for all generators, or the first one's own; its clock's times are left to the caller.
 _FIRST = ("session", "started_ns", "counted_start_ns")
@@ -29,13 +30,12 @@ def merge(parts: Sequence[_Part]) -> _Part:
     first = parts[0]
     if len(parts) == 1:
         return first
-    names = [field.name for field in fields(first)] if isinstance(first, Slice) else type(first).model_fields
-    made = {name: _joined(name, [getattr(part, name) for part in parts]) for name in names}
-    if not isinstance(first, KindTally):
+    made = {field.name: _joined(field.name, [getattr(part, field.name) for part in parts]) for field in fields(first)}
+    if not isinstance(first, KindCount):
         quantiles = dict(zip(_QUANTILES, _quantiles(made["latency_hdr"]), strict=True))
         made |= {name: quantiles[name] for name in _QUANTILES if name in made}
         made["lag_p99_ns"] = _quantiles(made["lag_hdr"])[2] if made["lag_hdr"] else None
-    return type(first)(**made)
+    return replace(first, **made)
 
 
 def _joined(name: str, values: Sequence[Any]) -> Any:

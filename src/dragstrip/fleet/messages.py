@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, Field
 
@@ -21,7 +21,7 @@ from dragstrip.errors import BadUsage
 from dragstrip.fleet.wire import REPLY
 from dragstrip.loading.learn import Learned
 from dragstrip.loading.result import Slice
-from dragstrip.record import LoadEnding
+from dragstrip.record import Counted, KindCount, LoadEnding
 from dragstrip.scrutiny import Encryption
 from dragstrip.workload import HTTP2, Asking, Data, Workload
 
@@ -246,60 +246,34 @@ class Offset(Reply):
     round_trip_ns: _Count
 
 
-class KindTally(Reply):
-    """What a block left behind of one of a mix's requests."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally(Counted):
+    """What one generator's engine counted in one block, under the engine's own names (``_engine.pyi``)."""
 
-    requests: _Count
-    failed: _Count
-    latency_sum_ns: _Count
-    latency_hdr: bytes
+    session: int
+    counted_start_ns: int
+    kinds: list[KindCount]
 
 
-class Tally(Reply):
-    """What one block left behind, under the engine's own names (``_engine.pyi``)."""
+_Part = TypeVar("_Part", Tally, Slice)
 
-    session: _Count
-    started_ns: _Count
-    counted_start_ns: _Count
-    lead_ns: _Count
-    counted_ns: _Count
-    duration_ns: _Count
-    requests: _Count
-    sent: _Count
-    answered: _Count
-    failed: _Count
-    in_flight: _Count
-    errors: dict[str, int]
-    bytes_in: _Count
-    bytes_out: _Count
-    connects: _Count
-    latency_hdr: bytes
-    latency_sum_ns: _Count
-    turn_sum_ns: _Count
-    clock_step_ns: _Count
-    early_stamps: _Count
-    p50_ns: _Count
-    p90_ns: _Count
-    p99_ns: _Count
-    p999_ns: _Count
-    max_ns: _Count
-    server_cpu_ns: _Count | None
-    server_wait_ns: _Count | None
-    server_runs: _Count | None
-    engine_cpu_ns: _Count
-    engine_wait_ns: _Count
-    engine_switches: _Count
-    engine_threads: _Count
-    steal_ns: _Count
-    gave_up: bool
-    sample: str
-    offered: _Count | None
-    unsent: _Count | None
-    departed: _Count | None
-    lag_p99_ns: _Count | None
-    lag_hdr: bytes | None
-    latency_sent_hdr: bytes | None
-    kinds: list[KindTally]
+
+def _believable(part: _Part) -> _Part:
+    """The same, if its counts can be counted."""
+    if not all(0 <= count <= _MAX_COUNT for count in _counts(asdict(part))):
+        raise ValueError("a count is below 0 or above 2^63")
+    if isinstance(part, Slice) and not all(100 <= status <= 999 for status in part.statuses):
+        raise ValueError("a status does not have three digits")
+    return part
+
+
+def _counts(value: object) -> Iterator[int]:
+    """Every whole number in a value, also within maps and lists."""
+    if isinstance(value, int):
+        yield value
+    elif isinstance(value, Mapping | list):
+        for item in value.values() if isinstance(value, Mapping) else value:
+            yield from _counts(item)
 
 
 class Traffic(Reply):
@@ -317,7 +291,7 @@ class Traffic(Reply):
 class Tallies(Reply):
     """Tallies of a run's finished blocks."""
 
-    tallies: list[Tally]
+    tallies: list[Annotated[Tally, AfterValidator(_believable)]]
     traffic: Traffic
 
 
@@ -360,16 +334,6 @@ class LoadReady(Reply):
     backend: _Name
     stamps: _Name
     script: LoadScript | None
-
-
-def _believable(part: Slice) -> Slice:
-    counts = [value for value in asdict(part).values() if isinstance(value, int)]
-    counts += [*part.errors.values(), *part.statuses.values()]
-    if not all(0 <= count <= _MAX_COUNT for count in counts):
-        raise ValueError("a count is below 0 or above 2^63")
-    if not all(100 <= status <= 999 for status in part.statuses):
-        raise ValueError("a status does not have three digits")
-    return part
 
 
 #: About a second of a load.

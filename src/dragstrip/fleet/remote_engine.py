@@ -125,11 +125,10 @@ class RemoteEngine:
         # Times by this machine's clock, as a round's are.
         ahead_ns = self._machines.generators[0].clock.offset_ns
         return [
-            tally.model_copy(
-                update={
-                    "started_ns": tally.started_ns - ahead_ns,
-                    "counted_start_ns": tally.counted_start_ns - ahead_ns,
-                }
+            replace(
+                tally,
+                started_ns=tally.started_ns - ahead_ns,
+                counted_start_ns=tally.counted_start_ns - ahead_ns,
             )
             for tally in merged
         ]

@@ -19,16 +19,11 @@ from dragstrip.racing.launching import LaunchedServer, Servers
 from dragstrip.racing.qualification import Qualified
 from dragstrip.racing.setup import RaceSetup, block_plan
 from dragstrip.racing.warm_up import wait_until_idle, warm_up
-from dragstrip.record import Block, Event, EventKind, KindCount, Round, Void, VoidKind
+from dragstrip.record import Block, Counted, Event, EventKind, KindCount, Round, Void, VoidKind
 from dragstrip.validity.block import LoadFault, LoadFaultKind
 
 if TYPE_CHECKING:
     from dragstrip._engine import Tally
-
-#: What a block's record has from its place in the round, from its judgement, and under the workload's names; all else
-#: the engine hands back under the same name.
-_NOT_COUNTED = ("contender", "round", "pass_index", "position", "void", "kinds")
-_COUNTED = tuple(field.name for field in fields(Block) if field.name not in _NOT_COUNTED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,18 +91,20 @@ def block_record(
     Args:
         kind_names: of the workload's requests, where it has several.
     """
-    counted: dict[str, Any] = {name: getattr(tally, name) for name in _COUNTED}
-    counted["errors"] = dict(tally.errors)
-    kinds = {
-        name: KindCount(
-            requests=kind.requests,
-            failed=kind.failed,
-            latency_sum_ns=kind.latency_sum_ns,
-            latency_hdr=kind.latency_hdr,
-        )
-        for name, kind in zip(kind_names, tally.kinds, strict=True)
-    }
-    return Block(contender=contender, round=index, pass_index=pass_index, position=position, kinds=kinds, **counted)
+    kinds = dict(zip(kind_names, kind_counts(tally), strict=True))
+    return Block(
+        contender=contender, round=index, pass_index=pass_index, position=position, kinds=kinds, **counted(tally)
+    )
+
+
+def counted(tally: Tally) -> dict[str, Any]:
+    """The fields of ``record.Counted``; the engine has each under the same name."""
+    return {field.name: getattr(tally, field.name) for field in fields(Counted)}
+
+
+def kind_counts(tally: Tally) -> list[KindCount]:
+    """The counts of each of the workload's requests, in their order; empty if it has only one."""
+    return [KindCount(**{field.name: getattr(kind, field.name) for field in fields(KindCount)}) for kind in tally.kinds]
 
 
 #: Fills in why blocks are void; ``single_threaded`` says of each contender whether it has one thread only.

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+import base64
+import json
+from dataclasses import asdict, fields
+from typing import Any
 
 import numpy as np
 import pytest
 from hdrh.histogram import HdrHistogram
+from pydantic import ValidationError
 
+from dragstrip.fleet.generator_duties import GeneratorDuties
 from dragstrip.fleet.merging import merge
-from dragstrip.fleet.messages import Tally
+from dragstrip.fleet.messages import Tallies, Tally, Traffic
 from dragstrip.fleet.remote_engine import shares, turns
-from dragstrip.record import Block
+from dragstrip.fleet.wire import shapes
+from dragstrip.record import Block, KindCount
 
 PLAIN = {"contender", "round", "pass_index", "position", "void"}
 
 
 def histogram(latencies_ns: list[int]) -> bytes:
     """V2 compressed, as the engine makes them; the library gives base64 text."""
-    import base64
-
     made = HdrHistogram(512, 60_000_000_000, 3)
     for latency_ns in latencies_ns:
         made.record_value(latency_ns)
@@ -27,19 +31,68 @@ def histogram(latencies_ns: list[int]) -> bytes:
 
 
 def tally(latencies_ns: list[int], **more: object) -> Tally:
-    numbers = dict.fromkeys(Tally.model_fields, 0)
+    numbers: dict[str, Any] = dict.fromkeys((field.name for field in fields(Tally)), 0)
     values = {
         **numbers, "errors": {}, "gave_up": False, "sample": "", "latency_hdr": histogram(latencies_ns),
         "requests": len(latencies_ns), "latency_sum_ns": sum(latencies_ns), "counted_ns": 25_000_000,
         "duration_ns": 35_000_000, "engine_threads": 1, "lag_hdr": None, "latency_sent_hdr": None, "offered": None,
         "unsent": None, "departed": None, "lag_p99_ns": None, "kinds": [],
     }  # fmt: skip
-    return Tally.model_construct(**(values | more))
+    return Tally(**(values | more))
 
 
 def test_a_tally_over_the_wire_has_all_that_a_blocks_record_wants() -> None:
     """A counter that the engine gains must be sent, too."""
-    assert {field.name for field in fields(Block)} - PLAIN <= set(Tally.model_fields)
+    assert {field.name for field in fields(Block)} - PLAIN <= {field.name for field in fields(Tally)}
+
+
+def over_the_wire(values: dict[str, Any]) -> Any:
+    """The tallies that a generator's reply with these values gives."""
+    traffic = Traffic(
+        lasted_ns=1, received_bytes=2, sent_bytes=3, segments=4, retransmitted=5, line_mbps=6, interrupt_ns={"0": 7}
+    )
+    reply = shapes(GeneratorDuties.run).reply
+    gives = {"tallies": [values], "traffic": traffic.model_dump()}
+    text = json.dumps({"id": 7, "gives": gives}, default=lambda value: base64.b64encode(value).decode())
+    return reply.model_validate_json(text).gives.tallies
+
+
+KINDS = [KindCount(requests=1, failed=2, latency_sum_ns=3, latency_hdr=b"\xff")]
+
+
+def test_a_tally_over_the_wire_is_what_was_sent() -> None:
+    """Bytes, errors by kind and counts by kind of request among it."""
+    sent = tally([1000, 2000], errors={"reset": 1}, kinds=KINDS, lag_hdr=b"\x00", offered=3, server_cpu_ns=None)
+    reply = shapes(GeneratorDuties.run).reply
+    traffic = Traffic(
+        lasted_ns=1, received_bytes=2, sent_bytes=3, segments=4, retransmitted=5, line_mbps=6, interrupt_ns={"0": 7}
+    )
+    line = reply(id=7, gives=Tallies(tallies=[sent], traffic=traffic)).model_dump_json()
+    assert reply.model_validate_json(line).gives == Tallies(tallies=[sent], traffic=traffic)
+    assert over_the_wire(asdict(sent)) == [sent]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"sent": -1},
+        {"sent": 2**63},
+        {"sent": "5"},
+        {"sent": True},
+        {"sent": 5.0},
+        {"offered": -1},
+        {"errors": {"reset": -1}},
+        {"kinds": [asdict(KINDS[0]) | {"failed": -1}]},
+        {"kinds": [asdict(KINDS[0]) | {"more": 1}]},
+        {"sample": "x" * 100_001},
+        {"latency_hdr": 5},
+        {"more": 1},
+    ],
+)
+def test_a_tally_that_no_generator_of_ours_sends_is_refused(wrong: dict[str, Any]) -> None:
+    """It has no other keys and types than ours have, and no count that can't be counted."""
+    with pytest.raises(ValidationError):
+        over_the_wire(asdict(tally([1000], kinds=KINDS)) | wrong)
 
 
 def test_the_merged_histogram_is_that_of_all_latencies() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 
 from dragstrip.errors import BadUsage
-from dragstrip.record import Block, Race
+from dragstrip.record import Counted, Race
 from dragstrip.report import figures
 from dragstrip.report.race import chart_data
 from dragstrip.report.race.messages import void_text
@@ -19,9 +19,12 @@ Cell = None | bool | int | float | str
 
 Row = dict[str, Cell]
 
-#: A block's fields that no cell holds: histograms are exported as .hgrm and .hlog.
-_NO_CELL = frozenset(field.name for field in fields(Block) if field.name.endswith("_hdr") or field.name == "kinds")
-
+#: A block's fields in the table's order; histograms are exported as .hgrm and .hlog.
+_BLOCK = (
+    *("contender", "round", "pass_index", "position"),
+    *(field.name for field in fields(Counted) if not field.name.endswith("_hdr") and field.name != "server_runs"),
+    *("void", "server_runs"),
+)
 
 #: Each metric's column in the table of rounds, its unit last.
 ROUND_COLUMNS = {"throughput": "throughput_per_s", "cpu": "server_cpu_us_per_request", "memory": "peak_memory_bytes"}
@@ -30,7 +33,7 @@ ROUND_COLUMNS = {"throughput": "throughput_per_s", "cpu": "server_cpu_us_per_req
 #: The tables' columns, in order; also of a race that left no rows.
 BLOCKS = (
     *("race", "started", "workload", "kind", "at_s"),
-    *(field.name for field in fields(Block) if field.name not in _NO_CELL),
+    *_BLOCK,
     *("throughput_per_s", "server_cpu_us_per_request"),
 )
 ROUNDS = ("race", "workload", "round", "contender", *ROUND_COLUMNS.values(), "settled")
@@ -49,7 +52,7 @@ def block_rows(race: Race) -> Iterator[Row]:
         block = seen.block
         row: Row = {"race": race.id, "started": race.started, "workload": race.workload, "kind": seen.kind.value}
         row["at_s"] = round((block.started_ns - race.started_ns) / 1e9, 6)
-        row |= {field.name: _cell(getattr(block, field.name)) for field in fields(Block) if field.name not in _NO_CELL}
+        row |= {name: _cell(getattr(block, name)) for name in _BLOCK}
         row["void"] = "; ".join(map(void_text, block.void))
         row["throughput_per_s"] = chart_data.value(block, "throughput")
         row["server_cpu_us_per_request"] = chart_data.value(block, "cpu")
