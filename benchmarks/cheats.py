@@ -25,6 +25,22 @@ PYTHON = "/usr/bin/python3"  # one that an unprivileged user may execute
 HONEST = ("honest", "honest-too")
 #: No response of these shows that they cheat.
 UNSEEN = ("idle", "priority")
+#: Two seconds under load suffice for every trigger; a server that sends nothing correct would be warmed up to the end.
+DEFINITION = """
+name = "server"
+title = "a server that may cheat"
+host = "asyncio"
+language = "Python"
+workloads = ["hello"]
+[parameters]
+cheat = "none"
+[warm_up]
+least_s = 0.5
+most_s = 2
+[start]
+command = ["{python}", "{server}", "{{port}}", "{{cheat}}"]
+unprivileged = false
+"""
 _KINDS = {
     "wrong_head": "every head under load is compared",
     "wrong_status": "every status under load is compared",
@@ -45,10 +61,12 @@ def cheats() -> dict[str, Any]:
 
 def race(names: list[str], folder: Path) -> dict[str, str]:
     """Why each is out of one race of all of them, "" for those that are not."""
-    words = [sys.executable, "-m", "dragstrip", "race", "--rounds", "2", "--json", str(folder / "race.json")]
-    for name in names:
-        fault = "none" if name in HONEST else name
-        words += ["--serve", f"{name}={PYTHON} {SERVER} {{port}} {fault}"]
+    place = folder / "server"
+    place.mkdir()
+    (place / "contender.toml").write_text(DEFINITION.format(python=PYTHON, server=SERVER))
+    contenders = [f"{name}=server:cheat={'none' if name in HONEST else name}" for name in names]
+    words = [sys.executable, "-m", "dragstrip", "race", *contenders, "--contenders", str(folder)]
+    words += ["--rounds", "2", "--json", str(folder / "race.json")]
     env = {**os.environ, "DRAGSTRIP_STORE": str(folder / "races.sqlite"), "COLUMNS": "200"}
     done = subprocess.run(words, env=env, capture_output=True, text=True, check=False)
     if not (folder / "race.json").exists():
