@@ -28,7 +28,6 @@ from dragstrip.record import Race
 from dragstrip.report import figures
 from dragstrip.report.race import columns as columns_of
 from dragstrip.report.race import export as race_export
-from dragstrip.report.race import page as race_page
 from dragstrip.report.race import summary, tables
 from dragstrip.report.race import terminal as race_terminal
 from dragstrip.report.race.checks import CheckWithText, with_text
@@ -120,7 +119,9 @@ class Result:
 
     def to_html(self, path: Path | str) -> Path:
         """Writes the self-contained page."""
-        race_page.write(self.record, self.verdict, self.checks, Path(path))
+        from dragstrip.report.race import page  # Altair takes a third of a second to load
+
+        page.write(self.record, self.verdict, self.checks, Path(path))
         return Path(path)
 
     def __repr__(self) -> str:

@@ -14,7 +14,6 @@ from enum import StrEnum
 from functools import partial
 
 import numpy as np
-from scipy.special import stdtrit
 
 from dragstrip.analysis.columns import by_column
 from dragstrip.analysis.comparability import Unlike, unchanged, unlike
@@ -245,6 +244,8 @@ def _half(
         return math.inf, NoInterval.FEW_ROUNDS
     errors = [float(logs.std(ddof=1)) / math.sqrt(len(logs)) for logs in (old, new)]
     if all(side.complete for side in sides):
+        from scipy.special import stdtrit  # SciPy takes a quarter of a second to load
+
         squares = [error**2 for error in errors]
         total = sum(squares)
         if total == 0:

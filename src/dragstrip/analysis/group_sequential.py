@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
-from scipy.special import ndtri
 
 from dragstrip.analysis.significance import FLOOR, FloatArray, quantile
 
@@ -83,6 +82,8 @@ def _table(planned: int) -> tuple[FloatArray, FloatArray]:
     The last look's own chance, and for every look the chance of the first crossing there, by the approximation of
     Siegmund (1985, 4.40) with his correction for discrete time; b is the normal quantile of the look's level.
     """
+    from scipy.special import ndtri  # SciPy takes a quarter of a second to load
+
     near = np.arange(FLOOR + 1, min(planned, ONE_BY_ONE) + 1, dtype=float)
     steps = max(math.ceil(math.log(planned / ONE_BY_ONE) / math.log(STEP)), 0)
     far = np.geomspace(ONE_BY_ONE, planned, steps + 1) if steps else np.zeros(0)

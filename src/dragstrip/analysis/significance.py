@@ -10,7 +10,6 @@ from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit
 
 FloatArray = NDArray[np.float64]
 
@@ -21,4 +20,6 @@ FLOOR = 10
 @cache
 def quantile(n: int, alpha: float) -> float:
     """Two-sided quantile of Student's t over ``n`` rounds, ``n`` from 2."""
+    from scipy.special import stdtrit  # SciPy takes a quarter of a second to load
+
     return -float(stdtrit(n - 1, alpha / 2))

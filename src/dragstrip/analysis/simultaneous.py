@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-from scipy.special import ndtr, stdtrit
 
 from dragstrip.analysis.significance import FloatArray
 
@@ -32,6 +31,8 @@ MIN_OF_OWN = 0.5
 @cache
 def _normal_tail(contenders: int) -> tuple[FloatArray, FloatArray]:
     """Ranges w and the natural logarithm of P(range of ``contenders`` standard normals > w)."""
+    from scipy.special import ndtr  # SciPy takes a quarter of a second to load
+
     z = np.linspace(-9.0, 9.0, _NORMAL_NODES)
     density = np.exp(-z * z / 2) / math.sqrt(2 * math.pi) * (z[1] - z[0])
     w = np.linspace(0.0, 16.0, 800)
@@ -68,6 +69,8 @@ def range_factor(contenders: int, freedom: float, level: float) -> float:
         freedom: degrees of freedom of the pair's variance, from 1; level: the family's, between 0 and 1.
     """
     if contenders == 2:
+        from scipy.special import stdtrit  # SciPy takes a quarter of a second to load
+
         return -float(stdtrit(freedom, level / 2))
     whole = max(math.floor(freedom), 1)
     logs, ranges = _tail(contenders, whole)

@@ -30,7 +30,6 @@ from dragstrip.cli.quantities import DURATION, RATE, SHARE, Count
 from dragstrip.compat import outputs
 from dragstrip.contender import entry, parse_entry, serve_entry
 from dragstrip.errors import BadUsage
-from dragstrip.report.claims import chart as claims_chart
 from dragstrip.report.claims import page as claims_page
 from dragstrip.report.claims import table as claims_report
 from dragstrip.report.claims.wording import describe_ends
@@ -80,11 +79,17 @@ def show_table(wanted: Sequence[Claim], store: Store, options: TableOptions) -> 
         [
             ("--json", options.json_path, lambda: json_text(claims_report.as_json(table))),
             ("--markdown", options.markdown_path, lambda: _page(table, store, options)),
-            ("--svg", options.svg_path, lambda: claims_chart.svg(table)),
+            ("--svg", options.svg_path, lambda: _chart(table)),
         ],
         measured=True,
     )
     return table
+
+
+def _chart(table: Sequence[Row]) -> str:
+    from dragstrip.report.claims import chart  # Altair takes a third of a second to load
+
+    return chart.svg(table)
 
 
 def _page(table: Sequence[Row], store: Store, options: TableOptions) -> str:

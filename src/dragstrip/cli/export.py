@@ -18,7 +18,6 @@ from dragstrip.cli.outputs import OutputFile, write_or_refuse
 from dragstrip.errors import BadUsage
 from dragstrip.record import Race
 from dragstrip.report.race import formats, latency, tables
-from dragstrip.report.race import page as race_page
 from dragstrip.report.race.summary import parts_of
 from dragstrip.validity import inspect
 
@@ -105,7 +104,7 @@ def _files(race: Race, chosen: str, options: ExportOptions) -> Iterator[tuple[Pa
     elif chosen == "parquet":
         yield options.file, lambda: tables.parquet(_rows(race, options.rounds))
     elif chosen == "html":
-        yield options.file, lambda: race_page.render(race, analysis.judge(race), inspect(race))
+        yield options.file, lambda: formats.html(race, analysis.judge(race), inspect(race))
     else:
         text = _text(race, chosen, options)
         yield options.file, lambda: text
@@ -179,7 +178,7 @@ def _hgrm(race: Race, contender: str | None) -> str:
 
 def _drawn(race: Race, chosen: str, options: ExportOptions) -> Iterator[tuple[Path, Callable[[], bytes]]]:
     """The chart that was asked for, or each of a folder's."""
-    from dragstrip.report.race import charts  # Altair takes half a second to load
+    from dragstrip.report.race import charts  # Altair takes a third of a second to load
 
     file, every_chart = options.file, chosen == "charts"
     name = "ranking" if every_chart else options.chart or ("columns" if len(race.columns) > 1 else "ranking")

@@ -39,7 +39,6 @@ from dragstrip.report.comparison import Outcome, Ruled, ruling_line
 from dragstrip.report.figures import visible
 from dragstrip.report.race import badge, formats, headline, markdown, thresholds
 from dragstrip.report.race import export as race_export
-from dragstrip.report.race import page as race_page
 from dragstrip.report.race import terminal as race_terminal
 from dragstrip.report.race.live import Progress
 from dragstrip.store.database import Store, default_path
@@ -373,7 +372,7 @@ def _conclude(console: Console, result: Race, options: RaceOptions) -> None:
     failure = write_all(
         [
             ("--json", options.json_path, lambda: json_text(race_export.race_json(result, judged, checks, rules))),
-            ("--html", options.html_path, lambda: race_page.render(result, judged, checks)),
+            ("--html", options.html_path, lambda: formats.html(result, judged, checks)),
             ("--junit", options.junit_path, lambda: formats.junit(result, judged, checks, rules)),
             ("--export-markdown", options.markdown_path, lambda: markdown.race(result, judged, checks, rules)),
         ],

@@ -13,7 +13,7 @@ from dragstrip.cli.options import gathered, read_store
 from dragstrip.cli.outputs import json_text, write_or_refuse
 from dragstrip.errors import BadUsage
 from dragstrip.report.race import export as race_export
-from dragstrip.report.race import page as race_page
+from dragstrip.report.race import formats
 from dragstrip.report.race import terminal as race_terminal
 from dragstrip.validity import inspect
 
@@ -41,7 +41,7 @@ def report(options: ReportOptions) -> None:
     write_or_refuse(
         [
             ("--json", options.json_path, lambda: json_text(race_export.race_json(recorded, judged, checks))),
-            ("--html", options.html_path, lambda: race_page.render(recorded, judged, checks)),
+            ("--html", options.html_path, lambda: formats.html(recorded, judged, checks)),
             ("--svg", options.svg_path, lambda: race_terminal.terminal_svg(recorded, judged, checks)),
         ]
     )

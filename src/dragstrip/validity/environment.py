@@ -7,8 +7,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from statistics import mean, median, stdev
 
-from scipy.special import stdtrit
-
 from dragstrip.record import Block, Event, EventKind, Race
 from dragstrip.validity import observation as seen
 from dragstrip.validity.check import Check, CheckName, Finding, Status, check_result, warnings
@@ -100,6 +98,8 @@ def _drift(by_name: Mapping[str, Sequence[Block]]) -> tuple[float, float]:
         by_round = [math.log(median(paces[index])) for index in sorted(paces)]
         third = len(by_round) // 3
         if third >= THIRD:
+            from scipy.special import stdtrit  # SciPy takes a quarter of a second to load
+
             first, last = by_round[:third], by_round[-third:]
             changes.append(math.expm1(mean(last) - mean(first)))
             error = math.hypot(stdev(first), stdev(last)) / math.sqrt(third)

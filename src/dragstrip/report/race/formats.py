@@ -30,6 +30,13 @@ if TYPE_CHECKING:
 Maker = Callable[[Race, "Verdict", Sequence["Check"]], str]
 
 
+def html(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
+    """The race as one HTML page."""
+    from dragstrip.report.race import page  # Altair takes a third of a second to load
+
+    return page.render(race, verdict, checks)
+
+
 def race_json(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
     """The race as ``--json`` gives it."""
     return _json(race_export.race_json(race, verdict, checks))
