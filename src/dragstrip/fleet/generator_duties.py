@@ -221,7 +221,7 @@ class GeneratorDuties(Duties[_GeneratorsRace]):
         if prepared is None:
             raise StageError("no load was made ready on this machine")
         with self._running(silent=False):
-            finished = loading.drive(race.engine, race.session, prepared, slices, _Shown(show))
+            finished = loading.drive(race.engine, race.session, prepared, slices, show)
         script = prepared.script
         if script is not None:
             script.refuse_failure()
@@ -273,16 +273,3 @@ def _globals(script: Script) -> list[bytes]:
         return script.globals()
     except ScriptError as error:
         raise BadUsage(str(error)) from error
-
-
-class _Shown:
-    """Forwards each second if the client shows progress (``loading.run.Progress``)."""
-
-    def __init__(self, show: Callable[[Slice], None] | None) -> None:
-        self._show, self.shown = show, show is not None
-
-    def begun(self, *_: object) -> None: ...
-
-    def slice_done(self, _: LoadRequest, done: Sequence[Slice]) -> None:
-        if self._show is not None:
-            self._show(done[-1])

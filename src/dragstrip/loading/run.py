@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
@@ -84,16 +84,16 @@ ScriptLoader: TypeAlias = Callable[[LoadRequest, Target, int], Script]
 
 
 class Progress(Protocol):
-    """What shows a run as it goes; called while it goes on.
+    """Shows a run while it goes on: when the load begins, and after each slice, the last of ``done``.
 
     Args:
-        shown: progress is shown. Only then other machines report theirs.
+        shown: progress is shown. Only then do other machines report theirs.
     """
 
     @property
     def shown(self) -> bool: ...
-    def begun(self, request: LoadRequest, learned: Learned, doubts: list[str]) -> None: ...
-    def slice_done(self, request: LoadRequest, done: list[Slice]) -> None: ...
+    def begun(self, request: LoadRequest, learned: Learned, doubts: Sequence[str]) -> None: ...
+    def slice_done(self, request: LoadRequest, done: Sequence[Slice]) -> None: ...
 
 
 def run(request: LoadRequest, progress: Progress, load_script: ScriptLoader | None = None) -> LoadResult:
@@ -257,7 +257,7 @@ def _load(prepared: Prepared, progress: Progress) -> LoadResult:
     with _engine(prepared.cores, request) as engine, _awake(request) as awake:
         session = engine.open(session_plan(prepared))
         try:
-            finished = drive(engine, session, prepared, slices, progress)
+            finished = drive(engine, session, prepared, slices, lambda _: progress.slice_done(request, slices))
         except KeyboardInterrupt:
             finished = LoadEnding.INTERRUPTED
         if prepared.script is not None:
@@ -412,11 +412,18 @@ def merged(histograms: Iterable[bytes]) -> bytes:
     return merge(recorded) if recorded else b""
 
 
-def drive(engine: Engine, session: int, prepared: Prepared, slices: list[Slice], progress: Progress) -> LoadEnding:
+def drive(
+    engine: Engine,
+    session: int,
+    prepared: Prepared,
+    slices: list[Slice],
+    show: Callable[[Slice], None] | None,
+) -> LoadEnding:
     """Runs to the end, hour by hour, and returns what ended it.
 
     Args:
-        slices: each stretch of about a second is added as it is over, so that an interruption loses none.
+        slices: each slice of about a second is added when it is complete, so that an interruption loses none.
+        show: called with each slice after that.
     """
     from dragstrip._engine import BlockPlan
 
@@ -429,7 +436,8 @@ def drive(engine: Engine, session: int, prepared: Prepared, slices: list[Slice],
 
     def observe(tally: Tally) -> None:
         slices.append(Slice(**{field.name: getattr(tally, field.name) for field in fields(Slice)}))
-        progress.slice_done(request, slices)
+        if show is not None:
+            show(slices[-1])
 
     while True:
         limit_ns = min(left_ns or _HOUR_NS, _HOUR_NS)
