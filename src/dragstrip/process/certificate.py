@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
     from cryptography.x509 import Certificate, CertificateBuilder, KeyUsage
 
-#: For the parity sheet. What most certificates of the web have by now, and what costs a server the least to sign by.
+#: For the parity sheet. Most certificates of the web use this key type, and signing costs a server least with it.
 KIND = "ECDSA P-256, made for this race"
 
 #: Names in the authority's and the server's certificate.
@@ -34,7 +34,7 @@ class Authority:
 
 
 class Certificates:
-    """Makes a race's authority when it is first needed; ``folder``: where its file is written."""
+    """Makes a race's authority when it is first needed; its file is written to ``folder``."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._lock = folder, threading.Lock()
@@ -49,7 +49,7 @@ class Certificates:
 
 def make(folder: Path) -> Authority:
     """An authority with one server's certificate, for 127.0.0.1 and localhost; its own key is kept nowhere."""
-    # Loaded here: most races have no TLS, and it takes a while.
+    # Imported only now: most races have no TLS, and the import is slow.
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat

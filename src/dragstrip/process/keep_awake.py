@@ -1,15 +1,15 @@
 """Keeps a race's cores from going to sleep while blocks run, and puts everything back however the race ends.
 
-A core that sleeps is woken by an interrupt. On a virtual machine that costs the waker, and the sleeper waits for the
-host. A server that lets the machine sleep more often would pay for it. Three ways, tried in this order:
+A core that sleeps is woken by an interrupt. On a virtual machine that costs the waker time, and the sleeper waits for
+the host. A server that lets the machine sleep more often would pay for it. There are three ways, tried in this order:
 
-``device``: ``/dev/cpu_dma_latency`` held open at 0; the kernel takes it back when the holder dies. For all cores.
+``device``: ``/dev/cpu_dma_latency`` held open at 0, for all cores; the kernel resets it when the holder dies.
 ``resume``: ``cpuN/power/pm_qos_resume_latency_us`` set to ``n/a``, for the race's cores alone.
-``idle``: a process of the SCHED_IDLE policy that spins on each core, and gives way to whatever else is to run there.
+``idle``: a process of the SCHED_IDLE policy that spins on each core, and yields to every other process.
 
-The first two are settings of the kernel's idle driver: without one they do nothing, and are passed over. This file
+The first two are settings of the kernel's idle driver: without a driver they do nothing and are skipped. This file
 itself does the work, run as a script: ``python -I -S keep_awake.py WAY CORES``. It reads ``on`` and ``off`` from its
-stdin and answers each with ``ok``, or with what went wrong. If its stdin closes, the process that started it is gone
+stdin and replies with ``ok``, or with what went wrong. If its stdin closes, the process that started it is gone
 (``kill -9`` included): then it puts everything back and ends.
 """
 
@@ -23,18 +23,18 @@ import struct
 import sys
 import time
 
-TYPE_CHECKING = False  # a script that has to be up at once
+TYPE_CHECKING = False  # importing typing would slow the script's start
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from subprocess import Popen
 
-#: The ways in the order in which they are tried, and what a record says of each.
+#: The ways in the order in which they are tried, and the text of each in a record.
 WAYS = {
     "device": "cpu_dma_latency held at 0",
     "resume": "resume latency n/a on each core",
     "idle": "a SCHED_IDLE spinner on each core",
 }
-#: What a user may choose.
+#: The values of ``--awake``.
 CHOICES = ("auto", "off")
 OFF = "off"
 
@@ -42,10 +42,10 @@ DEVICE = "/dev/cpu_dma_latency"
 RESUME = "/sys/devices/system/cpu/cpu{core}/power/pm_qos_resume_latency_us"
 DRIVER = "/sys/devices/system/cpu/cpuidle/current_driver"
 
-#: A spinner that finds this much time gone since its last look was put off its core, by a program that may need it
-#: longer. It then sleeps for as long, again and again, until it is woken no later than the second figure.
+#: A spinner that finds this much time gone since its last look was preempted, by a program that may need the core
+#: longer. The spinner then sleeps for as long, repeatedly, until it wakes no later than the second figure.
 AWAY_NS, LATE_NS = 1_000_000, 300_000
-#: Seconds to wait for an answer of the script, which takes milliseconds.
+#: Seconds to wait for the script's reply, which takes milliseconds.
 LOST_S = 5.0
 
 #: The script's reply when it has obeyed.
@@ -55,7 +55,7 @@ PR_SET_PDEATHSIG = 1
 
 
 class Awake:
-    """What keeps the cores awake, while ``held``.
+    """Keeps the cores awake while ``held``.
 
     Args:
         text: for the record, in words: the way, or "off" and why.
@@ -68,7 +68,7 @@ class Awake:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """The cores stay awake for as long as this lasts; does nothing without a way."""
+        """Keeps the cores awake until the end; does nothing without a way."""
         if self._helper is None:
             yield
             return
@@ -88,8 +88,8 @@ def hold(
     Args:
         cores: the race's.
         on: False: nothing is done.
-        ways: to be tried, in this order, whether or not they can have an effect here; None for the usual ones.
-        against: why cores are not to be kept busy here (``against_spinning``); None: they may be.
+        ways: to be tried in this order, whether or not they can have an effect here; None for the usual ways.
+        against: why cores must not be kept busy here (``against_spinning``); None: they may be.
     """
     awake = _first_that_works(cores, ways, against) if on else Awake()
     try:
@@ -110,23 +110,23 @@ def against_spinning(cores: Sequence[int], siblings: Sequence[Sequence[int]]) ->
         return "two of the cores are hardware threads of one physical core, which would slow each other down"
     limit = cpu_quota()
     if limit is not None and limit < len(wanted):
-        return f"CPU time here is limited to that of {limit:g} cores, which spinning would use up"
+        return f"CPU time here is limited to {limit:g} cores, which spinning would use up"
     return None
 
 
 def usual_wait(against: str | None, *, shared: bool) -> str:
-    """How a race's engine waits, "poll" or "sleep": it polls where its cores are its own to keep busy.
+    """How a race's engine waits, "poll" or "sleep": it polls if it alone may keep its cores busy.
 
     Args:
-        against: why they must not be kept busy (``against_spinning``). shared: servers run on them, too.
+        against: why they must not be kept busy (``against_spinning``). shared: servers also run on them.
     """
     return "sleep" if against or shared else "poll"
 
 
 def against_spinners(wait: str, against: str | None) -> str | None:
-    """Why no spinner may run in a race whose engine waits so; ``against``: why not anyway; None if it may.
+    """Why no spinner may run with this ``wait`` of the engine; None if it may. ``against``: a reason with any ``wait``.
 
-    An engine that polls keeps its own cores awake, and a loaded server its own. A spinner beside the server took up to
+    An engine that polls keeps its own cores awake, and so does a loaded server. A spinner next to the server took up to
     6 % of its core, whenever it woke up, and doubled the scatter of its throughput (docs/CALIBRATION.md).
     """
     if against is not None or wait == "sleep":
@@ -172,7 +172,7 @@ def _first_that_works(cores: Sequence[int], ways: Sequence[str] | None, against:
             stderr=subprocess.DEVNULL,
             start_new_session=True,  # the terminal's Ctrl-C is our own affair; and it has an autogroup of its own
         )
-        failures = [answer for answer in (_order(helper, "on"), _order(helper, "off")) if answer != DONE]
+        failures = [reply for reply in (_order(helper, "on"), _order(helper, "off")) if reply != DONE]
         if not failures:
             return Awake(WAYS[way] + (f" ({'; '.join(reasons)})" if reasons else ""), way, helper)
         _dismiss(helper)
@@ -181,7 +181,7 @@ def _first_that_works(cores: Sequence[int], ways: Sequence[str] | None, against:
 
 
 def _order(helper: Popen[bytes], order: str) -> str:
-    """The helper's answer to "on" or "off": ``DONE``, or what went wrong, also if it is gone."""
+    """The helper's reply to "on" or "off": ``DONE``, or what went wrong, also if it is gone."""
     import select
 
     assert helper.stdin is not None
@@ -192,7 +192,7 @@ def _order(helper: Popen[bytes], order: str) -> str:
         waiting = select.poll()
         waiting.register(helper.stdout, select.POLLIN)
         if not waiting.poll(LOST_S * 1000):
-            return "it did not answer"
+            return "it did not reply"
         return helper.stdout.readline().decode("utf-8", "replace").strip() or "it ended by itself"
     except OSError as error:
         return error.strerror or str(error)
@@ -225,7 +225,7 @@ def _text(path: str) -> str:
 
 
 class Device:
-    """The latency of all cores, which the kernel holds at 0 while the device is open."""
+    """The wake-up latency of all cores, which the kernel holds at 0 while the device is open."""
 
     def __init__(self, _cores: Sequence[int]) -> None:
         self._descriptor: int | None = None
@@ -236,7 +236,7 @@ class Device:
         os.write(self._descriptor, struct.pack("i", 0))
 
     def off(self) -> None:
-        """Closes it, which takes the wish back."""
+        """Closes the device, which ends the request."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -245,14 +245,14 @@ class Device:
 
 
 class Resume:
-    """The kernel's setting of each core: how long waking up may take. ``n/a`` means no time at all."""
+    """The kernel's limit on each core's wake-up time; ``n/a`` means none at all."""
 
     def __init__(self, cores: Sequence[int]) -> None:
         self._files = [RESUME.format(core=core) for core in cores]
         self._before: dict[str, str] = {}
 
     def on(self) -> None:
-        """Notes what is set and sets ``n/a``; raises OSError if that is not allowed, with all put back."""
+        """Notes the current settings and sets ``n/a``; raises OSError if not allowed, after putting all back."""
         try:
             for path in self._files:
                 self._before.setdefault(path, _text(path))
@@ -262,7 +262,7 @@ class Resume:
             raise
 
     def off(self) -> None:
-        """Puts back what was set."""
+        """Puts the noted settings back."""
         while self._before:
             path, value = self._before.popitem()
             with contextlib.suppress(OSError):
@@ -277,44 +277,44 @@ class Resume:
 
 
 class Spinners:
-    """One process per core that spins at the lowest priority there is, stopped (SIGSTOP) while it is not wanted."""
+    """One process per core that spins at the lowest priority, stopped (SIGSTOP) while it is not needed."""
 
     def __init__(self, cores: Sequence[int]) -> None:
         self._cores = tuple(cores)
         self._pids: list[int] = []
 
     def on(self) -> None:
-        """Lets them run; the first time they are made, and OSError says why that is not allowed."""
+        """Lets them run; the first call makes them, and raises OSError if that is not allowed."""
         for core in self._cores[len(self._pids) :]:
             self._pids.append(self._spinner())
-            # Lowered while it stands still: it never spins at an ordinary priority.
+            # Its priority is lowered while it is stopped: it never spins at an ordinary one.
             os.sched_setaffinity(self._pids[-1], [core])
             os.sched_setscheduler(self._pids[-1], os.SCHED_IDLE, os.sched_param(0))
-            # That weighs little within a scheduling group. Where sessions are groups (sched(7), autogroup), this one's
-            # would weigh as much as the server's: so the group has the lowest weight, too.
+            # That weighs little within a scheduling group. If sessions are groups (sched(7), autogroup), this group
+            # would weigh as much as the server's: so the group also gets the lowest weight.
             with contextlib.suppress(OSError), open(f"/proc/{self._pids[-1]}/autogroup", "w") as file:  # noqa: PTH123
                 file.write("19")
         for pid in self._pids:
             os.kill(pid, signal.SIGCONT)
 
     def off(self) -> None:
-        """Stops the spinners until ``on``: they keep their place and use no time."""
+        """Stops the spinners until ``on``: they stay on their cores and use no time."""
         for pid in self._pids:
             os.kill(pid, signal.SIGSTOP)
 
     def end(self) -> None:
-        """They are gone as soon as each has its turn to go: on a core that others keep busy, that is not awaited."""
+        """Kills the spinners without waiting: each ends at its next turn, which may be late on a busy core."""
         for pid in self._pids:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
-            with contextlib.suppress(OSError):  # an ordinary user may not, and need not
+            with contextlib.suppress(OSError):  # an ordinary user is not allowed to, and need not
                 os.sched_setscheduler(pid, os.SCHED_OTHER, os.sched_param(0))
                 os.sched_setaffinity(pid, range(os.cpu_count() or 1))
         self._pids = []
 
     @staticmethod
     def _spinner() -> int:
-        """A process that stands still, to be set up before it goes on."""
+        """A stopped process, to be set up before it continues."""
         parent = os.getpid()
         pid = os.fork()
         if pid == 0:
@@ -325,7 +325,7 @@ class Spinners:
                     signal.signal(number, signal.SIG_DFL)
                 null = os.open(os.devnull, os.O_RDWR)
                 os.dup2(null, 0)
-                os.dup2(null, 1)  # else whoever reads from us would not see our end
+                os.dup2(null, 1)  # otherwise a reader of our stdout would not see our end
                 os.kill(os.getpid(), signal.SIGSTOP)
                 if os.getppid() == parent:
                     _spin()
@@ -335,23 +335,23 @@ class Spinners:
 
 
 def _spin() -> None:
-    """Runs forever. Whatever wakes up here preempts it at once; if that lasts, it sleeps during that time.
+    """Spins forever. Any process that wakes up on this core preempts it at once; while that lasts, it sleeps.
 
-    Otherwise the scheduler would give it a turn of some milliseconds now and then, in spite of its lowest weight. It
-    took 1.6 % of a busy core that way, and takes 0.1 % now (by the run-queue wait of a busy loop beside it).
+    Otherwise the scheduler would give it a turn of some milliseconds now and then, despite its lowest weight. It took
+    1.6 % of a busy core that way, and takes 0.1 % now (by the run-queue wait of a busy loop on the same core).
     """
     clock = time.monotonic_ns
-    seen = clock()
+    last_ns = clock()
     while True:
         now = clock()
-        if now - seen > AWAY_NS:
+        if now - last_ns > AWAY_NS:
             late_ns = AWAY_NS
             while late_ns > LATE_NS:
                 due = clock() + AWAY_NS
                 time.sleep(AWAY_NS / 1e9)
                 now = clock()
                 late_ns = now - due
-        seen = now
+        last_ns = now
 
 
 def main(way: str, cores: Sequence[int]) -> None:
@@ -365,13 +365,13 @@ def main(way: str, cores: Sequence[int]) -> None:
         for order in sys.stdin:
             try:
                 keeper.on() if order.strip() == "on" else keeper.off()
-                answer = DONE
+                reply = DONE
             except OSError as error:
-                answer = f"{error.strerror}{f' ({error.filename})' if error.filename else ''}"
-            sys.stdout.write(f"{answer}\n")
+                reply = f"{error.strerror}{f' ({error.filename})' if error.filename else ''}"
+            sys.stdout.write(f"{reply}\n")
             sys.stdout.flush()
     except BrokenPipeError:
-        pass  # the reader is gone: the end comes next
+        pass  # the reader is gone
     finally:
         keeper.end()
 

@@ -1,7 +1,7 @@
-"""Stands servers up: launches under a supervisor, waits until they answer right, stops them, leaves nothing.
+"""Launches servers under a supervisor, waits until they respond correctly, stops them, and leaves no trace.
 
-A ``Launcher`` drives a small process of its own (``supervisor.py``); what is here is the race's end of its
-pipe. However the race ends, the pipe closes, and the supervisor does the cleaning.
+A ``Launcher`` drives a small process (``supervisor.py``) over a pipe. However the race ends, the pipe closes, and the
+supervisor ends every process and removes every file.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Launcher", "ServerProcess", "scratch_root", "sweep_stale"]
 
-#: Seconds from the stop signal to SIGKILL after Ctrl-C, when the person waits.
+#: Seconds from the stop signal to SIGKILL after Ctrl-C, while the user waits.
 INTERRUPTED_GRACE_S = 0.5
-#: Seconds between two tries to get a right answer, from the first to the longest.
+#: Seconds between two tries to get a correct response, from the first to the longest.
 FIRST_TRY_S, MAX_TRY_S = 0.002, 0.020
-#: Seconds beyond the grace after which a supervisor that does not report is taken for lost.
+#: Seconds beyond the grace after which a supervisor that does not report counts as lost.
 LOST_S = 20.0
-#: Most of a launch's output that is kept, head and tail.
+#: Maximum size of a launch's log, which keeps the output's head and tail.
 LOG_LIMIT_BYTES = 256 * 1024
 
 _numbers = itertools.count(1)
@@ -57,15 +57,15 @@ _Report = TypeVar("_Report")
 
 @dataclass(kw_only=True)
 class ServerProcess(Running):
-    """One launch of a server that has given its first right answer.
+    """One launch of a server that has sent its first correct response.
 
     Args:
-        host: where it is reached, at ``port``; "unix:PATH" for a socket file.
-        pid: its main process; ready_ns: from the start to the first right answer.
-        log: its output, bounded; it goes when the launch is stopped (``Ended.log_tail`` stays).
+        host: its address; "unix:PATH" for a socket file.
+        pid: its main process; ready_ns: from the start to the first correct response.
+        log: its output, bounded; removed when the launch is stopped (``Ended.log_tail`` stays).
         cgroup: its cgroup v2, None if none could be made.
         cpu_source: "cgroup" or "proc".
-        note: what is not as requested ("runs as uid 0, for …"), "" if nothing.
+        note: a deviation from the start, like "runs as uid 0, for …"; "" if there is none.
     """
 
     name: str
@@ -80,7 +80,7 @@ class ServerProcess(Running):
     _frozen: bool = field(default=False, repr=False)
 
     def pids(self) -> tuple[int, ...]:
-        """Every living process of the tree now, the main one first; daemonised ones are in it."""
+        """Every living process of the tree now, daemonised ones included; the main process is first."""
         living = [pid for pid, (_, state) in descendants(self.launcher.pid).items() if state not in "ZX"]
         return tuple(sorted(living, key=lambda pid: pid != self.pid))
 
@@ -125,7 +125,7 @@ class ServerProcess(Running):
         self._hold(hold=False)
 
     def _hold(self, *, hold: bool) -> None:
-        """By its cgroup, or by SIGSTOP."""
+        """Freezes or thaws every process, by its cgroup or by SIGSTOP."""
         self._frozen = hold
         if self.cgroup is not None:
             with contextlib.suppress(OSError):
@@ -184,7 +184,7 @@ class Launcher:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         interrupted = kind is not None and not issubclass(kind, Exception)
         try:
-            # An interrupted stop goes on with its long grace; closing the pipe is what cuts that short.
+            # An interrupted stop continues with its long grace; closing the pipe cuts that short.
             if self._running is not None and not (interrupted and self._running.number in self._stopping):
                 self._running.stop(grace_s=INTERRUPTED_GRACE_S if interrupted else GRACE_S)
             self._send({"do": "end"})
@@ -194,17 +194,18 @@ class Launcher:
     def launch(
         self, start: Start, *, scratch: Path, cores: tuple[int, ...], is_right: Callable[[str, int], str | None]
     ) -> ServerProcess:
-        """Starts the server and waits for its first right answer.
+        """Starts the server and waits for its first correct response.
 
         Args:
-            start: what to run; its environment is laid over the race's own.
+            start: the command; its environment is laid over the race's own.
             scratch: its directory, below the scratch root; removed when the launch ends. As root, with
                 ``start.unprivileged``, it is given to ``nobody`` and the server runs as ``nobody``.
-            cores: those it may run on.
-            is_right: asked again and again; None once the answer is right, else the reason in words.
+            cores: the cores that the server may run on.
+            is_right: called repeatedly; None once the response is correct, otherwise the reason in words.
 
         Raises:
-            StageError: it could not be started, died, or wasn't right within ``start.wake_s``; nothing of it is left.
+            StageError: the server could not be started, died, or sent no correct response within ``start.wake_s``; no
+                trace of it is left.
             PortTaken: the same, because another program holds its port.
         """
         if self._running is not None:
@@ -257,14 +258,14 @@ class Launcher:
     def _wait_until_right(
         self, running: ServerProcess, start: Start, began_ns: int, is_right: Callable[[str, int], str | None]
     ) -> None:
-        """Asks until the answer is right; every wait ends at once when the server dies."""
+        """Tries until the response is correct; every wait ends at once when the server dies."""
         pause_s, reason = FIRST_TRY_S, None
         while running.alive():
             try:
                 reason = is_right(running.host, running.port)
             except OSError as error:
                 reason = error.strerror or str(error)
-            if reason is None and running.alive():  # otherwise another server answered on that port
+            if reason is None and running.alive():  # otherwise another server responded on that port
                 return
             if time.monotonic_ns() - began_ns > start.wake_s * 1e9:
                 break
@@ -292,7 +293,7 @@ class Launcher:
         raise StageError(message)
 
     def begin_finish(self, number: int, signal_name: str, grace_s: float) -> None:
-        """Has a launch stopped, unless it has died; used by ``ServerProcess.begin_stop``."""
+        """Orders a launch's stop, unless it has ended; used by ``ServerProcess.begin_stop``."""
         if not self.has_ended(number) and number not in self._stopping:
             self._stopping.add(number)
             self._send({"do": "stop", "signal": signal_name, "grace_s": grace_s})
@@ -350,10 +351,10 @@ class Launcher:
     def _read(self, at_most_s: float) -> None:
         assert self._process.stdout is not None
         fd = self._process.stdout.fileno()
-        poll = select.poll()  # select() knows no descriptor above 1023
+        poll = select.poll()  # select() supports no descriptor above 1023
         poll.register(fd, select.POLLIN)
         while not self._lost and poll.poll(at_most_s * 1000):
-            # An interrupted race stops in one thread what another still waits for.
+            # An interrupted race stops a server in one thread while another still waits for it.
             with self._reading:
                 if not poll.poll(0):
                     return
@@ -369,7 +370,7 @@ class Launcher:
             at_most_s = 0.0
 
     def _clean_after_lost_supervisor(self) -> None:
-        """Without a supervisor: kills its cgroup, and the processes found by its session and its scratch folder."""
+        """Kills the server's cgroup, and the processes that its session and its scratch folder identify."""
         if (running := self._running) is None:
             return
         if running.cgroup is not None:
@@ -381,7 +382,7 @@ class Launcher:
         remove_cgroup(running.cgroup)
 
     def _close(self) -> None:
-        """Closes the pipe, which ends the supervisor whatever it does, and waits for it."""
+        """Closes the pipe, which always ends the supervisor, and waits for it."""
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 with contextlib.suppress(OSError):
@@ -397,9 +398,9 @@ class Launcher:
 
 
 def server_environment(inherited: Mapping[str, str]) -> dict[str, str]:
-    """Our environment as servers get it: C.UTF-8 and UTC whatever we were started under; a start's own lies over it.
+    """The environment for servers: Dragstrip's own with C.UTF-8 and UTC; a start's own is laid over it.
 
-    ``LC_*`` go rather than being set, so that a definition that sets ``LANG`` alone gets what it says.
+    ``LC_*`` are removed instead of set, so that a definition that sets only ``LANG`` gets that locale.
     """
     kept = {key: value for key, value in inherited.items() if key != "LANGUAGE" and not key.startswith("LC_")}
     return kept | {"LANG": "C.UTF-8", "TZ": "UTC"}
@@ -423,7 +424,7 @@ def tail(log: Path) -> str:
 
 
 def without_repeats(text: str) -> str:
-    """A log's lines; of those in a row that differ in digits only (an access log's) the last, and their number."""
+    """A log's lines; of consecutive lines that differ only in digits, as in an access log, the last and their count."""
     kept: list[tuple[str, str, int]] = []
     for line in text.splitlines():
         like = re.sub(r"\d+", "0", line)
@@ -446,6 +447,6 @@ def _remove(scratch: Path, log: Path) -> None:
 
 def _threads(pid: int) -> tuple[str, ...]:
     try:
-        return tuple(os.listdir(f"/proc/{pid}/task"))  # noqa: PTH208 (names are wanted, not paths)
+        return tuple(os.listdir(f"/proc/{pid}/task"))  # noqa: PTH208 (names, not paths)
     except OSError:
         return ()

@@ -35,19 +35,19 @@ def free_port(host: str = HOST) -> int:
 
 
 def listening(pids: Iterable[int]) -> tuple[str, ...]:
-    """Where these processes listen over TCP, like ``[::1]:8080``, by their descriptors and proc(5)'s ``net/tcp``."""
-    at = {**_listeners("tcp", socket.AF_INET), **_listeners("tcp6", socket.AF_INET6)}
+    """Addresses where these processes listen over TCP, like ``[::1]:8080``, from proc(5)'s ``fd`` and ``net/tcp``."""
+    listeners = {**_listeners("tcp", socket.AF_INET), **_listeners("tcp6", socket.AF_INET6)}
     addresses: set[str | None] = set()
     for pid in pids:
-        with contextlib.suppress(OSError):  # it ended, or is not ours to look at
+        with contextlib.suppress(OSError):  # the process ended, or is another user's
             for descriptor in Path(f"/proc/{pid}/fd").iterdir():
                 with contextlib.suppress(OSError):
-                    addresses.add(at.get(str(descriptor.readlink())))
+                    addresses.add(listeners.get(str(descriptor.readlink())))
     return tuple(sorted(filter(None, addresses)))
 
 
 def listens_elsewhere(pids: Iterable[int], host: str, port: int) -> str:
-    """Where processes listen, in words, if that is not at ``host`` and ``port``; else ""."""
+    """Where processes listen, in words, if that is not at ``host`` and ``port``; otherwise ""."""
     addresses = listening(pids)
     if {f"{name}:{port}" for name in (host, "0.0.0.0", "[::]")} & set(addresses):
         return ""
@@ -56,7 +56,7 @@ def listens_elsewhere(pids: Iterable[int], host: str, port: int) -> str:
 
 
 def _listeners(table: str, family: socket.AddressFamily) -> dict[str, str]:
-    """By a socket's name among descriptors: its address, of those that listen.
+    """Addresses of listening sockets, by the sockets' names among descriptors.
 
     A table also has every closed connection of the last minute (TIME_WAIT): over 100,000 lines on a busy machine.
     Several launches may read it at the same time, so it is read line by line.
@@ -69,7 +69,9 @@ def _listeners(table: str, family: socket.AddressFamily) -> dict[str, str]:
             if fields[3] != _LISTENS:
                 continue
             number, _, port = fields[1].partition(":")
-            words = [int(number[at : at + 8], 16).to_bytes(4, sys.byteorder) for at in range(0, len(number), 8)]
+            words = [
+                int(number[start : start + 8], 16).to_bytes(4, sys.byteorder) for start in range(0, len(number), 8)
+            ]
             host = socket.inet_ntop(family, b"".join(words))
             shown = f"[{host}]" if family == socket.AF_INET6 else host
             listeners[f"socket:[{fields[9]}]"] = f"{shown}:{int(port, 16)}"
@@ -77,7 +79,7 @@ def _listeners(table: str, family: socket.AddressFamily) -> dict[str, str]:
 
 
 def is_held(port: int, host: str = HOST) -> bool:
-    """Whether some program holds this port; connections of before that wait for their end (TIME_WAIT) hold nothing."""
+    """Whether a program holds this port; closed connections in TIME_WAIT don't hold it."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -1,4 +1,4 @@
-"""A contender that is up: what a race may ask of it, and how its launch ended."""
+"""A contender that is up, and how its launch ended."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class Ended:
     Args:
         exit_status: as ``subprocess`` gives it (negative: ended by that signal); None if unknown.
         died: it ended before Dragstrip stopped it.
-        cpu_ns: whole tree, whole life, what it takes to stop included; None if unreadable.
+        cpu_ns: of the whole tree during its whole life, the stop included; None if unreadable.
         peak_memory_bytes: sum of each living process's VmHWM just before the stop; None once it has died.
-        how: what it took to end it, in words.
-        left_over: processes that lived on after its main one, like "4711 (nginx)".
+        how: how it was ended, in words.
+        left_over: processes that outlived the main process, like "4711 (nginx)".
         log_tail: last lines of its output.
     """
 
@@ -57,7 +57,7 @@ class Ended:
 
 @dataclass
 class Running:
-    """A contender that is up. As it is here, nothing is known of it but its address, and it is never stopped."""
+    """A contender that is up. This base class only has its address, and never stops it."""
 
     host: str
     port: int
@@ -82,7 +82,7 @@ class Running:
         return None
 
     def alive(self) -> bool:
-        """Whether its main process is there; assumed if unknown: refused connections show otherwise."""
+        """Whether its main process runs; assumed if unknown, since refused connections would show its death."""
         return True
 
     def counts(self) -> tuple[int, int]:
@@ -90,24 +90,24 @@ class Running:
         return (0, 0)
 
     def log_tail(self, lines: int = 20) -> str:
-        """Its last lines of output, also after it has been stopped."""
+        """Its last lines of output, also after its stop."""
         return ""
 
     def resident_bytes(self) -> int:
-        """Memory now, pages shared counted in each process; 0 if unknown."""
+        """Memory now, a shared page counted in each process; 0 if unknown."""
         return 0
 
     def freeze(self) -> None:
-        """Lets every process of it stand still, if it is ours; ``stop`` lets it go first."""
+        """Freezes its processes, if Dragstrip started them; ``stop`` thaws them first."""
 
     def thaw(self) -> None:
-        """Lets it go on."""
+        """Lets its processes continue."""
 
     def begin_stop(self, *, grace_s: float = GRACE_S) -> None:
-        """Sends its stop signal and waits for nothing; ``stop`` then waits for its end."""
+        """Sends its stop signal without waiting; ``stop`` then waits for its end."""
 
     def stop(self, *, grace_s: float = GRACE_S) -> Ended:
-        """Ends every process of it, if it is ours; again: the same answer.
+        """Ends its processes, if Dragstrip started them; a second call returns the same value.
 
         Args:
             grace_s: seconds from its stop signal to SIGKILL.
@@ -117,14 +117,14 @@ class Running:
 
 @dataclass
 class AtAddress(Running):
-    """A server that was already running: never started, measured for CPU or stopped by us."""
+    """A server that was already running: Dragstrip does not start it, stop it or read its CPU time."""
 
     note: str = "already running: not launched afresh, so its launch-to-launch variation is not in the interval"
 
 
 @contextlib.contextmanager
 def frozen(running: Iterable[Running]) -> Iterator[None]:
-    """These contenders stand still; whatever happens they are let go again."""
+    """Freezes these contenders; they are always thawed at the end."""
     servers = list(running)
     for server in servers:
         server.freeze()

@@ -1,6 +1,6 @@
-"""What a race throws away: its scratch root and its cgroups; made here, and swept here if a race was cut off.
+"""Scratch folders and cgroups of a race: makes them, and removes the leftovers of races that were cut off.
 
-Names carry the main process's pid, so that what a dead one left behind can be told from what is in use.
+Their names have the main process's pid, which distinguishes a dead race's leftovers from folders in use.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _CGROUP_NAME = re.compile(r"dragstrip-(\d+)-\d+")
 
 @contextlib.contextmanager
 def scratch_root(base: Path | None = None) -> Iterator[Path]:
-    """The race's directory for everything that is thrown away, removed at the end (or by the last supervisor).
+    """The race's directory for temporary files, removed at the end (or by the last supervisor).
 
-    In /tmp, where every user may pass through, and 0711: a server that runs as ``nobody`` reaches its own
-    part and can't list the others'. A shared lock on it shows that a process still uses it.
+    It is in /tmp, which every user may enter, and has mode 0711: a server that runs as ``nobody`` reaches its own
+    folder and can't list the others. A shared lock on the directory shows that a process still uses it.
 
     Args:
         base: one of ``BASES`` instead of /tmp.
@@ -56,8 +56,8 @@ def scratch_root(base: Path | None = None) -> Iterator[Path]:
 def _guard(root: Path) -> Iterator[None]:
     """Removes the folder after a ``kill -9`` of this process while no server, and so no supervisor, is up.
 
-    A shell waits for the end of a pipe whose other end only we hold. It removes the folder once no process locks it
-    (flock(1)): supervisors that still stop servers come first. It has a session of its own: Ctrl-C passes it by.
+    A shell waits for the end of a pipe; only this process holds the other end. The shell removes the folder once no
+    process locks it (flock(1)), after supervisors that still stop servers. Its own session shields it from Ctrl-C.
     """
     command = 'read -r _; [ ! -d "$1" ] || exec flock -w 60 "$1" rm -rf -- "$1"'
     with subprocess.Popen(
@@ -72,10 +72,10 @@ def _guard(root: Path) -> Iterator[None]:
 
 
 def sweep_stale() -> list[Path]:
-    """Removes scratch roots of races whose main process and supervisors are gone; says which.
+    """Removes scratch roots of races whose main process and supervisors are gone; returns the removed folders.
 
-    Touched is only what has our name and owner, a dead process's number, no lock of anyone's, and no
-    process standing in it. Empty cgroups of dead races go as well.
+    It touches only folders with a scratch root's name, our owner and a dead process's pid, which no process locks or
+    works in. It also removes empty cgroups of dead races.
     """
     swept: list[Path] = []
     for base in {*BASES, Path(tempfile.gettempdir())}:
@@ -106,14 +106,13 @@ def _is_stale(root: Path) -> bool:
         os.close(lock)
     for link in Path("/proc").glob("[0-9]*/cwd"):
         with contextlib.suppress(OSError):
-            where = link.readlink()
-            if where == root or root in where.parents:
+            if link.readlink().is_relative_to(root):
                 return False
     return True
 
 
 def _cgroup_parent(mount: Path) -> Path | None:
-    """Where below a cgroup v2 mount a cgroup of ours belongs: this process's cgroup; None if the mount isn't v2."""
+    """This process's cgroup below a cgroup v2 mount, for new cgroups; None if the mount isn't v2."""
     if not (mount / "cgroup.procs").exists():
         return None
     with contextlib.suppress(OSError):
@@ -124,7 +123,7 @@ def _cgroup_parent(mount: Path) -> Path | None:
 
 
 def make_cgroup(number: int) -> Path | None:
-    """A new cgroup v2 that counts CPU time, or None where none can be made; the supervisor removes it."""
+    """A new cgroup v2 that counts CPU time; None if none can be made. The supervisor removes it."""
     for mount in _CGROUP_MOUNTS:
         parent = _cgroup_parent(mount)
         if parent is None:
@@ -142,7 +141,7 @@ def make_cgroup(number: int) -> Path | None:
 
 
 def remove_cgroup(cgroup: Path | None) -> None:
-    """Best effort within a second: the kernel needs a moment after the last process has gone."""
+    """Tries for at most a second: the kernel needs a moment after the last process has ended."""
     until = time.monotonic() + 1.0
     while cgroup is not None and cgroup.exists() and time.monotonic() < until:
         try:
@@ -152,10 +151,10 @@ def remove_cgroup(cgroup: Path | None) -> None:
 
 
 def strays(leader: int, scratch: Path) -> list[int]:
-    """Processes of a launch whose supervisor is lost: those of its session, and those tied to its scratch folder.
+    """Processes of a launch whose supervisor is lost: in its session, or tied to its scratch folder (proc(5)'s stat).
 
-    A process is tied if it works in that folder or has it in its environment (``TMPDIR``), as daemons do, which have a
-    session of their own. A process with a terminal is not: a user may look around there. Fields of proc(5)'s stat.
+    A process is tied if it works in that folder or has it in its environment (``TMPDIR``), like a daemon with its own
+    session. A process with a terminal is not tied: a user may look around in the folder.
     """
     pids = []
     for process in Path("/proc").glob("[0-9]*"):

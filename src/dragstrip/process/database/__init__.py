@@ -1,7 +1,7 @@
-"""PostgreSQL for workloads that ask a database: found, filled, started afresh for each round, counted.
+"""PostgreSQL for workloads with a database: found, filled, started afresh for each round, counted.
 
-``programs`` finds it, ``template`` makes one data directory per race, ``instance`` starts copies of it under a
-supervisor, and counts what each contender makes of them.
+``programs`` finds it, ``template`` makes one data directory per race. ``instance`` starts copies of that under a
+supervisor and counts each contender's use.
 """
 
 from dragstrip.process.database.instance import (

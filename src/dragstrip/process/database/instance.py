@@ -1,6 +1,6 @@
-"""One running PostgreSQL per round, on a fresh copy of the race's data, under a supervisor as contenders are.
+"""One running PostgreSQL per round, on a fresh copy of the race's data, under a supervisor like contenders.
 
-It counts what each contender makes of it: counts that only grow, and their difference over a stretch of load.
+It counts each contender's use: counters that only grow, and their difference over a period of load.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 #: Connections that each contender's server may open, over all its workers: the same for all.
 CONNECTIONS = 16
 
-#: Seconds from its start to the first answer. Its stop signal ends sessions and writes nothing back.
+#: Seconds from its start to the first connection. Its stop signal ends sessions and writes nothing back.
 WAKE_S, STOP_SIGNAL = 30.0, "QUIT"
 
 #: Bytes that must be free in memory for an instance: a data directory has 25 MB, and a race adds little.
@@ -59,7 +59,7 @@ class DatabaseGoneError(StageError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """One contender's use of the database up to a moment.
+    """One contender's use of the database so far.
 
     Args:
         statements: executions of statements that name the table.
@@ -74,11 +74,11 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
-    """What a contender made of the database over a stretch.
+    """A contender's use of the database during a period.
 
     Args:
-        cpu_ns: of its backends; None if one of them ended in between and its count was lost.
-        connections: how many it had at the end.
+        cpu_ns: of its backends; None if a backend ended in between and its count was lost.
+        connections: their number at the end.
     """
 
     statements: int
@@ -88,7 +88,7 @@ class Spent:
 
 
 def spent(before: Usage, after: Usage) -> Spent:
-    """The difference of two moments."""
+    """The use between two moments."""
     ended = before.cpu_ns.keys() - after.cpu_ns.keys()
     cpu_ns = sum(now - before.cpu_ns.get(pid, 0) for pid, now in after.cpu_ns.items())
     return Spent(
@@ -104,8 +104,8 @@ class Database:
 
     Args:
         seed: the race's; it draws the rows.
-        cores: those it may run on.
-        scratch: the race's folder. resources: what ends with the race.
+        cores: the cores that it may run on.
+        scratch: the race's folder. resources: closed when the race ends.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class Database:
         self._count = 0
 
     def launch(self) -> Instance:
-        """Starts a fresh instance and waits until it answers.
+        """Starts a fresh instance and waits until it accepts connections.
 
         Raises:
             StageError: it can't be made or started.
@@ -150,7 +150,9 @@ class Database:
             wake_s=WAKE_S,
             stop_signal=STOP_SIGNAL,
         )
-        process = self._process = self._launcher.launch(start, scratch=folder, cores=self.cores, is_right=_answers)
+        process = self._process = self._launcher.launch(
+            start, scratch=folder, cores=self.cores, is_right=_why_not_ready
+        )
         return Instance(process=process, folder=folder, rows=template.drawn_rows(self._seed))
 
     def log_tail(self) -> str:
@@ -167,7 +169,7 @@ class Database:
 
     @property
     def place(self) -> str:
-        """Where its data lies: a folder in memory, or the race's own."""
+        """The folder with its data: in memory, or the race's own."""
         return str(MEMORY if _has_room(MEMORY) and not _in_memory(self._scratch) else self._scratch.parent)
 
 
@@ -194,17 +196,17 @@ class Instance:
         self.stop()
 
     def stop(self) -> None:
-        """Ends it at once; what it held is thrown away."""
+        """Ends it at once, without saving its data."""
         if self._connection is not None:
             self._connection.close()
         segment = _segment_of(self.folder / "data")
         self.process.stop()
         if segment is not None:
-            # A killed PostgreSQL leaves this segment of 56 bytes, which nothing else would remove (its manual, 19.4.1).
+            # A killed PostgreSQL leaves this segment of 56 bytes behind (its manual, 19.4.1).
             _libc.shmctl(segment, _IPC_RMID, None)
 
     def alive(self) -> bool:
-        """Whether it runs and still has the connection that it was given at first."""
+        """Whether it runs and its first connection still works."""
         try:
             self.ask("SELECT 1")
         except DatabaseGoneError:
@@ -212,7 +214,7 @@ class Instance:
         return self.process.alive()
 
     def values(self, name: str) -> Mapping[str, str | int]:
-        """What a contender's definition may say in braces of it; each contender has a role, by which it is counted."""
+        """Placeholders for a contender's definition; each contender has its own role, by which its use is counted."""
         with self._asking:
             role = self._roles.get(name)
             if role is None:
@@ -228,10 +230,10 @@ class Instance:
         }
 
     def change_rows(self) -> None:
-        """Gives every row another value, which counts once this returns.
+        """Gives every row another value; all are changed when this returns.
 
         Raises:
-            DatabaseGoneError: it can't be asked any more.
+            DatabaseGoneError: it ended, or closed the connection.
         """
         span = template.MAX_N - template.MIN_N + 1
         self.ask("UPDATE rows SET n = %s + (n - %s + 1) %% %s", template.MIN_N, template.MIN_N, span)
@@ -242,7 +244,7 @@ class Instance:
         """Each contender's use so far, by its name.
 
         Raises:
-            DatabaseGoneError: it can't be asked any more.
+            DatabaseGoneError: it ended, or closed the connection.
         """
         counted = {role: (int(calls), round(ms * 1e6)) for role, calls, ms in self.ask(_STATEMENTS)}
         cpu_ns: dict[str, dict[int, int]] = {}
@@ -256,10 +258,10 @@ class Instance:
         return usages
 
     def ask(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
-        """What a statement of ours gives.
+        """Runs a statement and returns its rows.
 
         Raises:
-            DatabaseGoneError: it ended, or closed our connection.
+            DatabaseGoneError: it ended, or closed the connection.
         """
         import psycopg
 
@@ -277,14 +279,14 @@ class Instance:
 
 
 def _segment_of(data: Path) -> int | None:
-    """The System V shared memory by which an instance guards its data, as its ``postmaster.pid`` has it."""
+    """The System V shared memory with which an instance guards its data, from its ``postmaster.pid``."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         return int((data / "postmaster.pid").read_text().splitlines()[6].split()[1])
     return None
 
 
-def _answers(host: str, port: int) -> str | None:
-    """Why it is not ready yet; None once it is."""
+def _why_not_ready(host: str, port: int) -> str | None:
+    """Why the database is not ready yet; None once it is ready."""
     import psycopg
 
     try:
@@ -303,6 +305,6 @@ def _has_room(folder: Path) -> bool:
 
 
 def _in_memory(folder: Path) -> bool:
-    """Whether a folder is on a tmpfs, by the mount whose place is the longest part of its path (proc(5))."""
+    """Whether a folder is on a tmpfs, by the mount point that is the longest part of its path (proc(5))."""
     mounts = [mount for mount in psutil.disk_partitions(all=True) if folder.is_relative_to(mount.mountpoint)]
     return max(mounts, key=lambda mount: len(mount.mountpoint)).fstype == "tmpfs" if mounts else False

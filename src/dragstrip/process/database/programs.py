@@ -1,4 +1,4 @@
-"""Where PostgreSQL's server programs are, and in which version. Looks only."""
+"""Finds PostgreSQL's server programs and their version, without changing anything."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from pathlib import Path
 
 from dragstrip.errors import NotReady
 
-#: What it is called on the command line and in texts.
+#: Its names on the command line and in texts.
 NAME, TITLE = "postgresql", "PostgreSQL"
 
-#: Debian's package of the version that is looked for first; it brings the server, and the extensions that are used.
+#: Debian's package of the preferred version; it has the server and the extensions that are used.
 DEBIAN, MAJOR = "postgresql-15", "15"
 
-#: The oldest that counts executions and their time as it is read here (its release notes, pg_stat_statements).
+#: The oldest version with the counters that are read here (its release notes, pg_stat_statements).
 MIN_MAJOR = 13
 
-#: Where Debian keeps each major version; on PATH it has wrappers for clients only.
+#: Debian's folder for each major version; PATH only has wrappers for clients.
 _VERSIONS = Path("/usr/lib/postgresql")
 
-#: Seconds that a program may take to say its version.
-_SAY_S = 10.0
+#: Seconds that a program may take to print its version.
+_VERSION_S = 10.0
 
 _INSTALLS = f"`dragstrip install {NAME}` installs it"
 
 
 @dataclass(frozen=True, slots=True)
 class Programs:
-    """The server's programs: their folder, and the version as the server says it."""
+    """The server's programs: their folder, and the version that the server prints."""
 
     folder: Path
     version: str
@@ -42,10 +42,10 @@ class Programs:
 
 
 def find() -> Programs:
-    """The server's programs: version 15 where it is, else the newest.
+    """The server's programs: version 15 if it is installed, otherwise the newest.
 
     Raises:
-        NotReady: there is none, or only one that is too old.
+        NotReady: none is installed, or only a version that is too old.
     """
     for folder in _folders():
         if all((folder / name).is_file() for name in ("initdb", "postgres")):
@@ -65,10 +65,10 @@ def _folders() -> Iterator[Path]:
 
 
 def _version(program: Path) -> str:
-    """As in "postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)"."""
+    """The version out of a line like "postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)"."""
     try:
         output = subprocess.run(
-            [str(program), "--version"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_SAY_S
+            [str(program), "--version"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_VERSION_S
         ).stdout
     except (OSError, subprocess.TimeoutExpired) as error:
         raise NotReady(f"{program} can't be run ({error}); {_INSTALLS}") from error

@@ -1,4 +1,4 @@
-"""A data directory that is made once per race: initialised, set, and filled with rows that the seed drew."""
+"""Makes a race's data directory, once: initialised, configured, and filled with rows that the seed drew."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from dragstrip.process.launcher import unprivileged_user
 from dragstrip.process.supervisor import PR_SET_PDEATHSIG
 from dragstrip.workload import TABLE_ROWS
 
-#: First and last value of ``n``: all have five digits, so that an answer's length depends on its id alone.
+#: First and last value of ``n``: all have five digits, so that a response's length depends only on its id.
 MIN_N, MAX_N = 10_000, 99_999
 
-#: Whose the rows are, and the database's name.
+#: The rows' owner, and the database's name.
 OWNER, DATABASE = "dragstrip", "postgres"
 
-#: Seconds that making it may take; on a quiet core it is one or two.
+#: Seconds within which it must be made; a quiet core takes one or two.
 MAKING_S = 120.0
 
 _SETTINGS: Mapping[str, str] = {
-    # Nothing of an instance is to survive it.
+    # No data needs to outlive the instance.
     "fsync": "off",
     "synchronous_commit": "off",
     "full_page_writes": "off",
     "wal_level": "minimal",
     "max_wal_senders": "0",
-    # Work in the background, or now and then, would be measured as some contender's.
+    # Work in the background would be measured as a contender's.
     "autovacuum": "off",
     "jit": "off",
     "bgwriter_lru_maxpages": "0",
@@ -41,10 +41,10 @@ _SETTINGS: Mapping[str, str] = {
     "max_logical_replication_workers": "0",
     "logging_collector": "off",
     "ssl": "off",
-    # Enough for every contender's connections, and for a person who looks in.
+    # Enough for every contender's connections, and for a user's.
     "max_connections": "1000",
     "shared_buffers": "64MB",
-    # In the data directory, which goes with the instance, and not in /dev/shm, where a killed one would leave it.
+    # In the data directory, which is removed with the instance; a killed instance would leave files in /dev/shm.
     "dynamic_shared_memory_type": "mmap",
     "shared_preload_libraries": "pg_stat_statements",
     "pg_stat_statements.track_utility": "off",
@@ -56,23 +56,23 @@ _libc = ctypes.CDLL(None)
 
 
 def settings() -> dict[str, str]:
-    """What is set otherwise than PostgreSQL's own defaults, by name (its manual, chapter 20)."""
+    """The settings that differ from PostgreSQL's defaults, by name (its manual, chapter 20)."""
     return dict(_SETTINGS)
 
 
 def drawn_rows(seed: int) -> list[int]:
-    """``n`` of each row, of id 1 first: drawn from the seed, so that a copy of another race's rows is wrong."""
+    """``n`` of each row, from id 1 on: drawn from the seed, so that a copy of another race's rows is incorrect."""
     rng = random.Random(f"{seed} rows")
     return [rng.randint(MIN_N, MAX_N) for _ in range(TABLE_ROWS)]
 
 
 def make(programs: Programs, rows: Sequence[int], into: Path) -> Path:
-    """Makes the data directory in the folder ``into``, which is there and empty, and fills it; returns its path.
+    """Makes and fills the data directory in ``into``, an empty folder; returns its path.
 
-    As root it is made and owned by the user that it will run as: PostgreSQL refuses root.
+    As root it is made and owned by the user that the server will run as: PostgreSQL refuses root.
 
     Raises:
-        StageError: it can't be made; with the program's last lines.
+        StageError: it can't be made; the message has the program's last lines.
     """
     data = into / "data"
     if os.geteuid() == 0 and (user := unprivileged_user()):
@@ -88,7 +88,7 @@ def make(programs: Programs, rows: Sequence[int], into: Path) -> Path:
 
 
 def _filling(rows: Sequence[int]) -> str:
-    """Statements for a server in single-user mode; with ``-j`` an empty line behind a semicolon ends each."""
+    """Statements for a server in single-user mode; with ``-j`` a semicolon and an empty line end each."""
     values = ",".join(f"({number},{n})" for number, n in enumerate(rows, start=1))
     statements = (
         "CREATE EXTENSION pg_stat_statements",
@@ -96,14 +96,14 @@ def _filling(rows: Sequence[int]) -> str:
         "CREATE TABLE rows (id integer PRIMARY KEY, n integer NOT NULL)",
         f"INSERT INTO rows VALUES {values}",
         "GRANT SELECT ON rows TO PUBLIC",
-        # Else the first readers would write hint bits.
+        # Otherwise the first readers would write hint bits.
         "VACUUM (FREEZE, ANALYZE) rows",
     )
     return "".join(f"{statement};\n\n" for statement in statements)
 
 
 def _run(programs: Programs, folder: Path, name: str, *words: str, script: str = "") -> None:
-    """Runs one program to its end; it ends with us."""
+    """Runs a program and waits for its end."""
     user = unprivileged_user() if os.geteuid() == 0 else None
     try:
         done = subprocess.run(
