@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from dragstrip.errors import BadUsage, DragstripError
 from dragstrip.loading.request import RESUMED, LoadRequest, Target
-from dragstrip.scrutiny import ALPN, Answer, AnswerError, Deadline, Http2Session, quoted, read_answer
+from dragstrip.scrutiny import ALPN, Deadline, Http2Session, Response, ResponseError, quoted, read_response
 
 #: A body to be compared byte by byte is held in memory, once in every answer's place.
 MAX_BODY_BYTES = 64 * 1024 * 1024
@@ -148,7 +148,7 @@ def _ask(
         raise DragstripError(
             f"{request.url}: {where} does not respond ({why}); start the server first, or correct the address"
         ) from error
-    except AnswerError as error:
+    except ResponseError as error:
         raise DragstripError(f"{request.url}: the server {error}") from error
     _refuse_size(request, answer)
     learned = Learned(
@@ -171,16 +171,16 @@ def _refuse_whole(request: LoadRequest, sock: socket.socket, session: ssl.SSLSes
         )
 
 
-def _read(request: LoadRequest, to: Target, sock: socket.socket, wire: bytes, deadline: Deadline) -> Answer:
+def _read(request: LoadRequest, to: Target, sock: socket.socket, wire: bytes, deadline: Deadline) -> Response:
     if request.http != "2":
-        return read_answer(sock, wire, body_bytes=MAX_BODY_BYTES, deadline=deadline)
+        return read_response(sock, wire, body_bytes=MAX_BODY_BYTES, deadline=deadline)
     if isinstance(sock, ssl.SSLSocket) and sock.selected_alpn_protocol() != ALPN:
-        raise AnswerError("does not agree to HTTP/2 (ALPN h2); switch it on there, or leave --http 2 out")
+        raise ResponseError("does not agree to HTTP/2 (ALPN h2); switch it on there, or leave --http 2 out")
     scheme = "https" if to.tls else "http"
     return Http2Session(sock, scheme).ask(wire, body_bytes=MAX_BODY_BYTES, deadline=deadline)
 
 
-def _refuse_size(request: LoadRequest, answer: Answer) -> None:
+def _refuse_size(request: LoadRequest, answer: Response) -> None:
     if answer.cut or len(answer.body) > MAX_BODY_BYTES:
         answered = answer.cut or f"sends a body of {len(answer.body):,} bytes"
         raise BadUsage(

@@ -1,7 +1,7 @@
-"""What a contender does with connections, found by trying: its keep-alive limit, HTTP/1.0, whether all get served.
+"""Tries how a contender treats connections: its keep-alive limit, HTTP/1.0, whether all connections are served.
 
-All of it is facts for the parity sheet, with one exception: a server that lets a busy connection starve the others is
-out. Closed-loop load would count the few that it serves and wait for the rest.
+The results are facts for the parity sheet, with one exception: a server that lets a busy connection starve the others
+is out. Closed-loop load would count the few connections that it serves, and wait for the rest.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from typing import TypeVar
 
 from dragstrip import parity
 from dragstrip.parity import KeepAlive, OldHttp, OldHttpKind, UnknownPath, Untried
-from dragstrip.scrutiny.answers import TROUBLE, Findings, describe_error, fault, fetch
-from dragstrip.scrutiny.reader import ANSWER_S, SPARE_BYTES, AnswerError, Deadline
+from dragstrip.scrutiny.reader import RESPONSE_S, SPARE_BYTES, Deadline, ResponseError
+from dragstrip.scrutiny.responses import TROUBLE, Findings, describe_error, fault, fetch
 from dragstrip.scrutiny.server import Server
 from dragstrip.workload import Exchange
 
-#: Requests that go over one connection, at most, to find where a server closes it; and seconds after which fewer do.
-#: Even then it is at least ``MIN_REQUESTS``, more than the 1000 that nginx and lighttpd are built with. Only a slow
-#: server, which makes that take ``PATIENCE_S``, has fewer.
+#: Maximum number of requests on one connection to find when a server closes it, and seconds after which fewer do. Even
+#: then at least ``MIN_REQUESTS`` are sent, more than the default limit of nginx and lighttpd, 1000. Only a slow server,
+#: which makes that take ``PATIENCE_S``, gets fewer.
 LIMIT_REQUESTS, LIMIT_S = 2500, 1.0
 MIN_REQUESTS, PATIENCE_S = 1010, 5.0
 
-#: Connections open at once while fairness is tried: more than the processes of any server that gives each one its own.
+#: Connections open at once while fairness is tried: more than the processes of a server with one per connection.
 FAIR_CONNECTIONS = 64
 
-#: Seconds within which each of them must be answered while one is kept busy.
+#: Seconds within which each of them must get a response while one is kept busy.
 FAIR_S = 2.0
 
-#: Seconds that ``connection_behaviour`` takes at most: its busy connection, and four answers.
-BEHAVIOUR_S = PATIENCE_S + 4 * ANSWER_S
+#: Seconds that ``connection_behaviour`` takes at most: its busy connection, and four responses.
+BEHAVIOUR_S = PATIENCE_S + 4 * RESPONSE_S
 
 _UNKNOWN_PATH = "/dragstrip-asks-for-what-is-not-there"
 
@@ -43,18 +43,18 @@ _Fact = TypeVar("_Fact", KeepAlive, OldHttp, UnknownPath)
 
 
 def plainest(exchanges: Sequence[Exchange]) -> Exchange:
-    """The exchange that is easiest to tell the end of: its answer's body is compared, is there, and is the shortest."""
+    """The exchange whose end is easiest to recognise: its response has a body, which is compared and the shortest."""
     with_body = [exchange for exchange in exchanges if exchange.body and not exchange.chunked]
     return min(with_body or exchanges, key=lambda exchange: len(exchange.body))
 
 
 def connection_behaviour(server: Server, exchange: Exchange) -> dict[str, parity.Fact]:
-    """Tries what a server does with a connection: facts for the parity sheet, by name.
+    """Tries how a server treats a connection; returns facts for the parity sheet, by name.
 
-    Each of them is ``parity.Untried`` where the server kept it from being found out.
+    A fact that the server kept from being found is ``parity.Untried``.
 
     Args:
-        exchange: with a request that keeps its connection, HTTP/1.1.
+        exchange: with a request over HTTP/1.1 that keeps its connection.
     """
     return {
         parity.KEEP_ALIVE: _tried(lambda: _keep_alive(server, exchange)),
@@ -68,7 +68,7 @@ def fairness(server: Server, exchange: Exchange, *, connections: int) -> Finding
 
     Args:
         exchange: with a request that keeps its connection.
-        connections: as many as the race will open; at most ``FAIR_CONNECTIONS`` are.
+        connections: the race's number; at most ``FAIR_CONNECTIONS`` are opened.
     """
     connections = min(connections, FAIR_CONNECTIONS)
     if connections < 2:
@@ -110,7 +110,7 @@ def _tried(trial: Callable[[], _Fact]) -> _Fact | Untried:
 
 
 def _keep_alive(server: Server, exchange: Exchange) -> KeepAlive:
-    """After how many answers the server closes a busy connection."""
+    """After how many responses the server closes a busy connection."""
     with server.connect() as sock:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         first = fetch(sock, exchange)
@@ -123,45 +123,45 @@ def _keep_alive(server: Server, exchange: Exchange) -> KeepAlive:
             spent_s = time.monotonic() - began
             if spent_s > PATIENCE_S or (spent_s > LIMIT_S and count >= MIN_REQUESTS):
                 break
-            answer = _whole(sock, exchange.request, ending, 2 * first.wire_bytes + SPARE_BYTES)
-            if answer is None:
+            response = _whole(sock, exchange.request, ending, 2 * first.wire_bytes + SPARE_BYTES)
+            if response is None:
                 return KeepAlive(count, closed=True)
             count += 1
-            if b"\r\nconnection: close\r\n" in answer.lower():
+            if b"\r\nconnection: close\r\n" in response.lower():
                 return KeepAlive(count, closed=True, announced=True)
     return KeepAlive(count, closed=False)
 
 
 def _whole(sock: socket.socket, request: bytes, ending: bytes, most_bytes: int) -> bytes | None:
-    """One answer's bytes, read until it ends as the right one does; None if the connection was closed instead.
+    """One response's bytes, read until the end of a correct one; None if the connection was closed instead.
 
     Raises:
-        AnswerError: it does not end within ``ANSWER_S``, or within the limit of bytes.
+        ResponseError: the response does not end within ``RESPONSE_S``, or within the limit of bytes.
     """
-    deadline = Deadline(ANSWER_S)
+    deadline = Deadline(RESPONSE_S)
     deadline.lend(sock)
     try:
         sock.sendall(request)
-        answer = b""
-        while not answer.endswith(ending):
-            if len(answer) > most_bytes:
-                raise AnswerError(f"sends responses of more than {most_bytes:,} bytes, without an end")
+        response = b""
+        while not response.endswith(ending):
+            if len(response) > most_bytes:
+                raise ResponseError(f"sends responses of more than {most_bytes:,} bytes, without an end")
             if deadline.left_s() <= 0:
-                raise AnswerError(f"did not complete a response within {deadline.text()}")
+                raise ResponseError(f"did not complete a response within {deadline.text()}")
             deadline.lend(sock)
             piece = sock.recv(65536)
             if not piece:
                 return None
-            answer += piece
+            response += piece
     except (ConnectionResetError, BrokenPipeError):
         return None
     except TimeoutError:
-        raise AnswerError(f"did not complete a response within {deadline.text()}") from None
-    return answer
+        raise ResponseError(f"did not complete a response within {deadline.text()}") from None
+    return response
 
 
 def _over_old_http(server: Server, exchange: Exchange) -> OldHttp:
-    """Whether connections are kept over HTTP/1.0 when asked as ``ab -k`` asks."""
+    """Whether connections are kept over HTTP/1.0 if requests ask for that as ``ab -k`` does."""
     old = replace(exchange, request=_with(exchange.request, version="HTTP/1.0", connection="Keep-Alive"))
     with server.connect() as sock:
         first = fetch(sock, old)
@@ -178,11 +178,11 @@ def _over_old_http(server: Server, exchange: Exchange) -> OldHttp:
 
 
 def _unknown_path(server: Server, exchange: Exchange) -> UnknownPath:
-    """What an unknown path gets: a server that sends the same response to every path does no routing."""
+    """The response to an unknown path: a server that sends the same to every path does no routing."""
     strange = replace(exchange, request=_with(exchange.request, path=_UNKNOWN_PATH, connection="close"))
     with server.connect() as sock:
-        answer = fetch(sock, strange)
-    return UnknownPath(answer.status, same_body=answer.body == exchange.body)
+        response = fetch(sock, strange)
+    return UnknownPath(response.status, same_body=response.body == exchange.body)
 
 
 def _with(request: bytes, *, path: str = "", version: str = "", connection: str = "") -> bytes:
@@ -196,16 +196,16 @@ def _with(request: bytes, *, path: str = "", version: str = "", connection: str 
 
 
 def _served_beside_a_busy_one(server: Server, exchange: Exchange, connections: int) -> tuple[int, float]:
-    """How many of the others were answered in time, and the longest wait in seconds."""
-    with ExitStack() as open_ones:
-        opening = Deadline(ANSWER_S)
-        socks = [open_ones.enter_context(server.connect(opening)) for _ in range(connections)]
-        selector = open_ones.enter_context(selectors.DefaultSelector())
+    """How many of the other connections got a response in time, and the longest wait in seconds."""
+    with ExitStack() as resources:
+        opening = Deadline(RESPONSE_S)
+        socks = [resources.enter_context(server.connect(opening)) for _ in range(connections)]
+        selector = resources.enter_context(selectors.DefaultSelector())
         busy, others = socks[0], socks[1:]
         for sock in socks:
             selector.register(sock, selectors.EVENT_READ)
         busy.sendall(exchange.request)
-        selector.select(FAIR_S)  # the busy one is being served before the others ask
+        selector.select(FAIR_S)  # the busy connection is being served before the others send
         began = time.monotonic()
         for sock in others:
             sock.sendall(exchange.request)
@@ -214,10 +214,10 @@ def _served_beside_a_busy_one(server: Server, exchange: Exchange, connections: i
             for key, _ in selector.select(left_s):
                 ready = key.fileobj
                 assert isinstance(ready, socket.socket)
-                if (came := _read(ready)) is None:
+                if (data := _read(ready)) is None:
                     continue
-                if not came:
-                    selector.unregister(ready)  # a connection per request: none keeps a worker for long
+                if not data:
+                    selector.unregister(ready)  # a connection per request: no connection keeps a worker for long
                 elif ready in waiting:
                     waiting.discard(ready)
                     longest_s = time.monotonic() - began
@@ -227,7 +227,7 @@ def _served_beside_a_busy_one(server: Server, exchange: Exchange, connections: i
 
 
 def _read(sock: socket.socket) -> bytes | None:
-    """What has come; b"" is the connection's end, None nothing but TLS's own, such as a session ticket."""
+    """The bytes that have come; b"" at the connection's end, None if only TLS's own came, such as a session ticket."""
     try:
         if isinstance(sock, ssl.SSLSocket):
             sock.setblocking(False)
@@ -237,4 +237,4 @@ def _read(sock: socket.socket) -> bytes | None:
     except OSError:
         return b""
     finally:
-        sock.settimeout(ANSWER_S)
+        sock.settimeout(RESPONSE_S)

@@ -1,6 +1,6 @@
-"""A contender proves its answers: in order, twice in a row, shuffled, over keep-alive and with a connection each.
+"""Checks a contender's responses: in order, twice in a row, shuffled, over keep-alive and with a connection each.
 
-Requests with a body are sent in pieces, too, and their chunks cut in odd places; several requests at once, where the
+Requests with a body are also sent in pieces, and in chunks cut in odd places; and several requests at once, if the
 workload does so.
 """
 
@@ -15,42 +15,42 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from dragstrip import parity
-from dragstrip.scrutiny.answers import TROUBLE, Findings, changed_form, correct, describe_error, fetch
 from dragstrip.scrutiny.http2 import VERSION, Http2Session
 from dragstrip.scrutiny.reader import (
-    ANSWER_S,
-    Answer,
-    AnswerError,
+    RESPONSE_S,
     Deadline,
     EndedError,
     LateError,
+    Response,
+    ResponseError,
     quoted,
-    read_answer,
+    read_response,
 )
+from dragstrip.scrutiny.responses import TROUBLE, Findings, changed_form, correct, describe_error, fetch
 from dragstrip.scrutiny.server import Server, facts_of
 from dragstrip.workload import HTTP2, Exchange, in_chunks
 
-#: Seconds that all answers of one contender may take together; a server that needs 0.25 s for each is still in time.
+#: Seconds for all responses of one contender together; a server that needs 0.25 s for each is still in time.
 CORRECTNESS_S = 30.0
 
-#: Seconds from a complete answer within which a server that was asked to close has to close.
+#: Seconds after a complete response within which a server must close if the request asked for that.
 CLOSE_S = 2.0
 
-#: Maximum number of pieces that a body is sent in: more would take long, and show no more.
+#: Maximum number of pieces of a body: more would take long and show nothing new.
 MAX_PIECES = 8
 
-#: Headers that an answer has once at most: two of them contradict each other, or cost twice (RFC 9110, 5.3).
+#: Headers that a response may have once: two of them contradict each other, or cost twice (RFC 9110, 5.3).
 ONCE = (
     "content-length", "content-type", "date", "server", "connection", "transfer-encoding", "etag", "last-modified",
     "location", "retry-after", "age", "expires", "content-encoding", "content-range", "keep-alive",
 )  # fmt: skip
 
-#: Told while answers are proved: how many are right, of how many.
+#: Called while responses are checked: how many are correct, of how many.
 Tell = Callable[[int, int], None]
 
 
 class Way(Enum):
-    """How a contender is asked; the value says it in words."""
+    """How requests are sent to a contender; the value is the text in messages."""
 
     IN_ORDER = "over keep-alive, in order"
     SHUFFLED = "over keep-alive, in another order"
@@ -63,54 +63,54 @@ class Way(Enum):
 
 @dataclass
 class _Trial:
-    """One contender being checked: its server, how long it may still take, and how far it has come."""
+    """One contender being checked: its server, its deadline, and its responses so far."""
 
     server: Server
     deadline: Deadline
     total: int
     tell: Tell
     right: int = 0
-    answers: list[Answer] = field(default_factory=list)
+    responses: list[Response] = field(default_factory=list)
     opened: int = 0
     forms: dict[tuple[str, bytes], bytes] = field(default_factory=dict)
     encrypted: dict[str, parity.Fact] = field(default_factory=dict)
 
     def connect(self) -> socket.socket:
-        sock = self.server.connect(Deadline(ANSWER_S, self.deadline))
+        sock = self.server.connect(Deadline(RESPONSE_S, self.deadline))
         if isinstance(sock, ssl.SSLSocket):
             self.encrypted = self.encrypted or facts_of(sock)
         return sock
 
-    def ask(self, sock: socket.socket | Http2Session, exchange: Exchange, pieces: Sequence[bytes] = ()) -> Answer:
-        """The right answer.
+    def ask(self, sock: socket.socket | Http2Session, exchange: Exchange, pieces: Sequence[bytes] = ()) -> Response:
+        """The correct response.
 
         Args:
-            pieces: as ``fetch`` has it.
+            pieces: as in ``fetch``.
 
         Raises:
-            OSError, AnswerError: it is none, in words.
+            OSError, ResponseError: the response is not correct, or none came; in words.
         """
         self.refuse_late()
-        return self.judged(exchange, fetch(sock, exchange, Deadline(ANSWER_S, self.deadline), pieces=pieces))
+        return self.judged(exchange, fetch(sock, exchange, Deadline(RESPONSE_S, self.deadline), pieces=pieces))
 
     def refuse_late(self) -> None:
-        """Asks nothing more once the time is over."""
+        """Raises LateError once the time is over."""
         if self.deadline.left_s() <= 0:
             raise LateError(
                 f"sent {self.right} of {self.total} correct responses within {self.deadline.text()}; expected all in "
                 "that time"
             )
 
-    def judged(self, exchange: Exchange, answer: Answer) -> Answer:
-        """An answer that is right, and in its own form the same as before."""
-        correct(exchange, answer)
+    def judged(self, exchange: Exchange, response: Response) -> Response:
+        """The same response, if it is correct and in the same form as before."""
+        correct(exchange, response)
         if exchange.compare == "json":
-            before = self.forms.setdefault((exchange.path, exchange.sends), answer.body)
-            if reason := changed_form(exchange, before, answer.body):
-                raise AnswerError(reason)
+            before = self.forms.setdefault((exchange.path, exchange.sends), response.body)
+            if reason := changed_form(exchange, before, response.body):
+                raise ResponseError(reason)
         self.right += 1
         self.tell(self.right, self.total)
-        return answer
+        return response
 
 
 def check_correctness(
@@ -122,19 +122,19 @@ def check_correctness(
     within_s: float = CORRECTNESS_S,
     tell: Tell = lambda right, total: None,
 ) -> Findings:
-    """Puts every exchange to a running contender, over keep-alive and with ``Connection: close``.
+    """Sends every exchange to a running contender, over keep-alive and with ``Connection: close``.
 
-    Keep-alive exchanges go in order, twice each, and then in an order that no server can know (an answer must not
-    depend on what came before); the closing ones take a connection each. Those with a body are asked once more in
-    pieces, and once more in other chunks. The first fault of each way is reported. Exchanges of HTTP/2 go in frames,
-    and who answers in another version has not answered right.
+    Keep-alive exchanges are sent in order, twice each, and then in an order that no server can predict (a response must
+    not depend on the requests before); each closing exchange has its own connection. Exchanges with a body are sent
+    once more in pieces, and once more in other chunks. Exchanges of HTTP/2 are sent in frames, and a response in
+    another version is incorrect. The first fault of each way is reported.
 
     Args:
         keepalive: exchanges whose requests leave the connection open.
         closing: the same exchanges with ``Connection: close``.
         together: how many requests are sent at once; their responses must come in order.
-        within_s: seconds for all of it; a single answer has ``ANSWER_S`` of them.
-        tell: called after each right answer with how many there are, and how many there shall be.
+        within_s: seconds for all responses; a single response has ``RESPONSE_S`` of them.
+        tell: called after each correct response with the number so far and the total.
     """
     doubled = [exchange for exchange in keepalive for _ in range(2)]
     shuffled = random.SystemRandom().sample(keepalive, k=len(keepalive))
@@ -144,7 +144,7 @@ def check_correctness(
     total = len(doubled) + len(shuffled) + len(closing) + 2 * len(with_body) + len(ahead)
     trial = _Trial(server, Deadline(within_s), total, tell)
     problems: dict[str, list[Way]] = {}
-    last: list[Answer] = []
+    last: list[Response] = []
     asking: dict[Way, Callable[[], None]] = {
         Way.IN_ORDER: lambda: _over_one_connection(trial, doubled),
         Way.SHUFFLED: lambda: _over_one_connection(trial, shuffled),
@@ -166,26 +166,26 @@ def check_correctness(
 
 
 def _in_words(ways: Sequence[Way]) -> str:
-    """Several ways as one phrase; both keep-alive ones together are "over keep-alive"."""
+    """Several ways as one phrase; both ways over keep-alive together are "over keep-alive"."""
     if {Way.IN_ORDER, Way.SHUFFLED} <= set(ways):
         return " and ".join(["over keep-alive", *([Way.CLOSING.value] if Way.CLOSING in ways else [])])
     return " and ".join(way.value for way in ways)
 
 
-def doubled_headers(answers: Iterable[Answer]) -> dict[str, tuple[str, ...]]:
-    """Headers that some answer has twice though they may occur once: their values, by lower-case name."""
+def doubled_headers(responses: Iterable[Response]) -> dict[str, tuple[str, ...]]:
+    """Values of headers that a response has twice although they may occur once, by lower-case name."""
     doubled: dict[str, tuple[str, ...]] = {}
-    for answer in answers:
+    for response in responses:
         for name in ONCE:
-            if len(values := answer.every(name)) > 1:
+            if len(values := response.every(name)) > 1:
                 doubled.setdefault(name, values)
     return doubled
 
 
 def _in_pieces(exchange: Exchange) -> tuple[bytes, ...]:
-    """The same bytes, cut within the head, before the body, and behind each of its bytes."""
+    """The same bytes, cut within the head, before the body, and after each of its first bytes."""
     head, rest = exchange.head, exchange.request[len(exchange.head) :]
-    cut = [rest[at : at + 1] for at in range(min(len(rest), MAX_PIECES))]
+    cut = [rest[start : start + 1] for start in range(min(len(rest), MAX_PIECES))]
     return (head[: len(head) // 2], head[len(head) // 2 :], *cut, *([more] if (more := rest[len(cut) :]) else []))
 
 
@@ -193,12 +193,12 @@ def _in_odd_chunks(exchange: Exchange) -> tuple[bytes, ...]:
     """The same body in chunks of one byte, then of the rest, cut within sizes and line ends (RFC 9112, 7.1)."""
     head = re.sub(rb"\r\nContent-Length: \d+", b"\r\nTransfer-Encoding: chunked", exchange.head)
     body = in_chunks([exchange.sends[:1], exchange.sends[1:2], exchange.sends[2:]])
-    at = body.index(b"\r") + 1  # between the CR and the LF behind the first size
-    return (head, body[:at], body[at : at + 2], body[at + 2 : -3], body[-3:])
+    split = body.index(b"\r") + 1  # between the CR and the LF after the first size
+    return (head, body[:split], body[split : split + 2], body[split + 2 : -3], body[-3:])
 
 
 def _together(trial: _Trial, exchanges: Sequence[Exchange], depth: int) -> None:
-    """Requests sent before the answers to those before them have come: every answer in its order."""
+    """Sends requests before the responses to earlier ones have come; checks every response in its order."""
     for first in range(0, len(exchanges), depth):
         trial.refuse_late()
         batch = exchanges[first : first + depth]
@@ -206,12 +206,12 @@ def _together(trial: _Trial, exchanges: Sequence[Exchange], depth: int) -> None:
             sock.sendall(b"".join(exchange.request for exchange in batch))
             begun = b""
             for number, exchange in enumerate(batch, 1):
-                deadline = Deadline(ANSWER_S, trial.deadline)
-                answer = read_answer(
+                deadline = Deadline(RESPONSE_S, trial.deadline)
+                response = read_response(
                     sock, exchange.request, body_bytes=len(exchange.body), deadline=deadline, begun=begun
                 )
-                begun = answer.surplus
-                trial.judged(exchange, replace(answer, surplus=b"" if number < len(batch) else begun))
+                begun = response.surplus
+                trial.judged(exchange, replace(response, surplus=b"" if number < len(batch) else begun))
 
 
 def _over_one_connection(
@@ -229,14 +229,14 @@ def _over_one_connection(
             elif asked and carrier is sock:
                 _refuse_unasked(sock, asked)
             try:
-                answer = trial.ask(carrier, exchange, cut(exchange))
-            except EndedError as error:  # its end was still on the way when the request left
+                response = trial.ask(carrier, exchange, cut(exchange))
+            except EndedError as error:  # the connection's end was still on its way when the request left
                 if not asked:
                     raise
                 raise _closed_unsaid(asked, ", or as the next request came") from error
-            trial.answers.append(answer)
+            trial.responses.append(response)
             asked += 1
-            if answer.closes:
+            if response.closes:
                 sock.close()
                 sock = None
     finally:
@@ -245,62 +245,64 @@ def _over_one_connection(
 
 
 def _refuse_unasked(sock: socket.socket, asked: int) -> None:
-    """What has arrived between an answer and the next request belongs to none of them."""
+    """Refuses data that arrived between a response and the next request."""
     sock.setblocking(False)
     try:
-        # Encrypted bytes can't be looked at without being taken; but for a fault there are none.
+        # Encrypted bytes can't be peeked at; without a fault there are none.
         early = sock.recv(1 << 12, 0 if isinstance(sock, ssl.SSLSocket) else socket.MSG_PEEK)
     except (BlockingIOError, ssl.SSLWantReadError):
         return
     if early:
-        raise AnswerError(f"sent unrequested data, {quoted(early)}; expected one response per request")
+        raise ResponseError(f"sent unrequested data, {quoted(early)}; expected one response per request")
     raise _closed_unsaid(asked)
 
 
-def _closed_unsaid(asked: int, or_else: str = "") -> AnswerError:
-    answers = "a response" if asked == 1 else f"{asked:,} responses"
-    return AnswerError(
-        f"closed the connection after {answers} without announcing it{or_else}; expected "
+def _closed_unsaid(asked: int, or_else: str = "") -> ResponseError:
+    responses = "a response" if asked == 1 else f"{asked:,} responses"
+    return ResponseError(
+        f"closed the connection after {responses} without announcing it{or_else}; expected "
         "'Connection: close' in the last one"
     )
 
 
-def _one_connection_each(trial: _Trial, exchanges: Sequence[Exchange]) -> Answer:
-    """The last one's answer."""
+def _one_connection_each(trial: _Trial, exchanges: Sequence[Exchange]) -> Response:
+    """Sends each exchange over its own connection; returns the last response."""
     for exchange in exchanges:
         with trial.connect() as sock:
-            answer = trial.ask(sock, exchange)
-            if exchange.http != HTTP2:  # there no request asks for the connection's end
+            response = trial.ask(sock, exchange)
+            if exchange.http != HTTP2:  # no request over HTTP/2 asks for the connection's end
                 _wait_for_its_end(sock, exchange, trial.deadline)
-    return answer
+    return response
 
 
 def _wait_for_its_end(sock: socket.socket, exchange: Exchange, deadline: Deadline) -> None:
-    """The server must close, and must send nothing after its answer."""
+    """Checks that the server closes the connection, and sends nothing after its response."""
     Deadline(CLOSE_S, deadline).lend(sock)
     try:
         more = sock.recv(1 << 12)
     except TimeoutError:
-        raise AnswerError(
+        raise ResponseError(
             f"asked to close ('Connection: close'), it did not close within {CLOSE_S:g} s of its response; expected it "
             "to close the connection"
         ) from None
     except ConnectionResetError as error:
-        raise AnswerError(
+        raise ResponseError(
             "asked to close, it reset the connection (RST) after its response, which may destroy the response on its "
             "way; expected an orderly close"
         ) from error
     if more:
-        raise AnswerError(f"{exchange.path}: bytes follow the complete response, {quoted(more)}; expected nothing more")
+        raise ResponseError(
+            f"{exchange.path}: bytes follow the complete response, {quoted(more)}; expected nothing more"
+        )
 
 
-def _facts(trial: _Trial, closing: Answer, asked: Sequence[Exchange]) -> dict[str, parity.Fact]:
-    answers = trial.answers
-    first = answers[0]
-    heads = sorted({answer.head_bytes for answer in answers})
-    bodies = sorted({len(answer.body) for answer in answers})
+def _facts(trial: _Trial, closing: Response, asked: Sequence[Exchange]) -> dict[str, parity.Fact]:
+    responses = trial.responses
+    first = responses[0]
+    heads = sorted({response.head_bytes for response in responses})
+    bodies = sorted({len(response.body) for response in responses})
     names = ", ".join(name for name, _ in first.headers)
-    reused = len(answers) - trial.opened
+    reused = len(responses) - trial.opened
     facts: dict[str, parity.Fact] = {
         parity.HTTP_VERSION: first.version,
         **trial.encrypted,
@@ -311,11 +313,11 @@ def _facts(trial: _Trial, closing: Answer, asked: Sequence[Exchange]) -> dict[st
         "Server header": first.header("server") or "none",
         "Date header": "yes" if first.header("date") else "no",
         "content type": first.header("content-type") or "none",
-        "keep-alive on the wire": f"{reused} of {len(answers)} answers on a reused connection, {trial.opened} opened",
+        "keep-alive on the wire": f"{reused} of {len(responses)} answers on a reused connection, {trial.opened} opened",
     }
     if first.version != VERSION:
         facts["Connection: close"] = "honoured" if closing.closes else "closes without saying so"
-    doubled = doubled_headers([*answers, closing])
+    doubled = doubled_headers([*responses, closing])
     if any(exchange.content_type == "application/json" for exchange in asked):
         facts[parity.JSON_FORM] = "its own, declared" if trial.forms else "as the workload has it"
     if doubled:
@@ -326,9 +328,9 @@ def _facts(trial: _Trial, closing: Answer, asked: Sequence[Exchange]) -> dict[st
     return facts
 
 
-def _framing(answer: Answer) -> parity.Framing:
-    if (answer.header("transfer-encoding") or "").lower() == "chunked":
+def _framing(response: Response) -> parity.Framing:
+    if (response.header("transfer-encoding") or "").lower() == "chunked":
         return parity.Framing.CHUNKED
-    if answer.header("content-length") is not None:
+    if response.header("content-length") is not None:
         return parity.Framing.LENGTH
-    return parity.Framing.FRAMES if answer.version == VERSION else parity.Framing.UNTIL_CLOSE
+    return parity.Framing.FRAMES if response.version == VERSION else parity.Framing.UNTIL_CLOSE

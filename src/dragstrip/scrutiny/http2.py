@@ -1,6 +1,6 @@
-"""One answer over HTTP/2, within one deadline and one cap; the counterpart of ``reader``.
+"""Reads one response over HTTP/2, within one deadline and one cap; the counterpart of ``reader``.
 
-The h2 library speaks the protocol (RFC 9113): strict, sans I/O, and no code of the load engine's.
+The h2 library implements the protocol (RFC 9113): strict, without I/O, and independent of the load engine.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from h2.events import (
 )
 from h2.exceptions import ProtocolError
 
-from dragstrip.scrutiny.reader import SPARE_BYTES, Answer, AnswerError, Deadline, LateError, quoted
+from dragstrip.scrutiny.reader import SPARE_BYTES, Deadline, LateError, Response, ResponseError, quoted
 
-#: What answers are said to have come in.
+#: The version of responses.
 VERSION = "HTTP/2"
 
-#: What ALPN calls it over TLS (RFC 9113, 3.2).
+#: Its name in ALPN over TLS (RFC 9113, 3.2).
 ALPN = "h2"
 
-#: Fields of an HTTP/1 connection, and Host, which ``:authority`` stands for (RFC 9113, 8.2.2 and 8.3.1).
+#: Fields of an HTTP/1 connection, and Host, which ``:authority`` replaces (RFC 9113, 8.2.2 and 8.3.1).
 _LEFT_OUT = {"connection", "host", "keep-alive", "proxy-connection", "te", "transfer-encoding", "upgrade"}
 
 
@@ -39,8 +39,7 @@ class Http2Session:
     """HTTP/2 over a connected socket, one request after the other.
 
     Args:
-        scheme: "http" (prior knowledge, RFC 9113, 3.3) or "https", where ALPN has said "h2" before; "": as the
-            socket has it.
+        scheme: "http" (prior knowledge, RFC 9113, 3.3) or "https", after ALPN agreed on "h2"; "": by the socket's type.
     """
 
     def __init__(self, sock: socket.socket, scheme: str = "") -> None:
@@ -48,24 +47,24 @@ class Http2Session:
         self.h2 = H2Connection(H2Configuration(client_side=True, header_encoding="latin-1"))
         self.h2.initiate_connection()
 
-    def ask(self, request: bytes, *, body_bytes: int, deadline: Deadline) -> Answer:
-        """Sends a request and reads its whole answer.
+    def ask(self, request: bytes, *, body_bytes: int, deadline: Deadline) -> Response:
+        """Sends a request and reads its whole response.
 
         Args:
-            request: head and body in HTTP/1.1's words, as the engine takes them.
-            body_bytes, deadline: as in ``read_answer``.
+            request: head and body in the form of HTTP/1.1, as the engine takes them.
+            body_bytes, deadline: as in ``read_response``.
 
         Raises:
-            AnswerError: what came is not an HTTP/2 response, or it wasn't complete in time.
+            ResponseError: the response is not HTTP/2, or it wasn't complete in time.
             OSError: the connection failed before any byte came.
         """
         began_ns = time.monotonic_ns()
-        answer = _Reading(self, request, body_bytes, deadline).answer()
-        return replace(answer, took_ns=time.monotonic_ns() - began_ns)
+        response = _Reading(self, request, body_bytes, deadline).response()
+        return replace(response, took_ns=time.monotonic_ns() - began_ns)
 
 
 class _Reading:
-    """One answer while it comes."""
+    """One response while it arrives."""
 
     def __init__(self, session: Http2Session, request: bytes, body_bytes: int, deadline: Deadline) -> None:
         self._sock, self._deadline, self._most_bytes = session.sock, deadline, body_bytes + SPARE_BYTES
@@ -91,11 +90,11 @@ class _Reading:
         self._cut = ""
         self._ended = False
 
-    def answer(self) -> Answer:
-        """Sends, then reads until the answer is complete, or known to be too long.
+    def response(self) -> Response:
+        """Sends, then reads until the response is complete, or known to be too long.
 
         Raises:
-            AnswerError: see ``Http2Session.ask``.
+            ResponseError: see ``Http2Session.ask``.
         """
         self._h2.send_headers(self._stream, self._fields, end_stream=not self._unsent)
         try:
@@ -105,9 +104,9 @@ class _Reading:
                     self._take(event)
             self._send()
         except ProtocolError as error:
-            raise AnswerError(f"breaks HTTP/2 ({error}); expected valid frames (RFC 9113)") from error
+            raise ResponseError(f"breaks HTTP/2 ({error}); expected valid frames (RFC 9113)") from error
         head_bytes = sum(len(name) + len(value) for name, value in self._headers)
-        return Answer(
+        return Response(
             status=self._status,
             version=VERSION,
             headers=tuple((name, value) for name, value in self._headers if not name.startswith(":")),
@@ -119,7 +118,7 @@ class _Reading:
         )
 
     def _send(self) -> None:
-        """Sends what there is, and of the body as much as the server's windows let go."""
+        """Sends all pending frames, and as much of the body as the server's windows allow."""
         while self._unsent and not self._ended:
             room = min(self._h2.local_flow_control_window(self._stream), self._h2.max_outbound_frame_size)
             if room <= 0:
@@ -134,7 +133,7 @@ class _Reading:
                 f"did not read the request within {self._deadline.text()}; expected it to read the request"
             ) from None
         except (BrokenPipeError, ConnectionResetError):
-            pass  # it may have answered before it closed
+            pass  # it may have responded before it closed
 
     def _piece(self) -> bytes:
         """The next bytes that arrive."""
@@ -147,12 +146,12 @@ class _Reading:
         except TimeoutError:
             raise LateError(late) from None
         except ConnectionResetError as error:
-            raise AnswerError("reset the connection before its response was complete") from error
+            raise ResponseError("reset the connection before its response was complete") from error
         if not piece:
-            raise AnswerError("closed the connection before its response was complete; expected a complete one")
+            raise ResponseError("closed the connection before its response was complete; expected a complete one")
         self._first = self._first or piece
         if self._first.startswith(b"HTTP/1."):
-            raise AnswerError(f"responds in HTTP/1, {quoted(self._first)}; expected HTTP/2")
+            raise ResponseError(f"responds in HTTP/1, {quoted(self._first)}; expected HTTP/2")
         self._wire_bytes += len(piece)
         return piece
 
@@ -169,9 +168,9 @@ class _Reading:
         elif isinstance(event, StreamEnded):
             self._ended = True
         elif isinstance(event, StreamReset) and not self._ended:
-            raise AnswerError(f"reset the stream ({_name(event.error_code)}); expected a response")
+            raise ResponseError(f"reset the stream ({_name(event.error_code)}); expected a response")
         elif isinstance(event, ConnectionTerminated) and event.error_code != ErrorCodes.NO_ERROR:
-            raise AnswerError(f"ended the connection ({_name(event.error_code)}); expected a response")
+            raise ResponseError(f"ended the connection ({_name(event.error_code)}); expected a response")
 
 
 def _name(code: ErrorCodes | int | None) -> str:

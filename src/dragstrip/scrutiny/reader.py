@@ -1,7 +1,7 @@
-"""One answer off a socket, within one deadline and one cap, whatever the server sends or holds back.
+"""Reads one response from a socket, within one deadline and one cap, whatever the server sends or holds back.
 
-h11 reads the bytes: it is strict, and no code of the load engine's. Added here is what a misbehaving server needs: a
-time limit for the answer as a whole instead of one per piece, caps on head, body and framing, and messages.
+h11 reads the bytes: it is strict, and independent of the load engine. This module adds the handling of misbehaving
+servers: a time limit for the whole response instead of each piece, caps on head, body and framing, and messages.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from dataclasses import dataclass, replace
 
 import h11
 
-#: Seconds a single answer may take while it is being proved right, from the request to its last byte.
-ANSWER_S = 5.0
+#: Seconds for a single response in scrutineering, from the request to its last byte.
+RESPONSE_S = 5.0
 
-#: Bytes of a head, interim answers before it included, and of trailers behind a body; header fields in one head.
-#: The load engine has the same limits: who passes here must not fail there.
+#: Bytes of a head, interim responses before it included, and of trailers after a body; header fields in one head.
+#: The load engine has the same limits: a server that passes here must not fail there.
 HEAD_BYTES, MAX_FIELDS = 64 * 1024, 128
 
-#: Bytes of a body beyond the right one that are still read, so that the message can say how long it is.
+#: Bytes beyond the correct body's length that are still read, so that the message can report the length.
 SPARE_BYTES = 64 * 1024
 
 #: Characters of a server's own bytes that a message quotes.
@@ -31,52 +31,51 @@ QUOTED = 80
 #: Seconds between two pieces of one request.
 PIECES_S = 0.003
 
-#: The least wait that is asked of a socket: 0 would mean "don't wait" and be told as another error.
+#: The shortest timeout of a socket: 0 would mean "don't wait", and raise another error.
 _MIN_S = 0.001
 
-#: How every answer begins.
+#: The beginning of every response.
 _START = b"HTTP/1."
 
 #: The type of HTTP/2's first frame, its fourth byte (RFC 9113, 4.1 and 6.5).
 _SETTINGS = b"\x04"
 
-#: How many bytes of chunk sizes and extensions come with one byte of body at most: a chunk a byte has six.
+#: Maximum bytes of chunk sizes and extensions per byte of body: a chunk of one byte has six.
 _FRAMING_BYTES = 8
 
-
-#: Control characters, tab apart.
+#: Control characters except tab.
 _CONTROL = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]")
 
 #: A blank line: the end of a head, as h11 reads it.
 _BLANK_LINE = re.compile(rb"\n\r?\n")
 
-#: Digits of a Content-Length that h11 takes at most.
+#: Maximum digits of a Content-Length that h11 accepts.
 _LENGTH_DIGITS = 20
 
-#: The status of h11's limit on what it holds: a head, or a chunk's extension, or trailers (RFC 6585, 5).
+#: h11's status for a head, a chunk's extension or trailers that exceed its limit (RFC 6585, 5).
 _TOO_LONG = 431
 
 
-class AnswerError(Exception):
-    """No valid HTTP response came in time; the text says what the server did and what was expected."""
+class ResponseError(Exception):
+    """No valid HTTP response came in time; the text has what the server did and what was expected."""
 
 
-class LateError(AnswerError):
-    """The same, because of the deadline: asking the same server once more would take as long."""
+class LateError(ResponseError):
+    """The deadline passed: another request to the same server would take as long."""
 
 
-class EndedError(AnswerError):
-    """The connection ended before anything came: on one that was kept, it may have ended behind the answer before."""
+class EndedError(ResponseError):
+    """The connection ended before any byte; a kept connection may have ended right after the previous response."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """One HTTP answer as it came over the wire; ``head_bytes`` counts the blank line too.
+class Response:
+    """One HTTP response as it came over the wire; ``head_bytes`` includes the blank line.
 
     Args:
-        closes: the server ends the connection after it, by what it says or by how it frames the body.
-        cut: why the body was not read to its end ("" if it was): ``body`` is its beginning then.
-        surplus: what had come beyond the answer when it was complete, at most one read's bytes.
+        closes: the server ends the connection after it, by its header or by the framing of its body.
+        cut: why the body was not read to its end ("" if it was); ``body`` is then its beginning.
+        surplus: bytes that followed the complete response, at most one read's bytes.
         took_ns: from before its request left until it was read; at least as long as the server took.
     """
 
@@ -105,7 +104,7 @@ class Deadline:
     """A moment on the monotonic clock, and how long ago it was set.
 
     Args:
-        within_s: seconds from now. at_most: another one that ends this one too.
+        within_s: seconds from now. at_most: another deadline that also ends this one.
     """
 
     def __init__(self, within_s: float, at_most: Deadline | None = None) -> None:
@@ -116,12 +115,12 @@ class Deadline:
 
     @property
     def within_s(self) -> float:
-        """Seconds from when it was set to when it is over."""
+        """Seconds between its start and its end."""
         return self._until_s - self._began_s
 
     @property
     def spent_s(self) -> float:
-        """Seconds since it was set."""
+        """Seconds since its start."""
         return time.monotonic() - self._began_s
 
     def left_s(self) -> float:
@@ -129,21 +128,21 @@ class Deadline:
         return max(self._until_s - time.monotonic(), 0.0)
 
     def text(self) -> str:
-        """The time that it gives, like "5 s"."""
+        """Its whole time, like "5 s"."""
         return f"{max(self.within_s, 0.0):.3g} s"
 
     def lend(self, sock: socket.socket) -> None:
-        """Gives what is left to the next operation of a socket."""
+        """Sets the time left as the timeout of a socket's next operation."""
         sock.settimeout(max(self.left_s(), _MIN_S))
 
 
 def quoted(given: bytes) -> str:
-    """The beginning of a server's own bytes, printable, at most ``QUOTED`` characters."""
+    """The beginning of a server's bytes, printable, at most ``QUOTED`` characters."""
     text = repr(given[:QUOTED].decode("utf-8", "backslashreplace"))
     return text if len(text) <= QUOTED else f"{text[: QUOTED - 2]}…{text[0]}"
 
 
-def read_answer(
+def read_response(
     sock: socket.socket,
     request: bytes,
     *,
@@ -151,18 +150,18 @@ def read_answer(
     deadline: Deadline,
     pieces: Sequence[bytes] = (),
     begun: bytes | None = None,
-) -> Answer:
-    """Sends one request and reads its whole answer.
+) -> Response:
+    """Sends one request and reads its whole response.
 
     Args:
-        pieces: the same request, to be sent piece by piece, ``PIECES_S`` apart; (): in one.
-        begun: the request has left before, and so much has come behind the answer before this one; None: it leaves now.
-        body_bytes: the right body's length, or the longest that is taken; a body beyond it is read no further than
-            ``SPARE_BYTES`` more, and the answer's ``cut`` says so.
-        deadline: for all of it, from the first byte sent to the last one read.
+        pieces: the same request, to be sent piece by piece, ``PIECES_S`` apart; (): all at once.
+        begun: bytes that came after the previous response; the request was sent before. None: it is sent now.
+        body_bytes: the correct body's length, or the maximum; a longer body is read for at most ``SPARE_BYTES`` more,
+            and ``cut`` then has the reason.
+        deadline: from the first byte sent to the last byte read.
 
     Raises:
-        AnswerError: what came is not an HTTP response, or it wasn't complete in time.
+        ResponseError: the response is not valid HTTP, or it wasn't complete in time.
         OSError: the connection failed before any byte came.
     """
     deadline.lend(sock)
@@ -173,9 +172,9 @@ def read_answer(
     except TimeoutError:
         raise LateError(f"did not read the request within {deadline.text()}; expected it to read the request") from None
     except (BrokenPipeError, ConnectionResetError):
-        pass  # it may have answered before it closed
-    answer = _Reading(sock, request, body_bytes, deadline, begun or b"").answer()
-    return replace(answer, took_ns=time.monotonic_ns() - began_ns)
+        pass  # it may have responded before it closed
+    response = _Reading(sock, request, body_bytes, deadline, begun or b"").response()
+    return replace(response, took_ns=time.monotonic_ns() - began_ns)
 
 
 def _send(sock: socket.socket, pieces: Sequence[bytes]) -> None:
@@ -183,46 +182,46 @@ def _send(sock: socket.socket, pieces: Sequence[bytes]) -> None:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     for number, piece in enumerate(pieces):
         if number:
-            time.sleep(PIECES_S)  # so that each is a segment of its own, and read by itself
+            time.sleep(PIECES_S)  # so that each piece is its own segment, and read alone
         sock.sendall(piece)
 
 
 class _Reading:
-    """One answer while it comes."""
+    """One response while it arrives."""
 
     def __init__(self, sock: socket.socket, request: bytes, body_bytes: int, deadline: Deadline, begun: bytes) -> None:
         self._sock, self._deadline, self._begun = sock, deadline, begun
         self._most_bytes = body_bytes + SPARE_BYTES
         self._h11 = h11.Connection(h11.CLIENT, max_incomplete_event_size=HEAD_BYTES)
         method = request.partition(b" ")[0] or b"GET"
-        # The real request asks for no other protocol. Here one is named, so that an answer that switches protocols all
-        # the same comes as an event (status 101) and not as an error like any other.
+        # The real request asks for no other protocol. h11 is given one, so that a response that switches protocols
+        # anyway is an event (status 101) and not an error like any other.
         named = [("Host", "dragstrip"), ("Upgrade", "any")]
         self._h11.send(h11.Request(method=method, target="/", headers=named))
         self._h11.send(h11.EndOfMessage())
         self._bodiless = method == b"HEAD"
-        # A request in HTTP/1.0 keeps its connection only where the answer says so, whatever version that has.
+        # A request in HTTP/1.0 keeps its connection only if the response says so, in whatever version.
         self._must_say = request.partition(b"\r\n")[0].endswith(b" HTTP/1.0")
         self._head: h11.Response | None = None
         self._head_bytes = self._wire_bytes = 0
-        self._first = bytearray()  # what came until the head was complete
-        self._interim_bytes = 0  # of it, those of interim responses
+        self._first = bytearray()  # bytes until the head was complete
+        self._interim_bytes = 0  # of these, bytes of interim responses
         self._ended = False  # the server has closed the connection
         self._fields: tuple[tuple[bytes, bytes], ...] = ()
         self._body = bytearray()
         self._cut = ""
 
-    def answer(self) -> Answer:
-        """Reads until the answer is complete, or known to be too long.
+    def response(self) -> Response:
+        """Reads until the response is complete, or known to be too long.
 
         Raises:
-            AnswerError: see ``read_answer``.
+            ResponseError: see ``read_response``.
         """
         while True:
             try:
                 event = self._h11.next_event()
             except h11.RemoteProtocolError as error:
-                kind = EndedError if self._ended and not self._wire_bytes else AnswerError
+                kind = EndedError if self._ended and not self._wire_bytes else ResponseError
                 raise kind(self._unsound(error)) from error
             if isinstance(event, h11.Response):
                 self._begin(event)
@@ -247,18 +246,18 @@ class _Reading:
         except TimeoutError:
             raise LateError(self._late()) from None
         except ConnectionResetError as error:
-            kind = AnswerError if self._wire_bytes else EndedError
+            kind = ResponseError if self._wire_bytes else EndedError
             raise kind(f"reset the connection {self._so_far()}; expected {self._whole_one()}") from error
         self._ended = not piece
         self._wire_bytes += len(piece)
         if self._head is None:
             self._first += piece
         start = bytes(self._first[: len(_START)])
-        if start != _START[: len(start)]:  # garbage is known by its first bytes, not after the deadline
+        if start != _START[: len(start)]:  # garbage shows in its first bytes, not after the deadline
             given = quoted(bytes(self._first[:QUOTED]))
             if self._first[3:4] == _SETTINGS and self._first[:1] == b"\0":
-                raise AnswerError(f"responds in HTTP/2 ({given}); expected HTTP/1.1 unless --http 2 is set")
-            raise AnswerError(
+                raise ResponseError(f"responds in HTTP/2 ({given}); expected HTTP/1.1 unless --http 2 is set")
+            raise ResponseError(
                 f"sent something that is not HTTP/1: {given}; expected a status line like 'HTTP/1.1 200 OK'"
             )
         self._refuse_wrapping()
@@ -266,32 +265,32 @@ class _Reading:
 
     def _interim(self, event: h11.InformationalResponse) -> None:
         if event.status_code == http.HTTPStatus.SWITCHING_PROTOCOLS:
-            raise AnswerError("switches protocols (status 101) without being asked; expected a plain response")
+            raise ResponseError("switches protocols (status 101) without being asked; expected a plain response")
         end = _BLANK_LINE.search(self._first, self._interim_bytes)
         assert end is not None
-        self._interim_bytes = end.end()  # not ``_read_bytes``, which copies all that follows, once per interim response
+        self._interim_bytes = end.end()  # not ``_read_bytes``: it would copy the rest once per interim response
         if self._interim_bytes > HEAD_BYTES:
-            raise AnswerError(
+            raise ResponseError(
                 f"sends interim responses (status {event.status_code}) without end, {self._interim_bytes:,} bytes of "
                 "them; expected one final response"
             )
 
     def _begin(self, event: h11.Response) -> None:
-        """The head is there: what it says of the body must be one thing only."""
+        """Takes the head, which must describe the body in only one way."""
         self._head, self._head_bytes = event, self._read_bytes()
         if self._head_bytes > HEAD_BYTES:
-            raise AnswerError(_long_head(self._head_bytes))
+            raise ResponseError(_long_head(self._head_bytes))
         fields = self._fields = _fields_of(bytes(self._first[: self._head_bytes]))
         if _CONTROL.search(b"\n".join([event.reason, *(value for _, value in fields)])):
-            raise AnswerError("sends control characters in its head; expected visible ones")
+            raise ResponseError("sends control characters in its head; expected visible ones")
         if len(fields) > MAX_FIELDS:
-            raise AnswerError(f"sends {len(fields):,} header fields; expected at most {MAX_FIELDS}")
+            raise ResponseError(f"sends {len(fields):,} header fields; expected at most {MAX_FIELDS}")
         lengths = [value for name, value in fields if name.lower() == b"content-length"]
         codings = [value for name, value in fields if name.lower() == b"transfer-encoding"]
         if lengths and codings:
-            raise AnswerError("sends both Content-Length and Transfer-Encoding; expected one of them")
+            raise ResponseError("sends both Content-Length and Transfer-Encoding; expected one of them")
         if codings and event.http_version == b"1.0":
-            raise AnswerError(
+            raise ResponseError(
                 "frames an HTTP/1.0 response as chunked, which that version does not support; expected Content-Length"
             )
         announced = int(lengths[0].split(b",")[0]) if lengths and not self._empty() else 0
@@ -308,27 +307,27 @@ class _Reading:
 
     def _refuse_wrapping(self) -> None:
         if self._wire_bytes > 2 * HEAD_BYTES + _FRAMING_BYTES * (len(self._body) + SPARE_BYTES):
-            raise AnswerError(
+            raise ResponseError(
                 f"wraps {len(self._body):,} bytes of body in {self._wire_bytes:,} bytes of chunk sizes and "
                 "extensions; expected larger chunks, or Content-Length"
             )
 
     def _read_bytes(self) -> int:
-        """Bytes that were read as part of this answer."""
+        """Bytes that were read as part of this response."""
         return self._wire_bytes - len(self._h11.trailing_data[0])
 
     def _empty(self) -> bool:
-        """Whether no body can follow, whatever the head says (RFC 9112, 6.3)."""
+        """Whether no body can follow, whatever the header says (RFC 9112, 6.3)."""
         return self._bodiless or (self._head is not None and self._head.status_code in (204, 304))
 
-    def _whole(self) -> Answer:
+    def _whole(self) -> Response:
         assert self._head is not None
         headers = tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in self._fields)
         old = self._head.http_version == b"1.0"
         connection = " ".join(value.lower() for name, value in headers if name.lower() == "connection")
         framed = any(name.lower() in ("content-length", "transfer-encoding") for name, _ in headers) or self._empty()
         keeps = "keep-alive" in connection if old or self._must_say else "close" not in connection
-        return Answer(
+        return Response(
             status=self._head.status_code,
             reason=self._head.reason.decode("utf-8", "backslashreplace"),
             version="HTTP/1.0" if old else "HTTP/1.1",
@@ -342,7 +341,7 @@ class _Reading:
         )
 
     def _so_far(self) -> str:
-        """How far it had come, in words."""
+        """How much of the response has come, in words."""
         if not self._wire_bytes:
             return "before it responded"
         if self._head is None:
@@ -367,10 +366,10 @@ class _Reading:
         )
 
     def _unsound(self, error: h11.RemoteProtocolError) -> str:
-        """What h11 refused, in words that name the server's part.
+        """Why h11 refused the response, as a sentence about the server.
 
-        Which kind of fault it is, h11 says only in a sentence. What is known of the connection and of the head's bytes
-        tells it: all that had come before was read, so an error after the connection's end is about that end.
+        h11 reports the kind of fault only as a sentence; the state of the connection and the head's bytes show it
+        instead. All earlier bytes were read, so an error after the connection's end is about that end.
         """
         if self._ended:
             return f"closed the connection {self._so_far()}; expected {self._whole_one()}"
@@ -381,7 +380,7 @@ class _Reading:
         if self._head is None and (wrong := self._wrong_lengths()):
             return f"sent an invalid Content-Length, {quoted(wrong)}; expected one plain number"
         part = "headers" if self._head is None else "body framing"
-        # Only for the eye: "…: bytearray(b'this')" reads "…, 'this'".
+        # Only for readability: "…: bytearray(b'this')" becomes "…, 'this'".
         what, _, bytes_ = str(error).partition(": bytearray(b")
         what += f", {bytes_[1:-2][:QUOTED]!r}" if bytes_ else ""
         return f"sends invalid {part} ({what[: 2 * QUOTED]}); expected valid HTTP/1.1 (RFC 9112)"
@@ -396,7 +395,7 @@ class _Reading:
 
 
 def _fields_of(heads: bytes) -> tuple[tuple[bytes, bytes], ...]:
-    """The last head's fields as they came over the wire: h11 merges lengths that are said twice."""
+    """The last head's fields as they came over the wire: h11 merges duplicate lengths."""
     lines = heads.replace(b"\r\n", b"\n").rstrip(b"\n").rpartition(b"\n\n")[2].split(b"\n")
     whole = b"\n".join(lines[1:]).replace(b"\n ", b" ").replace(b"\n\t", b" ")  # a line may be folded
     split = (line.partition(b":") for line in whole.split(b"\n") if line)

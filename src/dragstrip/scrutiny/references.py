@@ -1,4 +1,4 @@
-"""Reference responses of a launch: the heads and the JSON that the engine compares with under load."""
+"""Learns a launch's reference responses: the heads and the JSON that the engine compares with under load."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import socket
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dragstrip.scrutiny.answers import TROUBLE, ask, changed_form, correct, describe_error, fetch
 from dragstrip.scrutiny.http2 import Http2Session
-from dragstrip.scrutiny.reader import Answer, AnswerError, EndedError
+from dragstrip.scrutiny.reader import EndedError, Response, ResponseError
+from dragstrip.scrutiny.responses import TROUBLE, ask, changed_form, correct, describe_error, fetch
 from dragstrip.scrutiny.server import Server
 from dragstrip.workload import HTTP2, Exchange
 
-#: Name, value, and whether the value must be the same under load: as the engine takes a reference head's fields.
+#: Name, value, and whether the value must be the same under load: one field of the engine's reference head.
 Field = tuple[bytes, bytes, bool]
 Head = tuple[Field, ...]
 
-#: Headers whose values must be those of a reference response. Others (Date, cookies, numbers of requests) may vary.
+#: Headers whose values must equal a reference response's. Others (Date, cookies, numbers of requests) may vary.
 SAME_VALUE = (
     "content-type", "content-encoding", "connection", "transfer-encoding", "server", "vary", "cache-control",
     "content-language", "accept-ranges",
@@ -25,27 +25,27 @@ SAME_VALUE = (
 #: HTTP/1's status line as fields of a head, under names that no server can send.
 _VERSION, _REASON = b":version", b":reason"
 
-#: Of each kind of request, at most this many different ones are sent for reference responses; the first one twice.
+#: Maximum number of different requests of each kind that are sent for reference responses; the first is sent twice.
 _MAX_PER_KIND = 4
 
-#: How the requests of races name their sender, and how a browser does.
+#: The sender in the requests of races, and in a browser's.
 _OURS = b"\r\nUser-Agent: dragstrip\r\n"
 _STRANGER = b"\r\nUser-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0\r\n"
 
-#: How often each of them sends a request: a head that varies by itself proves nothing.
+#: How often each of the two sends a request: a head that varies by itself proves nothing.
 _TIMES = 3
 
-#: What may change in the last head of a connection that the server ends.
+#: Fields that may change in the last head of a connection that the server ends.
 _OF_CONNECTIONS = {b"connection", b"keep-alive"}
 
 
 def with_own_form(server: Server, exchanges: Sequence[Exchange]) -> tuple[Exchange, ...]:
-    """The same exchanges, those that are compared as JSON with the contender's own bytes as the right ones.
+    """The same exchanges; if they are compared as JSON, with the contender's own bytes as the correct body.
 
-    Each is asked twice, over a connection each time; both responses must be correct, and the same.
+    Each of these is sent twice, over a new connection each time; both responses must be correct, and the same.
 
     Raises:
-        OSError, AnswerError: one is not, in words.
+        OSError, ResponseError: a response is not correct, or not the same; in words.
     """
     return tuple(_learned(server, exchange) if exchange.compare == "json" else exchange for exchange in exchanges)
 
@@ -53,17 +53,17 @@ def with_own_form(server: Server, exchanges: Sequence[Exchange]) -> tuple[Exchan
 def _learned(server: Server, exchange: Exchange) -> Exchange:
     first, second = (ask(server, exchange).body for _ in range(2))
     if reason := changed_form(exchange, first, second):
-        raise AnswerError(reason)
+        raise ResponseError(reason)
     return replace(exchange, body=first, compare="bytes")
 
 
 def reference_heads(server: Server, exchanges: Sequence[Exchange]) -> list[list[Head]]:
-    """The heads that right answers may have, by kind of request, in the order of the kinds.
+    """The heads that correct responses may have, by kind of request, in the order of the kinds.
 
-    A server may end a connection that the load would keep, if its last head says so: that head is right, too.
+    A server may end a connection that the load would keep, if its last head says so: that head is also correct.
 
     Raises:
-        OSError, AnswerError: the server did not answer right, in words.
+        OSError, ResponseError: the server sent no correct response, in words.
     """
     by_kind: dict[int, list[Exchange]] = {}
     for exchange in exchanges:
@@ -73,20 +73,20 @@ def reference_heads(server: Server, exchanges: Sequence[Exchange]) -> list[list[
         of_kind = by_kind[kind]
         picked = of_kind[:: max(len(of_kind) // _MAX_PER_KIND, 1)][:_MAX_PER_KIND]
         heads: dict[Head, None] = {}
-        for answer in _answers(server, [picked[0], *picked]):
-            head = _head(answer)
+        for response in _responses(server, [picked[0], *picked]):
+            head = _head(response)
             heads[head] = None
-            if not answer.closes and answer.version.startswith("HTTP/1"):
-                # A connection's last head says so.
+            if not response.closes and response.version.startswith("HTTP/1"):
+                # A connection's last head announces its end.
                 others = (field for field in head if field[0] not in _OF_CONNECTIONS)
                 heads[(*others, (b"connection", b"close", True))] = None
         by_kind_heads.append(list(heads))
     return by_kind_heads
 
 
-def _answers(server: Server, exchanges: Sequence[Exchange]) -> list[Answer]:
-    """The answers to these requests, over as few connections as the server lets them go over."""
-    answers: list[Answer] = []
+def _responses(server: Server, exchanges: Sequence[Exchange]) -> list[Response]:
+    """The correct responses to these requests, over as few connections as the server allows."""
+    responses: list[Response] = []
     waiting = list(exchanges)
     while waiting:
         with server.connect() as sock:
@@ -94,55 +94,55 @@ def _answers(server: Server, exchanges: Sequence[Exchange]) -> list[Answer]:
             asked = 0
             while waiting:
                 try:
-                    answer = fetch(carrier, waiting[0])
-                except EndedError:  # a server may end a connection behind an answer without a word
+                    response = fetch(carrier, waiting[0])
+                except EndedError:  # a server may end a connection after a response without announcing it
                     if not asked:
                         raise
                     break
                 asked += 1
-                answers.append(correct(waiting.pop(0), answer))
-                if answer.closes:
+                responses.append(correct(waiting.pop(0), response))
+                if response.closes:
                     break
-    return answers
+    return responses
 
 
-def _head(answer: Answer) -> Head:
+def _head(response: Response) -> Head:
     fields = [
         (name.lower().encode("latin-1"), value.encode("latin-1"), name.lower() in SAME_VALUE)
-        for name, value in answer.headers
+        for name, value in response.headers
     ]
-    if answer.version.startswith("HTTP/1"):
-        reason = answer.reason.encode("latin-1", "replace")
-        fields += [(_VERSION, answer.version.encode(), True), (_REASON, reason, reason.isascii())]
+    if response.version.startswith("HTTP/1"):
+        reason = response.reason.encode("latin-1", "replace")
+        fields += [(_VERSION, response.version.encode(), True), (_REASON, reason, reason.isascii())]
     return tuple(fields)
 
 
 def partiality(server: Server, exchange: Exchange) -> str | None:
-    """What differs for a client that calls itself a browser, or that it gets no response; None: nothing."""
+    """How the head differs for a client that calls itself a browser, or that it gets no response; None: it does not."""
     if _OURS not in exchange.request:
         return None
     stranger = replace(exchange, request=exchange.request.replace(_OURS, _STRANGER, 1))
-    seen: dict[bool, set[frozenset[tuple[str, str]]]] = {True: set(), False: set()}
+    heads: dict[bool, set[frozenset[tuple[str, str]]]] = {True: set(), False: set()}
     try:
-        for _ in range(_TIMES):  # in turns, each over a connection of its own
+        for _ in range(_TIMES):  # in turns, each over a new connection
             for usual, asked in ((True, exchange), (False, stranger)):
-                seen[usual] |= {_settled(answer) for answer in _answers(server, [asked])}
+                heads[usual] |= {_settled(response) for response in _responses(server, [asked])}
     except TROUBLE as error:
         return f"asked as a browser (User-Agent): {describe_error(error)}"
-    if seen[True] & seen[False]:
+    if heads[True] & heads[False]:
         return None
-    mine, theirs = (min(seen[usual], key=sorted) for usual in (True, False))
+    mine, theirs = (min(heads[usual], key=sorted) for usual in (True, False))
     differences = "; ".join(
-        f"{who} gets {', '.join(f'{name}: {value}'.rstrip(': ') for name, value in sorted(given - without))}"
-        for who, given, without in (("Dragstrip", mine, theirs), ("a browser", theirs, mine))
+        f"{client} gets {', '.join(f'{name}: {value}'.rstrip(': ') for name, value in sorted(given - without))}"
+        for client, given, without in (("Dragstrip", mine, theirs), ("a browser", theirs, mine))
         if given - without
     )
     return f"sends a browser (User-Agent) another head than Dragstrip: {differences}; expected the same head"
 
 
-def _settled(answer: Answer) -> frozenset[tuple[str, str]]:
-    """The names of an answer's headers, and the values that stay the same."""
-    head = _head(answer)
+def _settled(response: Response) -> frozenset[tuple[str, str]]:
+    """The names of a response's headers, and the values that stay the same."""
+    head = _head(response)
     return frozenset((name.decode("latin-1"), value.decode("latin-1") if same else "") for name, value, same in head)
 
 

@@ -1,4 +1,4 @@
-"""A contender's server as scrutineering reaches it: its address, and TLS if it needs that."""
+"""How scrutineering reaches a contender's server: its address, and TLS if it needs that."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from pathlib import Path
 
 from dragstrip import parity
 from dragstrip.scrutiny.http2 import ALPN
-from dragstrip.scrutiny.reader import ANSWER_S, AnswerError, Deadline, LateError
+from dragstrip.scrutiny.reader import RESPONSE_S, Deadline, LateError, ResponseError
 from dragstrip.workload import HOST, HTTP2
 
-#: TLS 1.2's suites that the engine offers, in its order; TLS 1.3's suites are the same in both.
+#: TLS 1.2's suites that the engine offers, in its order; the suites of TLS 1.3 are the same in both.
 SUITES = "ECDHE+AESGCM:ECDHE+CHACHA20"
 
 
 class Encryption:
-    """How one contender is reached over TLS: by OpenSSL (Python's ssl), with the engine's offer but none of its code.
+    """How one contender is reached over TLS: with OpenSSL (Python's ssl), with the engine's offer but without its code.
 
     Args:
         cacert: the authority that must have signed its certificate, which is for 127.0.0.1.
@@ -36,10 +36,10 @@ class Encryption:
         """The same connection, encrypted; its timeout counts for each step of the handshake.
 
         Args:
-            session: one to be resumed.
+            session: a session to resume.
 
         Raises:
-            OSError: no handshake. LateError: none in time. AnswerError: HTTP/2 is wanted, and it did not agree to it.
+            OSError: the handshake failed. LateError: it took too long. ResponseError: the server did not agree to h2.
         """
         try:
             encrypted = self._context.wrap_socket(sock, server_hostname=HOST, session=session)
@@ -50,21 +50,21 @@ class Encryption:
         agreed = encrypted.selected_alpn_protocol()
         if self._framed and agreed != ALPN:
             encrypted.close()
-            raise AnswerError(
+            raise ResponseError(
                 f"agrees to {agreed or 'no protocol'} by ALPN, although only HTTP/2 (h2) was offered; expected h2"
             )
         return encrypted
 
 
 def facts_of(encrypted: ssl.SSLSocket) -> dict[str, parity.Fact]:
-    """What was agreed on, for the parity sheet."""
+    """The agreed TLS version and cipher suite, for the parity sheet."""
     suite = encrypted.cipher()
     return {parity.TLS_VERSION: encrypted.version() or "unknown", parity.CIPHER_SUITE: suite[0] if suite else "unknown"}
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """Where a server listens; ``tls`` is None for no encryption. One at "unix:PATH" has no port."""
+    """Where a server listens; ``tls`` is None without encryption. The host "unix:PATH" has no port."""
 
     host: str
     port: int
@@ -74,12 +74,12 @@ class Server:
         """A new connection.
 
         Args:
-            deadline: None: ``ANSWER_S`` from now. session: of TLS, to be resumed.
+            deadline: None: ``RESPONSE_S`` from now. session: a TLS session to resume.
 
         Raises:
-            OSError: no server listens there, or not within the deadline, or TLS fails. AnswerError: as ``over``.
+            OSError: no server listens there, or not within the deadline, or TLS fails. ResponseError: as in ``over``.
         """
-        deadline = deadline or Deadline(ANSWER_S)
+        deadline = deadline or Deadline(RESPONSE_S)
         if self.host.startswith("unix:"):
             sock = socket.socket(socket.AF_UNIX)
         else:

@@ -1,4 +1,4 @@
-"""What a server says itself of how many requests it had, from one moment to a later one."""
+"""Reads a server's own count of its requests during a period."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ import time
 from collections.abc import Callable, Iterator
 
 from dragstrip.contender import OwnCount
-from dragstrip.scrutiny.answers import TROUBLE
-from dragstrip.scrutiny.reader import Deadline, read_answer
+from dragstrip.scrutiny.reader import Deadline, read_response
+from dragstrip.scrutiny.responses import TROUBLE
 from dragstrip.scrutiny.server import Server
 
-#: Seconds within which a reading must be there, and the longest page that a server tells it on.
+#: Seconds for one reading, and the maximum size of the page with the count.
 READING_S, PAGE_BYTES = 2.0, 1 << 20
 
-#: Maximum readings until two in a row agree, and seconds between them: together, how long a late count may take.
+#: Maximum readings until two in a row agree, and seconds between them: together, the time that a late count may take.
 READINGS, BETWEEN_S = 6, 0.01
 
 
 def count_from_now(asked: OwnCount | None, server: Server) -> Callable[[], int | None]:
-    """Begins to count; what comes back says, once, how many requests the server has had since, by its own count.
+    """Begins to count; the returned call gives, once, how many requests the server has had since, by its own count.
 
-    A reading may be among the requests that the server counts, before it answers or after. It is read again until two
-    readings in a row add as much as each other: so much is taken off for each reading, whichever way the server counts.
-    Apache counts a moment after it has answered, so one reading alone may lack requests that were answered before it.
+    The server may count a reading itself, before or after its response. Dragstrip reads again until two readings in a
+    row add the same number; this number is subtracted for each reading, whichever way the server counts. Apache counts
+    a moment after its response, so a single reading may lack earlier requests.
 
     Args:
-        asked: where it shows its count. server: where it serves.
+        asked: the page with the count; None if the server has none. server: where it serves.
 
     Returns:
-        A call that gives None where nothing is asked, or the server does not say.
+        A call that gives None if ``asked`` is None, or if the server does not report a count.
     """
 
     def readings() -> Iterator[int | None]:
@@ -68,8 +68,8 @@ def _read(asked: OwnCount | None, server: Server) -> int | None:
     deadline = Deadline(READING_S)
     try:
         with (Server(asked.host, 0) if asked.host else server).connect(deadline) as sock:
-            answer = read_answer(sock, request, body_bytes=PAGE_BYTES, deadline=deadline)
-        numbers = re.findall(asked.pattern, answer.body.decode("utf-8", "replace"), re.MULTILINE)
-        return sum(map(int, numbers)) if answer.status == 200 and numbers else None
+            response = read_response(sock, request, body_bytes=PAGE_BYTES, deadline=deadline)
+        numbers = re.findall(asked.pattern, response.body.decode("utf-8", "replace"), re.MULTILINE)
+        return sum(map(int, numbers)) if response.status == 200 and numbers else None
     except (*TROUBLE, ValueError):
         return None

@@ -7,7 +7,7 @@ import socket
 import h11
 import pytest
 
-from dragstrip.scrutiny.reader import Deadline, read_answer
+from dragstrip.scrutiny.reader import Deadline, read_response
 
 HINT = b"HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n"
 FINAL = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"
@@ -30,7 +30,7 @@ def test_interim_responses_are_read_in_linear_work(count: int, monkeypatch: pyte
     client, server = socket.socketpair()
     with client, server:
         server.sendall(count * HINT + FINAL)
-        answer = read_answer(client, b"GET / HTTP/1.1\r\n\r\n", body_bytes=2, deadline=Deadline(5.0))
+        answer = read_response(client, b"GET / HTTP/1.1\r\n\r\n", body_bytes=2, deadline=Deadline(5.0))
     assert (answer.status, answer.body, answer.surplus) == (200, b"hi", b"")
     assert answer.head_bytes == count * len(HINT) + len(FINAL) - 2
     assert answer.wire_bytes == answer.head_bytes + 2

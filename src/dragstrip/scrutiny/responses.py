@@ -1,4 +1,4 @@
-"""One answer, put to a server and judged: status, content type, every byte of the body."""
+"""Sends one request to a server and judges the response: status, content type, every byte of the body."""
 
 from __future__ import annotations
 
@@ -10,14 +10,23 @@ from dataclasses import dataclass, field
 
 from dragstrip import parity
 from dragstrip.scrutiny.http2 import Http2Session
-from dragstrip.scrutiny.reader import ANSWER_S, QUOTED, Answer, AnswerError, Deadline, LateError, quoted, read_answer
+from dragstrip.scrutiny.reader import (
+    QUOTED,
+    RESPONSE_S,
+    Deadline,
+    LateError,
+    Response,
+    ResponseError,
+    quoted,
+    read_response,
+)
 from dragstrip.scrutiny.server import Encryption, Server
 from dragstrip.workload import HTTP2, Exchange
 
-#: What goes wrong between a request and its answer; the text of each says what the server did.
-TROUBLE = (OSError, AnswerError)
+#: What goes wrong between a request and its response; each error's text describes what the server did.
+TROUBLE = (OSError, ResponseError)
 
-#: How many times as long as the right one a JSON text of another form may be.
+#: How many times as long as the correct JSON a JSON text in another form may be.
 _OTHER_FORM = 4
 
 #: Bytes shown before the first one that differs in an incorrect body.
@@ -26,7 +35,7 @@ _BEFORE = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """What scrutineering found: ``problems`` put a contender out, ``facts`` go to the parity sheet."""
+    """The result of scrutineering: ``problems`` put a contender out, ``facts`` are for the parity sheet."""
 
     problems: tuple[str, ...] = ()
     facts: dict[str, parity.Fact] = field(default_factory=dict)
@@ -38,45 +47,45 @@ def fetch(
     deadline: Deadline | None = None,
     *,
     pieces: Sequence[bytes] = (),
-) -> Answer:
-    """Sends one request and reads its whole answer, or as much of it as shows that it is too long.
+) -> Response:
+    """Sends one request and reads its whole response, or only as much as shows that it is too long.
 
     Args:
-        sock: a new connection where the exchange is of HTTP/2, or a session over one.
-        deadline: for all of it; none: ``ANSWER_S`` from now.
-        pieces: the request cut into pieces, or its body framed otherwise; (): as the exchange has it.
+        sock: a new connection if the exchange uses HTTP/2, or a session over one.
+        deadline: for request and response; None: ``RESPONSE_S`` from now.
+        pieces: the request cut into pieces, or with its body framed in another way; (): as the exchange has it.
 
     Raises:
-        OSError, AnswerError: the connection failed, or no complete HTTP response came in time.
+        OSError, ResponseError: the connection failed, or no complete HTTP response came in time.
     """
-    deadline = deadline or Deadline(ANSWER_S)
+    deadline = deadline or Deadline(RESPONSE_S)
     longest = _OTHER_FORM * len(exchange.body) if exchange.compare == "json" else len(exchange.body)
     if isinstance(sock, socket.socket) and exchange.http == HTTP2:
         sock = Http2Session(sock)
     if isinstance(sock, Http2Session):
         return sock.ask(exchange.request, body_bytes=longest, deadline=deadline)
-    return read_answer(sock, exchange.request, body_bytes=longest, deadline=deadline, pieces=pieces)
+    return read_response(sock, exchange.request, body_bytes=longest, deadline=deadline, pieces=pieces)
 
 
-def ask(server: Server, exchange: Exchange) -> Answer:
-    """The correct response to one request over a connection of its own.
+def ask(server: Server, exchange: Exchange) -> Response:
+    """The correct response to one request over a new connection.
 
     Raises:
-        OSError, AnswerError: it is none, in words.
+        OSError, ResponseError: the response is not correct, or none came; in words.
     """
     with server.connect() as sock:
         return correct(exchange, fetch(sock, exchange))
 
 
-def correct(exchange: Exchange, answer: Answer) -> Answer:
+def correct(exchange: Exchange, response: Response) -> Response:
     """The same response, if it is correct.
 
     Raises:
-        AnswerError: it is not, in words.
+        ResponseError: the response is not correct, in words.
     """
-    if reason := fault(exchange, answer):
-        raise AnswerError(reason)
-    return answer
+    if reason := fault(exchange, response):
+        raise ResponseError(reason)
+    return response
 
 
 def changed_form(exchange: Exchange, before: bytes, given: bytes) -> str | None:
@@ -90,7 +99,7 @@ def changed_form(exchange: Exchange, before: bytes, given: bytes) -> str | None:
 
 
 def describe_error(error: Exception) -> str:
-    """What went wrong between a request and its answer: a sentence about the server."""
+    """What went wrong between a request and its response: a sentence about the server."""
     if isinstance(error, ConnectionRefusedError):
         return "accepts no connections (refused); expected a listening server"
     if isinstance(error, TimeoutError):
@@ -104,41 +113,41 @@ def describe_error(error: Exception) -> str:
     return str(error)
 
 
-def fault(exchange: Exchange, answer: Answer) -> str | None:
-    """Why an answer is not the right one, in words; None if it is."""
+def fault(exchange: Exchange, response: Response) -> str | None:
+    """Why a response is not correct, in words; None if it is."""
     path = exchange.shown
-    if answer.status != exchange.status:
-        return f"{path} sent status {answer.status}; expected {exchange.status}"
-    given_type = (answer.header("content-type") or "").split(";")[0].strip().lower()
+    if response.status != exchange.status:
+        return f"{path} sent status {response.status}; expected {exchange.status}"
+    given_type = (response.header("content-type") or "").split(";")[0].strip().lower()
     if exchange.content_type and given_type != exchange.content_type:
         given = given_type[:QUOTED] or "none"
         return f"{path} sent content type {given}; expected {exchange.content_type}"
-    if answer.cut:
-        return f"{path} {answer.cut}; expected {len(exchange.body):,}"
-    if answer.header("content-encoding") and not exchange.any_body:
-        coding = (answer.header("content-encoding") or "")[:QUOTED]
+    if response.cut:
+        return f"{path} {response.cut}; expected {len(exchange.body):,}"
+    if response.header("content-encoding") and not exchange.any_body:
+        coding = (response.header("content-encoding") or "")[:QUOTED]
         return f"{path} is sent as {coding}, but only identity was accepted; expected plain bytes"
-    if not _same(exchange, answer.body):
-        return f"{path} {_body_fault(exchange, answer.body)}"
-    if answer.took_ns < exchange.earliest_ns:
-        took_ms, earliest_ms = answer.took_ns / 1e6, exchange.earliest_ns / 1e6
+    if not _same(exchange, response.body):
+        return f"{path} {_body_fault(exchange, response.body)}"
+    if response.took_ns < exchange.earliest_ns:
+        took_ms, earliest_ms = response.took_ns / 1e6, exchange.earliest_ns / 1e6
         return f"{path} responded after {took_ms:.1f} ms, too early; expected {earliest_ms:g} ms or more"
-    if answer.surplus:
-        return f"{path}: bytes follow the complete response, {quoted(answer.surplus)}; expected nothing more"
+    if response.surplus:
+        return f"{path}: bytes follow the complete response, {quoted(response.surplus)}; expected nothing more"
     return None
 
 
 def _same(exchange: Exchange, body: bytes) -> bool:
-    """Whether a body is the right one, by what the exchange compares."""
+    """Whether a body is correct, by what the exchange compares."""
     if exchange.any_body or body == exchange.body:
         return True
     return exchange.compare == "json" and canonical(body) == canonical(exchange.body) is not None
 
 
 def canonical(body: bytes) -> str | None:
-    """A JSON text in one form, whatever its spacing and the order of its keys; None where it is none.
+    """A JSON text in one form, whatever its spacing and the order of its keys; None if it is not JSON.
 
-    A number keeps how it is written: 24.0 is not 24 here, as it is not for a program that wants whole numbers.
+    A number keeps its notation: 24.0 is not 24, as it is not for a program that requires whole numbers.
     """
     try:
         value = json.loads(body, object_pairs_hook=_once)
@@ -148,7 +157,7 @@ def canonical(body: bytes) -> str | None:
 
 
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """An object's members, each of which may occur once: of two, every program would take another one."""
+    """An object's members; each key may occur once, since programs differ in which of two values they take."""
     members = dict(pairs)
     if len(members) < len(pairs):
         raise ValueError("a key occurs twice")
@@ -159,7 +168,7 @@ def nothing_right(errors: Mapping[str, int], sample: str, last_words: str) -> st
     """Why a server that passed its checks is out: under load none of its responses was correct.
 
     Args:
-        errors: by the engine's kinds. sample: the start of the first incorrect response, or why none came.
+        errors: counts by the engine's kinds. sample: the start of the first incorrect response, or why none came.
     """
     kinds = ", ".join(f"{count:,} {kind.replace('_', ' ')}" for kind, count in errors.items()) or "no response at all"
     shown = f", the first {quoted(sample.encode())}" if sample else ""
@@ -170,51 +179,52 @@ def nothing_right(errors: Mapping[str, int], sample: str, last_words: str) -> st
 
 
 def _body_fault(exchange: Exchange, given: bytes) -> str:
-    right = exchange.body
+    correct_body = exchange.body
     if exchange.stale is not None and given == exchange.stale:
         return "sent data from the files of an earlier launch, which it must have kept; expected this launch's {data}"
     if exchange.content_type == "application/json" and exchange.compare == "bytes":
         form = canonical(given)
-        if form is not None and form == canonical(right):
+        if form is not None and form == canonical(correct_body):
             return (
-                f"sent the correct JSON in another form: {quoted(given)}; expected {quoted(right)}; a "
+                f"sent the correct JSON in another form: {quoted(given)}; expected {quoted(correct_body)}; a "
                 'contender.toml declares that: `form = "own"` under its [workload.NAME]'
             )
-    at = next((i for i, (a, b) in enumerate(zip(right, given, strict=False)) if a != b), min(len(right), len(given)))
-    from_ = max(at - _BEFORE, 0) if at > 40 else 0
+    pairs = enumerate(zip(correct_body, given, strict=False))
+    first = next((index for index, (a, b) in pairs if a != b), min(len(correct_body), len(given)))
+    start = max(first - _BEFORE, 0) if first > 40 else 0
     return (
-        f"sent a body of {len(given)} bytes that differs from the correct {len(right)} bytes at byte {at}: "
-        f"{quoted(given[from_:])}; expected {quoted(right[from_:])}"
+        f"sent a body of {len(given)} bytes that differs from the correct {len(correct_body)} bytes at byte {first}: "
+        f"{quoted(given[start:])}; expected {quoted(correct_body[start:])}"
     )
 
 
 def is_right(
     exchange: Exchange, *, within_s: float | None = None, tls: Encryption | None = None, remedy: str = ""
 ) -> Callable[[str, int], str | None]:
-    """A probe for the stage: one connection, one request; None when the answer is right, else the reason.
+    """A probe for a launcher: one connection, one request; None if the response is correct, otherwise the reason.
 
     Args:
-        within_s: seconds from now after which no probe waits any longer; a single one waits ``ANSWER_S`` at most.
-        remedy: what to do about a response that is another one.
+        within_s: seconds from now after which no probe waits any longer; a single probe waits at most ``RESPONSE_S``.
+        remedy: what to do about an incorrect response.
     """
     until = Deadline(within_s) if within_s is not None else None
     reason: str | None = None
-    answered = False
+    responded = False
 
     def probe(host: str, port: int) -> str | None:
-        nonlocal reason, answered
-        deadline = Deadline(ANSWER_S, until)
+        nonlocal reason, responded
+        deadline = Deadline(RESPONSE_S, until)
         try:
             with Server(host, port, tls).connect(deadline) as sock:
                 reason = fault(exchange, fetch(sock, exchange, deadline))
                 reason = f"{reason}; {remedy}" if reason and remedy else reason
-                answered = True
+                responded = True
         except TROUBLE as error:
             late = isinstance(error, LateError | TimeoutError)
-            # A last try that was cut short says less than what came before.
-            if not (late and answered and deadline.within_s < ANSWER_S):
+            # A last try that was cut short tells less than the try before.
+            if not (late and responded and deadline.within_s < RESPONSE_S):
                 reason = describe_error(error)
-            answered = answered or isinstance(error, AnswerError | ssl.SSLError)
+            responded = responded or isinstance(error, ResponseError | ssl.SSLError)
         return reason
 
     return probe
