@@ -21,7 +21,7 @@ from dragstrip.analysis.fitness import choose
 from dragstrip.analysis.group_sequential import factor_within
 from dragstrip.analysis.interval import Compared, Interval, decide
 from dragstrip.analysis.numbers import RoundNumbers, round_numbers
-from dragstrip.analysis.significance import FLOOR, FloatArray, quantile
+from dragstrip.analysis.significance import FLOOR, FloatArray, quantile, student_t
 from dragstrip.errors import BadUsage
 from dragstrip.record import Race
 
@@ -244,14 +244,12 @@ def _half(
         return math.inf, NoInterval.FEW_ROUNDS
     errors = [float(logs.std(ddof=1)) / math.sqrt(len(logs)) for logs in (old, new)]
     if all(side.complete for side in sides):
-        from scipy.special import stdtrit  # SciPy takes a quarter of a second to load
-
         squares = [error**2 for error in errors]
         total = sum(squares)
         if total == 0:
             return 0.0, None
         freedom = total**2 / sum(s**2 / (len(logs) - 1) for s, logs in zip(squares, (old, new), strict=True))
-        return -float(stdtrit(freedom, alpha / 2)) * math.sqrt(total), None
+        return student_t(freedom, alpha) * math.sqrt(total), None
     halves = [
         error * side.factor(len(logs), alpha / 2) for error, side, logs in zip(errors, sides, (old, new), strict=True)
     ]

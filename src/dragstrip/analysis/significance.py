@@ -17,9 +17,14 @@ FloatArray = NDArray[np.float64]
 FLOOR = 10
 
 
+def student_t(freedom: float, level: float) -> float:
+    """Two-sided quantile of Student's t: half-width, in standard errors, of an interval that misses with ``level``."""
+    from scipy.special import stdtrit  # SciPy takes a quarter of a second to load
+
+    return -float(stdtrit(freedom, level / 2))
+
+
 @cache
 def quantile(n: int, alpha: float) -> float:
     """Two-sided quantile of Student's t over ``n`` rounds, ``n`` from 2."""
-    from scipy.special import stdtrit  # SciPy takes a quarter of a second to load
-
-    return -float(stdtrit(n - 1, alpha / 2))
+    return student_t(n - 1, alpha)

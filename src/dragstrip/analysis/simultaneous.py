@@ -14,7 +14,7 @@ from functools import cache
 
 import numpy as np
 
-from dragstrip.analysis.significance import FloatArray
+from dragstrip.analysis.significance import FloatArray, student_t
 
 #: Grid of studentized ranges over which tail chances are worked out, and nodes of the two integrals.
 _RANGES = np.concatenate([np.linspace(0.5, 12, 160), np.geomspace(12.2, 4000, 240)])
@@ -69,9 +69,7 @@ def range_factor(contenders: int, freedom: float, level: float) -> float:
         freedom: degrees of freedom of the pair's variance, from 1; level: the family's, between 0 and 1.
     """
     if contenders == 2:
-        from scipy.special import stdtrit  # SciPy takes a quarter of a second to load
-
-        return -float(stdtrit(freedom, level / 2))
+        return student_t(freedom, level)
     whole = max(math.floor(freedom), 1)
     logs, ranges = _tail(contenders, whole)
     return math.exp(float(np.interp(math.log(level), logs, ranges))) / math.sqrt(2)

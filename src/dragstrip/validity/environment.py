@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from statistics import mean, median, stdev
 
+from dragstrip.analysis.significance import student_t
 from dragstrip.record import Block, Event, EventKind, Race
 from dragstrip.validity import observation as seen
 from dragstrip.validity.check import Check, CheckName, Finding, Status, check_result, warnings
@@ -98,12 +99,10 @@ def _drift(by_name: Mapping[str, Sequence[Block]]) -> tuple[float, float]:
         by_round = [math.log(median(paces[index])) for index in sorted(paces)]
         third = len(by_round) // 3
         if third >= THIRD:
-            from scipy.special import stdtrit  # SciPy takes a quarter of a second to load
-
             first, last = by_round[:third], by_round[-third:]
             changes.append(math.expm1(mean(last) - mean(first)))
             error = math.hypot(stdev(first), stdev(last)) / math.sqrt(third)
-            bounds.append(math.expm1(error * float(stdtrit(2 * (third - 1), 1 - PACE_BY_CHANCE / 2))))
+            bounds.append(math.expm1(error * student_t(2 * (third - 1), PACE_BY_CHANCE)))
     return (median(changes), median(bounds)) if changes else (0.0, 0.0)
 
 
