@@ -43,7 +43,7 @@ def test_the_list_of_commands_has_each_ones_first_sentence(name: str) -> None:
     assert command is not None
     assert command.help is not None
     first = " ".join(command.help.replace("\b", "").split("\n\n")[0].split())
-    assert COMMANDS[name][1] == re.split(r"(?<=\.) ", first)[0]
+    assert COMMANDS[name] == re.split(r"(?<=\.) ", first)[0]
 
 
 def test_every_command_and_option_has_a_help_text() -> None:

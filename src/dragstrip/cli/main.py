@@ -1,6 +1,6 @@
-"""Where the command line begins: names of commands, each loaded when it is called, and what a failure leaves behind.
+"""Where the command line begins: names of commands, each loaded when it is called, and the exit code.
 
-Nothing but click is imported here: ``--help`` and ``--version`` answer before statistics and charts could load.
+Nothing but click is imported here: so ``--help`` and ``--version`` wait for no statistics and no charts.
 """
 
 from __future__ import annotations
@@ -11,41 +11,26 @@ from importlib import import_module
 
 import click
 
-#: Each command's place and its line in the help: told without loading it (a test holds the lines to be the commands').
+#: Each command's line in the list of ``--help``: the first sentence of its own help, shown without loading the command.
 COMMANDS = {
-    "claims": ("claims:claims", "Published claims about these servers and what races here found."),
-    "compare": ("compare:compare", "Compare race NEW with race OLD."),
-    "contenders": (
-        "contenders:contenders",
-        "List every contender: ready, missing and how to make it ready, or broken and why.",
-    ),
-    "doctor": (
-        "doctor:doctor",
-        "Check whether this machine is fit for races, and measure its load generator's maximum rate.",
-    ),
-    "export": ("export:export_command", "Write race RUN to FILE, as the full record or in another program's format."),
-    "fleet": ("fleet:fleet", "Manage several machines: install Dragstrip on them, check them, stop leftover agents."),
-    "import": (
-        "import_:import_command",
-        "Import an exported race into the store; or, with --beside, add another tool's output to a stored race.",
-    ),
-    "install": (
-        "install:install_command",
-        "Install what contenders need, using the system's package managers; shows the commands, then asks.",
-    ),
-    "load": ("load:load", "Load URL and report; every response is checked against a reference response."),
-    "new": ("new:new", "Create a contender: a folder NAME with a definition and a small server to replace with yours."),
-    "race": ("race:race", "Race CONTENDERS: which is faster, by what ratio, and with what confidence."),
-    "report": ("report:report", "Render a stored race again: HTML page, JSON, or an SVG of the terminal report."),
-    "rerun": ("rerun:rerun", "Race RUN again on this machine with the same plan, then compare."),
-    "runs": ("runs:runs", "List stored races, newest first."),
-    "serve": (
-        "serve:serve",
-        "Serve stored races to a browser on 127.0.0.1 until Ctrl-C: search, comparison, history, live races.",
-    ),
-    "show": ("show:show", "Show a stored race, judged again from its records."),
-    "sweep": ("sweep:sweep", "Measure latency at several offered rates and find the capacity of CONTENDERS."),
-    "verify": ("verify:verify", "Run scrutineering only: start each contender and check its responses."),
+    "claims": "Published claims about these servers and what races here found.",
+    "compare": "Compare race NEW with race OLD.",
+    "contenders": "List every contender: ready, missing and how to make it ready, or broken and why.",
+    "doctor": "Check whether this machine is fit for races, and measure its load generator's maximum rate.",
+    "export": "Write race RUN to FILE, as the full record or in another program's format.",
+    "fleet": "Manage several machines: install Dragstrip on them, check them, stop leftover agents.",
+    "import": "Import an exported race into the store; or, with --beside, add another tool's output to a stored race.",
+    "install": "Install what contenders need, using the system's package managers; shows the commands, then asks.",
+    "load": "Load URL and report; every response is checked against a reference response.",
+    "new": "Create a contender: a folder NAME with a definition and a small server to replace with yours.",
+    "race": "Race CONTENDERS: which is faster, by what ratio, and with what confidence.",
+    "report": "Render a stored race again: HTML page, JSON, or an SVG of the terminal report.",
+    "rerun": "Race RUN again on this machine with the same plan, then compare.",
+    "runs": "List stored races, newest first.",
+    "serve": "Serve stored races to a browser on 127.0.0.1 until Ctrl-C: search, comparison, history, live races.",
+    "show": "Show a stored race, judged again from its records.",
+    "sweep": "Measure latency at several offered rates and find the capacity of CONTENDERS.",
+    "verify": "Run scrutineering only: start each contender and check its responses.",
 }
 
 #: Commands whose exit code is a measurement's result: it is kept even if their output can't be written.
@@ -57,19 +42,20 @@ class Commands(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Every command's name."""
-        return sorted({*COMMANDS, *self.commands})
+        return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """A command, imported now."""
         if cmd_name in COMMANDS and cmd_name not in self.commands:
-            module, _, name = COMMANDS[cmd_name][0].partition(":")
-            self.add_command(getattr(import_module(f"dragstrip.cli.{module}"), name), cmd_name)
+            module = import_module(f"dragstrip.cli.{'import_' if cmd_name == 'import' else cmd_name}")
+            declared = [value for value in vars(module).values() if isinstance(value, click.Command)]
+            self.add_command(next(command for command in declared if command.name == cmd_name))
         return self.commands.get(cmd_name)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that the first word names; a word that names none is answered with the nearest."""
+        """The command that the first word names; for an unknown word, the message suggests the nearest name."""
         word = args[0]
         ctx.meta["dragstrip.words"] = tuple(args)  # ``outputs.WORDS``, which is not imported this early
         if self.get_command(ctx, word) is None and not word.startswith("-") and not ctx.resilient_parsing:
@@ -81,10 +67,10 @@ class Commands(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The list in the help, from the table above."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx) if name in COMMANDS])
+            formatter.write_dl(list(COMMANDS.items()))
 
     def invoke(self, ctx: click.Context) -> object:
-        """Runs the command; a flag that is another tool's is answered with ours."""
+        """Runs the command; if a flag is another tool's, the message names ours."""
         try:
             return super().invoke(ctx)
         except click.UsageError as error:

@@ -7,6 +7,7 @@ import re
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import get_type_hints
@@ -33,6 +34,7 @@ BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
 #: What takes long to load: statistics, charts, validation, pages, servers. None of it is needed to say what there is.
 HEAVY = ("numpy", "scipy", "pydantic", "altair", "jinja2", "starlette", "uvicorn", "hdrh", "psutil", "pandas")
 HEAVY += ("pyarrow", "h11", "dragstrip._engine", "dragstrip.analysis", "dragstrip.contender")
+SLOWEST = ("scipy", "altair", "vl_convert", "pandas", "pyarrow", "starlette", "uvicorn")
 
 #: Fields of a request that a call from Python has by another way, or not at all.
 ELSEWHERE = ("entries", "workload", "also", "rate_per_s", "offered", "purpose", "site", "allowed")
@@ -64,17 +66,28 @@ def poison(path: Path, **odd: str) -> None:
         db.execute(f"INSERT INTO race SELECT {told} FROM race WHERE id = '000000000001'")
 
 
-@pytest.mark.parametrize("words", [["--help"], ["--version"], ["runs"], ["runs", "--json"]], ids=" ".join)
-def test_saying_what_there_is_loads_nothing_that_judges_or_draws(kept: Path, words: list[str]) -> None:
-    """Help, version and the list of races answer before statistics and charts could load."""
+def assert_loads_none(modules: Sequence[str], *words: str, store: Path | None = None) -> None:
+    """The command line ends with 0, and has imported none of these modules."""
     code = (
         "import sys; from dragstrip.cli import main as cli_main\n"
         "code = cli_main.run(sys.argv[1:])\n"
-        f"print('loaded', [name for name in {HEAVY!r} if name in sys.modules], code)"
+        f"print('loaded', [name for name in {modules!r} if name in sys.modules], code)"
     )
-    env = {**os.environ, "DRAGSTRIP_STORE": str(kept)}
+    env = os.environ | ({"DRAGSTRIP_STORE": str(store)} if store else {})
     done = subprocess.run([sys.executable, "-c", code, *words], env=env, capture_output=True, text=True)
     assert done.stdout.splitlines()[-1] == "loaded [] 0", done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["runs"], ["runs", "--json"]], ids=" ".join)
+def test_saying_what_there_is_loads_nothing_that_judges_or_draws(kept: Path, words: list[str]) -> None:
+    """Help, version and the list of races respond before statistics and charts could load."""
+    assert_loads_none(HEAVY, *words, store=kept)
+
+
+@pytest.mark.parametrize("name", sorted(cli_main.COMMANDS))
+def test_the_help_of_a_command_loads_neither_scipy_nor_altair(name: str) -> None:
+    """The two slowest libraries are for judging and drawing only."""
+    assert_loads_none(SLOWEST, name, "--help")
 
 
 @pytest.mark.parametrize("name", sorted(cli_main.COMMANDS))
