@@ -20,7 +20,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CeilingPoint:
-    """What the engine reached against a server that takes no time, and could send at most by its CPU time."""
+    """The rate that the engine reached against a server that takes no time, and its maximum by its CPU time."""
 
     connections: int
     keepalive: bool
@@ -31,13 +31,13 @@ class CeilingPoint:
 
     @property
     def sound(self) -> bool:
-        """Whether it had responses, and no errors."""
+        """Whether there were responses, and no errors."""
         return self.reached_per_s > 0 and self.errors == 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GeneratorCeiling:
-    """What this machine's generator can send, by `dragstrip doctor`; ``at``: when that was measured."""
+    """The rates that this machine's generator can send, by `dragstrip doctor`; ``at``: when they were measured."""
 
     threads: int
     points: tuple[CeilingPoint, ...]
@@ -46,12 +46,12 @@ class GeneratorCeiling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NullRace:
-    """What a race of a server against itself came to on this machine.
+    """The result of a race of a server against itself on this machine.
 
     Args:
         verdict: of the pair; "void", or that a difference was found.
         low, high: the ratio's interval; None: it has no bounds.
-        round_sd: of the ratios' logarithms, and of how many ``rounds`` of ``round_s`` seconds.
+        round_sd: standard deviation of the ratios' logarithms over ``rounds`` rounds of ``round_s`` seconds.
     """
 
     race: str
@@ -67,7 +67,7 @@ class NullRace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseFacts:
-    """Which database the contenders ask, how it is set, and where it runs; ``shared``: on the servers' cores."""
+    """The database that contenders query: its settings, and where it runs; ``shared``: on the servers' cores."""
 
     title: str
     version: str
@@ -80,13 +80,13 @@ class DatabaseFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inventory:
-    """What a machine is.
+    """Facts of a machine.
 
     Args:
         physical_cores: the hardware threads of each, as text.
         virtual: the hypervisor, or "none".
-        boot: tells two boots apart.
-        mitigations: the kernel's word on each known hole of the processor.
+        boot: distinguishes two boots.
+        mitigations: the kernel's text on each known vulnerability of the processor.
         load_average: over 1, 5 and 15 minutes.
     """
 
@@ -114,7 +114,7 @@ class Inventory:
 
     @property
     def identity(self) -> tuple[str | None, ...]:
-        """What tells one machine from another."""
+        """The facts that distinguish one machine from another."""
         return self.cpu, self.architecture, self.cores_online, self.virtual
 
 
@@ -132,10 +132,10 @@ class Facts(Inventory):
     """The servers' machine, and how a race used it.
 
     Args:
-        fleet: of a race over several machines: name and identity of each; ``machines``: what each is.
-        engine_io: how bytes get in and out, and by which clock latencies run.
-        engine_wait: how the engine waits for answers: "sleep" or "poll".
-        awake: what kept the cores from sleeping, or why nothing did; ``kept_awake``: something did.
+        fleet: name and identity of each machine, in a race over several; ``machines``: the facts of each.
+        engine_io: the engine's transport, and the clock of its latencies.
+        engine_wait: how the engine waits for responses: "sleep" or "poll".
+        awake: how cores were kept from sleeping, or why they were not; ``kept_awake``: they were.
     """
 
     fleet: Mapping[str, str] | None = None
@@ -150,7 +150,7 @@ class Facts(Inventory):
 
     @property
     def is_virtual(self) -> bool:
-        """Whether a hypervisor is known of."""
+        """Whether a hypervisor is known."""
         return self.virtual not in (None, "", "none")
 
     @property

@@ -1,7 +1,7 @@
-"""Facts for the parity sheet as values: what can't be equal between contenders, and what a race says of it.
+"""Facts for the parity sheet as values: the differences between contenders that can't be removed.
 
 The sheet is stored, exported and shown as text (schema 1, column ``parity``). Each value has one text, by ``str``, and
-``ParitySheet.of`` is the only reader of it. Programs compare values, never texts.
+only ``ParitySheet.of`` reads that text. Programs compare values, never texts.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Framing(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Untried:
-    """A fact that could not be found out; ``problem``: what went wrong, in words."""
+    """A fact that could not be determined; ``problem``: what went wrong, in words."""
 
     problem: str
 
@@ -51,7 +51,7 @@ class Untried:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The least and the most of a count, here of bytes."""
+    """The smallest and the largest value of a count of bytes."""
 
     least: int
     most: int
@@ -62,27 +62,27 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class KeepAlive:
-    """After how many answers a server closes a busy connection.
+    """After how many responses a server closes a busy connection.
 
     Args:
-        answers: as many came over one connection.
-        closed: the server closed it then; else it was asked no more, and a limit was not found.
-        announced: it said so in the last answer's header; False too where it did not close.
+        responses: their number over one connection.
+        closed: the server then closed it; otherwise no limit was found with this many requests.
+        announced: the last response's header announced that; also False if the server did not close.
     """
 
-    answers: int
+    responses: int
     closed: bool
     announced: bool = False
 
     def __str__(self) -> str:
-        requests = f"{self.answers:,} request{'' if self.answers == 1 else 's'}"
+        requests = f"{self.responses:,} request{'' if self.responses == 1 else 's'}"
         if not self.closed:
             return f"none in {requests}"
         return requests if self.announced else f"{requests}, closed without a word"
 
 
 class OldHttpKind(StrEnum):
-    """What a server does with a connection over HTTP/1.0 when asked to keep it."""
+    """How a server treats a connection over HTTP/1.0 if the request asks to keep it."""
 
     KEEPS = "keeps the connection"
     CLOSES = "closes after each answer"
@@ -93,7 +93,7 @@ class OldHttpKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OldHttp:
-    """Whether connections are kept over HTTP/1.0; ``problem``: what was wrong with an answer, "" if nothing."""
+    """Whether connections are kept over HTTP/1.0; ``problem``: the fault of a response, "" if there is none."""
 
     kind: OldHttpKind
     problem: str = ""
@@ -104,7 +104,7 @@ class OldHttp:
 
 @dataclass(frozen=True, slots=True)
 class UnknownPath:
-    """What an unknown path gets; ``same_body``: the known path's body, so the server ignores the path."""
+    """The response to an unknown path; ``same_body``: the known path's body, so the server ignores the path."""
 
     status: int
     same_body: bool
@@ -115,11 +115,11 @@ class UnknownPath:
 
 @dataclass(frozen=True, slots=True)
 class Fairness:
-    """Every open connection was answered while one was kept busy.
+    """Every open connection got a response while one was kept busy.
 
     Args:
         connections: open at once; below 2, nothing was tried.
-        longest_s: the longest that one of them waited, in seconds.
+        longest_s: the longest wait of a connection.
     """
 
     connections: int
@@ -154,7 +154,7 @@ class RunsAs:
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """A setting of a contender's definition that is on or off; ``text``: as its author wrote it."""
+    """A setting of a contender's definition that is on or off; ``text``: the author's own words."""
 
     on: bool
     text: str
@@ -163,13 +163,13 @@ class Switch:
         return self.text
 
 
-#: A fact as whoever found it hands it on.
+#: A fact as a value.
 Fact = str | Span | KeepAlive | OldHttp | UnknownPath | Fairness | CoresUsed | RunsAs | Switch | Untried
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParitySheet:
-    """One contender's facts as values; None if the sheet has none, an unreadable one, or one that couldn't be tried."""
+    """One contender's facts as values; None if a fact is missing, unreadable, or could not be tried."""
 
     http_version: str | None
     tls: str | None
@@ -213,28 +213,28 @@ def sheet_texts(facts: Mapping[str, Fact]) -> dict[str, str]:
 
 
 def switch(text: str) -> Switch:
-    """A definition's own words for a setting; it is off where they begin with off, none or no."""
+    """A setting in a definition's own words; it is off if they begin with off, none or no."""
     return Switch(not re.match(r"(off|none|no)\b", text, re.IGNORECASE), text)
 
 
 def _tls(texts: Mapping[str, str]) -> str | None:
-    """Version and cipher suite as one; "none" for who was asked in the clear."""
+    """Version and cipher suite as one text; "none" without TLS."""
     if HTTP_VERSION not in texts:
         return None
     return f"{texts[TLS_VERSION]} with {texts.get(CIPHER_SUITE, 'unknown')}" if TLS_VERSION in texts else "none"
 
 
 def _span(text: str) -> Span | None:
-    found = re.fullmatch(r"(\d+)(?:–(\d+))?", text)
-    return Span(int(found[1]), int(found[2] or found[1])) if found else None
+    match = re.fullmatch(r"(\d+)(?:–(\d+))?", text)
+    return Span(int(match[1]), int(match[2] or match[1])) if match else None
 
 
 def _keep_alive(text: str) -> KeepAlive | None:
-    found = re.fullmatch(r"(none in )?([\d,]+) requests?(, closed without a word)?", text)
-    if found is None:
+    match = re.fullmatch(r"(none in )?([\d,]+) requests?(, closed without a word)?", text)
+    if match is None:
         return None
-    closed = not found[1]
-    return KeepAlive(int(found[2].replace(",", "")), closed, announced=closed and not found[3])
+    closed = not match[1]
+    return KeepAlive(int(match[2].replace(",", "")), closed, announced=closed and not match[3])
 
 
 def _old_http(text: str) -> OldHttp | None:
@@ -243,10 +243,10 @@ def _old_http(text: str) -> OldHttp | None:
 
 
 def _unknown_path(text: str) -> UnknownPath | None:
-    found = re.fullmatch(r"status (\d+)(, the same body as the right path)?", text)
-    return UnknownPath(int(found[1]), bool(found[2])) if found else None
+    match = re.fullmatch(r"status (\d+)(, the same body as the right path)?", text)
+    return UnknownPath(int(match[1]), bool(match[2])) if match else None
 
 
 def _cores_used(text: str) -> CoresUsed | None:
-    found = re.fullmatch(r"(\d+\.\d+) of (\d+)", text)
-    return CoresUsed(float(found[1]), int(found[2])) if found else None
+    match = re.fullmatch(r"(\d+\.\d+) of (\d+)", text)
+    return CoresUsed(float(match[1]), int(match[2])) if match else None

@@ -41,7 +41,7 @@ def test_a_server_without_a_limit_is_said_to_have_none_in_so_many() -> None:
     found = tried(honest)[parity.KEEP_ALIVE]
     assert isinstance(found, KeepAlive)
     assert not found.closed
-    assert found.answers > 1
+    assert found.responses > 1
 
 
 def old(request: bytes) -> bool:

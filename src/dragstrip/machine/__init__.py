@@ -1,7 +1,7 @@
 """The machine: facts that make numbers comparable (or not), cores for server and generator, and how busy it is.
 
-Linux only; what cannot be read is None, never a guess. ``cores`` divides the cores, ``inventory`` says what the machine
-is, ``activity`` what it does now.
+Linux only; a value that cannot be read is None, never a guess. ``cores`` divides the cores, ``inventory`` describes the
+machine, ``activity`` reads how busy it is.
 """
 
 from dragstrip.machine.activity import (

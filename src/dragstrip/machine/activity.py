@@ -1,7 +1,7 @@
 """How busy the machine is: its cores, threads and processes, its frequencies and its heat.
 
-CPU shares come from ``/proc/stat`` (proc(5)), whose steps are one clock tick (10 ms): good for tenths of seconds, not
-for one block.
+CPU shares come from ``/proc/stat`` (proc(5)) in steps of one clock tick (10 ms): accurate enough for tenths of seconds,
+not for one block.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _ticks(cores: Iterable[int]) -> dict[int, list[int]]:
 
 
 def steal_ns(cores: Iterable[int]) -> int:
-    """Time that the hypervisor gave to others while these cores wanted to run, since boot, in 10 ms steps.
+    """Time that the hypervisor gave to other machines while these cores were ready to run, since boot, in 10 ms steps.
 
     Raises:
         OSError: /proc/stat cannot be read.
@@ -76,7 +76,7 @@ def wait_for_quiet(
 
     Args:
         busy_below: the share that counts as quiet, 0 to 1; one tick of a 2-core window is 0.1.
-        at_most_s: then it returns anyway, and the share shows that the cores were not quiet.
+        at_most_s: seconds after which it returns anyway; the share then shows that the cores were not quiet.
         busy, clock, sleep: replaced in tests.
     """
     until = clock() + at_most_s
@@ -91,7 +91,7 @@ def wait_for_quiet(
 
 
 def thread_cpu_ns(schedstats: Iterable[str]) -> dict[str, int]:
-    """CPU time of threads so far, by their ``/proc/PID/task/TID/schedstat``; those that have ended are left out."""
+    """CPU time of threads so far, by their ``/proc/PID/task/TID/schedstat``; ended threads are left out."""
     cpu_ns = {}
     for path in schedstats:
         with contextlib.suppress(OSError, ValueError, IndexError):
@@ -100,9 +100,9 @@ def thread_cpu_ns(schedstats: Iterable[str]) -> dict[str, int]:
 
 
 def who_worked(before: Mapping[str, int], after: Mapping[str, int]) -> str:
-    """How many processes and threads did the work between two readings of ``thread_cpu_ns``; "" if nothing was done.
+    """How many processes and threads did the work between two readings of ``thread_cpu_ns``; "" if none did any.
 
-    A thread counts from half a hundredth of all work on: a pool of 32 shows, a timer's thread does not.
+    A thread counts if it did more than 0.5 % of the work: a pool of 32 is visible, a timer's thread is not.
     """
     spent = {path: cpu_ns - before.get(path, 0) for path, cpu_ns in after.items()}
     busy = [path for path, cpu_ns in spent.items() if cpu_ns > 0.005 * sum(spent.values())]

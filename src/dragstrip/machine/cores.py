@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from dragstrip.errors import BadUsage
 from dragstrip.machine import kernel_files
 
-#: Generator cores chosen by default at most; four outrun any server that a single machine holds beside them.
+#: Maximum generator cores chosen by default; four are faster than any server on the same machine.
 MAX_ENGINE_CORES = 4
 
 
@@ -20,8 +20,8 @@ class Lanes:
     Args:
         server, engine: core numbers, rising.
         shared: a core is in both; a warning on the parity sheet.
-        note: what is not ideal about them, in words, "" if nothing.
-        database: of the race's database; empty where it has none.
+        note: a shortcoming of this division, in words; "" if it has none.
+        database: cores of the race's database; empty without one.
     """
 
     server: tuple[int, ...]
@@ -37,7 +37,7 @@ class Lanes:
 
     @property
     def servers_share(self) -> bool:
-        """Whether the servers' cores have other work of the race's: the engine's, or its database's."""
+        """Whether the servers' cores also run the race's engine or its database."""
         return self.shared or bool(set(self.database) & set(self.server))
 
 
@@ -45,7 +45,7 @@ def parse_cores(text: str, *, option: str = "cores") -> tuple[int, ...]:
     """Reads a core list in the kernel's notation, for example ``0-1,3``; rising, each once.
 
     Raises:
-        BadUsage: it isn't one; ``option`` says whose it is.
+        BadUsage: the text is not a core list; the message begins with ``option``.
     """
     cores: set[int] = set()
     for part in text.split(","):
@@ -72,7 +72,7 @@ def show_cores(cores: Iterable[int]) -> str:
 
 
 def siblings(core: int) -> tuple[int, ...]:
-    """The hardware threads of the core that this one is on, itself included; itself alone if unknown."""
+    """The hardware threads of a core's physical core, itself included; only itself if unknown."""
     text = kernel_files.read(kernel_files.CPU / f"cpu{core}/topology/thread_siblings_list")
     try:
         return parse_cores(text) if text else (core,)
@@ -89,18 +89,18 @@ def lanes(
 ) -> Lanes:
     """Divides the cores this process may use between server and generator.
 
-    One hardware thread of each physical core is used. Its siblings stay idle: their work would come and go with
-    everyone else's. The engine takes the first half of the physical cores, four at most, the server the rest. So with
-    two cores each has one (engine 0, server 1), with four each has two, with sixteen they have four and twelve. One
-    physical core with two threads gives one each, with a note; one core alone is shared, with a warning.
-    What is given is taken as given, and the other lane gets what is left.
+    One hardware thread of each physical core is used. Its siblings stay idle: their speed would depend on all other
+    work. The engine takes the first half of the physical cores, at most four, and the server the rest. So with two
+    cores each has one (engine 0, server 1), with four each has two, with sixteen the engine has four and the server
+    twelve. One physical core with two threads gives one to each, with a note; a single core is shared, with a warning.
+    A given lane is used unchanged, and the other lane gets the remaining cores.
 
     Args:
         server, engine: core lists ("0-1,3") or None.
         allowed, threads_of: this process's affinity mask and the topology; other machines' in tests.
 
     Raises:
-        BadUsage: a list that isn't one, or has a core that this process may not use.
+        BadUsage: a text that is not a core list, or a core that this process may not use.
     """
     usable = tuple(sorted(os.sched_getaffinity(0) if allowed is None else allowed))
     given_server = _given(server, "--server-cores", usable)
@@ -127,8 +127,8 @@ def with_database(
 ) -> Lanes:
     """The same with a lane for the race's database.
 
-    It takes the physical cores that the others leave. Where they leave none, it takes the upper half of the servers'
-    lane, if that may be divided; a lane of one core it shares.
+    The database takes the physical cores that the other lanes leave. If they leave none, it takes the upper half of the
+    servers' lane, if that may be divided; it shares a lane of one core.
 
     Args:
         divisible: the user did not name the servers' cores.
@@ -166,7 +166,7 @@ def physical_cores(usable: tuple[int, ...], threads_of: Callable[[int], Sequence
 
 
 def _left(physical: list[tuple[int, ...]], taken: tuple[int, ...]) -> list[int]:
-    """The first thread of each physical core of which nothing is taken."""
+    """The first thread of each physical core without a taken thread."""
     return [threads[0] for threads in physical if not set(threads) & set(taken)]
 
 

@@ -1,4 +1,4 @@
-"""What this machine is: processor, kernel, limits. A fact that cannot be read is None."""
+"""Facts of this machine: processor, kernel, limits. A fact that cannot be read is None."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _Fact = TypeVar("_Fact")
 
 
 def facts() -> Facts:
-    """What is known of this machine; a fact that cannot be read is None. Never raises."""
+    """The facts of this machine; a fact that cannot be read is None. Never raises."""
     cpuinfo, meminfo = kernel_files.PROC / "cpuinfo", kernel_files.PROC / "meminfo"
     return Facts(
         cpu=_known(lambda: kernel_files.field(cpuinfo, "model name") or platform.processor() or None),
@@ -73,13 +73,13 @@ def _virtual() -> str | None:
 
 
 def _detect(kind: str) -> str | None:
-    """systemd-detect-virt's word; its exit status is 1 for "none"."""
+    """The output of systemd-detect-virt, which has exit status 1 for "none"."""
     done = subprocess.run(["systemd-detect-virt", kind], capture_output=True, text=True, timeout=2, check=False)
     return done.stdout.strip() or None
 
 
 def _turbo() -> bool | None:
-    """Whether the clock may rise above its base: then it depends on heat and on the neighbours' cores."""
+    """Whether the clock may rise above its base; then it depends on heat and on other cores' work."""
     no_turbo = kernel_files.number(kernel_files.CPU / "intel_pstate/no_turbo")
     boost = kernel_files.number(kernel_files.CPU / "cpufreq/boost")
     if no_turbo is not None:
@@ -88,7 +88,7 @@ def _turbo() -> bool | None:
 
 
 def _mitigations() -> dict[str, str]:
-    """The kernel's word on each known hole of the processor: they cost differently per system call."""
+    """The kernel's text on each known vulnerability of the processor; mitigations differ in cost per system call."""
     folder = kernel_files.CPU / "vulnerabilities"
     return {path.name: kernel_files.read(path) or "" for path in sorted(folder.iterdir())}
 
@@ -98,7 +98,7 @@ def _usable() -> tuple[int, ...]:
 
 
 def _boot() -> str | None:
-    """Tells two boots apart without giving the machine's own number away."""
+    """Distinguishes two boots without revealing the machine's own number."""
     boot_id = kernel_files.read(kernel_files.PROC / "sys/kernel/random/boot_id")
     return hashlib.sha256(boot_id.encode()).hexdigest()[:12] if boot_id else None
 
@@ -106,5 +106,5 @@ def _boot() -> str | None:
 def _known(reader: Callable[[], _Fact | None]) -> _Fact | None:
     try:
         return reader()
-    except Exception:  # a fact is worth no race; whatever kernel or container this is, it then reads "unknown"
+    except Exception:  # no fact is worth failing a race, whatever kernel or container this is
         return None

@@ -1,10 +1,10 @@
-"""Reads the small text files of the kernel; what cannot be read is None."""
+"""Reads the small text files of the kernel; the result is None if a file cannot be read."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-#: Where the kernel describes the processor's cores, and processes.
+#: The kernel's folders with the processor's cores, and with processes.
 CPU = Path("/sys/devices/system/cpu")
 PROC = Path("/proc")
 
@@ -22,7 +22,7 @@ def number(path: Path) -> int | None:
 
 
 def field(path: Path, key: str) -> str | None:
-    """The first ``key: value`` of a file such as /proc/cpuinfo."""
+    """The value of the first ``key: value`` in a file like /proc/cpuinfo."""
     for line in (read(path) or "").splitlines():
         name, _, value = line.partition(":")
         if name.strip() == key:

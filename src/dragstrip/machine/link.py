@@ -1,4 +1,4 @@
-"""What a machine's data link has carried and TCP has sent again so far, and what interrupts have taken of its cores."""
+"""Counters of a machine's data link: bytes, TCP retransmissions, and its cores' time in interrupts."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class LinkReading:
 
     Args:
         at_ns: CLOCK_MONOTONIC.
-        received_bytes, sent_bytes: on the wire, frames with all that surrounds them.
-        segments, retransmitted: of TCP, of the whole machine; without an acknowledgement's.
-        interrupt_ns: of each core that was asked for, in 10 ms steps.
+        received_bytes, sent_bytes: on the wire, with the frames' overhead.
+        segments, retransmitted: TCP segments of the whole machine, without pure acknowledgements.
+        interrupt_ns: of each given core, in 10 ms steps.
     """
 
     at_ns: int
@@ -58,7 +58,7 @@ def line_mbps(device: str) -> int:
 
 
 def read_link(device: str, cores: Sequence[int]) -> LinkReading:
-    """Reads all of it now, in this network namespace; what can't be read is 0."""
+    """Reads all counters now, in this network namespace; a counter that can't be read is 0."""
     carried = psutil.net_io_counters(pernic=True, nowrap=False).get(device)
     tcp: dict[str, str] = {}
     with contextlib.suppress(OSError, ValueError):
