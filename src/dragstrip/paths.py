@@ -1,8 +1,8 @@
-"""Paths that a user or a definition names: whether a word is a file, how one is read, and how a report is written.
+"""Reads and writes files that a user or a definition names.
 
-A device or a pipe is written into, and a link is followed. A plain file is replaced whole by a rename, and keeps its
-owner, group and mode. If that is impossible (a folder without write permission, a mounted file), it is written in
-place. Stores, definitions and programs are refused.
+Devices and pipes are written into, and links are followed. A plain file is replaced as a whole by a rename, and keeps
+its owner, group and mode. If that is impossible (a folder without write permission, a mounted file), it is written in
+place. Stores, definitions and programs are never overwritten.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from dragstrip.errors import BadUsage, DiskFull, DragstripError
 
 ELSEWHERE = "give another path"
 
-#: What a rename refuses, and writing in place may be allowed: no permission, a mounted file, another file system.
+#: Errors of a rename after which the file may still be written in place.
 _NOT_BY_RENAME = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY, errno.EXDEV)
 
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
-#: A database of SQLite, its log, and programs, by their first bytes.
+#: First bytes of a database of SQLite, of its log, and of programs.
 _DATABASES = (b"SQLite format 3\0", b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83")
 _PROGRAMS = (b"#!", b"\x7fELF")
 _BESIDE_DATABASE = ("-wal", "-shm", "-journal")
 
 
 def is_file(path: Path) -> bool:
-    """Whether there is a file of that name; False for what no path can be (too long, a NUL in it)."""
+    """Whether the path is an existing file; False if it can't be a path at all (too long, or with a NUL)."""
     try:
         return path.is_file()
     except (OSError, ValueError):
@@ -77,16 +77,16 @@ def read_beside(folder: Path, name: str, max_bytes: int) -> bytes:
 
 
 def refusal(path: Path, *, folder: bool = False) -> str | None:
-    """Why a path can't be written, and what to do instead; None if it can be. Leaves nothing behind.
+    """The reason why a path can't be written, and the remedy; None if it can be. Leaves nothing behind.
 
     Args:
-        folder: it is a folder, which may be created within one that exists.
+        folder: the path is a folder, which may be missing if its parent exists.
     """
     try:
         if folder:
             return _folder_refusal(path)
-        if (own := descriptor(path)) is not None:
-            if fcntl.fcntl(own, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
+        if (number := descriptor(path)) is not None:
+            if fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
                 raise PermissionError(errno.EBADF, "it is open for reading only")
         elif _exists(path):
             return _existing_refusal(path)
@@ -100,10 +100,10 @@ def refusal(path: Path, *, folder: bool = False) -> str | None:
 
 
 def write(path: Path, data: str | bytes, *, new: bool = False) -> None:
-    """Writes a file whole or not at all; a target that is not a plain file is written as by a shell's ``>``.
+    """Writes a file as a whole or not at all; writes into devices and pipes, as a shell's ``>`` does.
 
     Args:
-        new: a plain file must not exist yet.
+        new: refuse to overwrite a plain file.
 
     Raises:
         BadUsage: it can't be written; the message names the path.
@@ -111,19 +111,19 @@ def write(path: Path, data: str | bytes, *, new: bool = False) -> None:
     """
     content = data if isinstance(data, bytes) else data.encode("utf-8", "backslashreplace")
     with failing(f"{path}: can't be written", ELSEWHERE, path):
-        own = descriptor(path)
-        if own is None and not _exists(path):
+        opened = descriptor(path)
+        if opened is None and not _exists(path):
             _write_new(path, content)
             return
-        if own is None:
+        if opened is None:
             problem = _existing_refusal(path)
             if problem is None and new and path.is_file():
                 problem = f"{path} already exists; remove it first, or {ELSEWHERE}"
             if problem is not None:
                 raise BadUsage(problem)
-        number = os.dup(own) if own is not None else os.open(path, os.O_WRONLY | os.O_NOCTTY | os.O_CLOEXEC)
+        number = os.dup(opened) if opened is not None else os.open(path, os.O_WRONLY | os.O_NOCTTY | os.O_CLOEXEC)
         try:
-            if own is None and stat.S_ISREG(os.fstat(number).st_mode):
+            if opened is None and stat.S_ISREG(os.fstat(number).st_mode):
                 _replace_or_overwrite(path, number, content)
             else:
                 _write_into(number, content)
@@ -146,7 +146,7 @@ def own_folder(path: Path, remedy: str) -> Path:
 
 @contextmanager
 def failing(what: str, remedy: str, path: Path | None = None) -> Iterator[None]:
-    """Turns an OSError of the block into a refusal: ``what``, the system's reason, and ``remedy``."""
+    """Turns an OSError within the block into a refusal: ``what``, the system's reason, and ``remedy``."""
     try:
         yield
     except (OSError, ValueError) as error:
@@ -154,7 +154,7 @@ def failing(what: str, remedy: str, path: Path | None = None) -> Iterator[None]:
 
 
 def refused(error: OSError | ValueError, what: str, remedy: str, path: Path | None = None) -> DragstripError:
-    """The refusal for an error of the system; a full disk has an exit code of its own."""
+    """The refusal for an error of the system; a full disk has its own exit code."""
     if isinstance(error, OSError) and error.errno in NO_SPACE:
         return DiskFull(f"{what} ({error.strerror}); make room there, or {remedy}")
     return BadUsage(f"{what} ({_why(error, path)}); {remedy}")
@@ -162,11 +162,11 @@ def refused(error: OSError | ValueError, what: str, remedy: str, path: Path | No
 
 def descriptor(path: Path) -> int | None:
     """The open descriptor of this process that a path like /dev/stdout or /dev/fd/3 names; None for any other path."""
-    own = re.compile(rf"/proc/(?:self|{os.getpid()})/fd/(\d+)")
+    pattern = re.compile(rf"/proc/(?:self|{os.getpid()})/fd/(\d+)")
     try:
         for _ in range(20):
             path = Path(os.path.realpath(path.parent)) / path.name
-            if match := own.fullmatch(str(path)):
+            if match := pattern.fullmatch(str(path)):
                 os.fstat(int(match[1]))
                 return int(match[1])
             if not path.is_symlink():
@@ -178,10 +178,10 @@ def descriptor(path: Path) -> int | None:
 
 
 def _exists(path: Path) -> bool:
-    """Whether something is there; a link whose target is missing counts as nothing.
+    """Whether the path exists; False for a link whose target is missing.
 
     Raises:
-        OSError: it can't be found out.
+        OSError: the system does not tell, for another reason than a missing file.
     """
     try:
         path.stat()
@@ -206,10 +206,10 @@ def _no_folder(path: Path) -> str:
 
 
 def _existing_refusal(path: Path) -> str | None:
-    """Why what exists at a path is not written; None if it may be.
+    """The reason why an existing path must not be overwritten; None if it may be.
 
     Raises:
-        OSError: it can't be.
+        OSError: it can't be opened for writing.
     """
     mode = path.stat().st_mode
     if stat.S_ISDIR(mode):
@@ -217,7 +217,7 @@ def _existing_refusal(path: Path) -> str | None:
     if stat.S_ISSOCK(mode) or stat.S_ISBLK(mode):
         return f"{path} is a {'socket' if stat.S_ISSOCK(mode) else 'disk'}, not a file; {ELSEWHERE}"
     if not stat.S_ISREG(mode):
-        # To open a pipe or a device may block, or be seen at its other end.
+        # Opening a pipe or a device may block, and its other end may notice.
         if not os.access(path, os.W_OK, effective_ids=True):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         return None
@@ -227,7 +227,7 @@ def _existing_refusal(path: Path) -> str | None:
 
 
 def _kept_kind(path: Path) -> str | None:
-    """What a plain file is that no report may replace; None if it is nothing of the kind."""
+    """The kind of a plain file that no report may replace; None for other files."""
     if path.stat().st_size == 0:
         return None
     target = Path(os.path.realpath(path))
@@ -253,7 +253,7 @@ def _try_new(path: Path) -> None:
     """Creates a file, or a link's target, and removes it again.
 
     Raises:
-        OSError: it can't be created.
+        OSError: the file can't be created.
     """
     number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)
     _remove_empty(path, number)
@@ -262,9 +262,9 @@ def _try_new(path: Path) -> None:
 
 def _remove_empty(path: Path, number: int) -> None:
     """Removes an empty file through its path, if that still leads to the descriptor's file."""
-    target, seen = os.path.realpath(path), os.fstat(number)
+    target, state = os.path.realpath(path), os.fstat(number)
     with suppress(OSError):
-        if seen.st_size == 0 and os.path.samestat(seen, os.lstat(target)):
+        if state.st_size == 0 and os.path.samestat(state, os.lstat(target)):
             Path(target).unlink()
 
 
@@ -286,7 +286,7 @@ def _write_new(path: Path, content: bytes) -> None:
 
 @contextmanager
 def _part(path: Path, mode: int) -> Iterator[tuple[Path, int]]:
-    """A new file beside a path, open for writing; removed if the block has not renamed it."""
+    """A new file next to a path, open for writing; removed if the block has not renamed it."""
     part = path.with_name(f".dragstrip-{secrets.token_hex(8)}")
     number = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
     try:
@@ -297,7 +297,7 @@ def _part(path: Path, mode: int) -> Iterator[tuple[Path, int]]:
 
 
 def _replace_or_overwrite(path: Path, number: int, content: bytes) -> None:
-    """Replaces a plain file by a rename, with its owner, group and mode; else writes it in place."""
+    """Replaces a plain file by a rename, with its owner, group and mode; if that is impossible, overwrites it."""
     old, target = os.fstat(number), Path(os.path.realpath(path))
     try:
         if os.path.samestat(old, os.lstat(target)):
@@ -314,7 +314,7 @@ def _replace_or_overwrite(path: Path, number: int, content: bytes) -> None:
 
 
 def _overwrite(number: int, content: bytes) -> None:
-    """Writes a plain file in place, once the disk has room for it; without room it is as it was."""
+    """Overwrites a plain file in place; if the disk has no room for the content, the file stays as it was."""
     size = os.fstat(number).st_size
     try:
         if content:
@@ -327,7 +327,7 @@ def _overwrite(number: int, content: bytes) -> None:
 
 
 def _write_into(number: int, content: bytes) -> None:
-    """Writes all of it; a pipe's reader that leaves has had what it wanted."""
+    """Writes all content; a pipe's reader may close it before the end."""
     left = memoryview(content)
     try:
         while left:

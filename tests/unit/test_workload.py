@@ -319,7 +319,7 @@ def test_json_in_a_form_of_ones_own_is_asked_for_only_where_it_is_declared() -> 
         ("weight = 3", "weight = 0", 6, "request.0.weight", ["given 0"]),
         ('method = "POST"', 'method = "post"', 24, "request.1.method", ["given 'post'"]),
         ('framing = "chunked"', 'framing = "pieces"', 28, "request.1.framing", ["'length' or 'chunked'"]),
-        ('"X-Note" = "{{ note }}"', '"Connection" = "close"', 26, "request.1.headers", ["Dragstrip's to write"]),
+        ('"X-Note" = "{{ note }}"', '"Connection" = "close"', 26, "request.1.headers", ["is set by Dragstrip"]),
         ('"X-Note" = "{{ note }}"', '"X Note" = ""', 26, "request.1.headers", ["not a valid header name"]),
         ('"X-Note" = "{{ note }}"', '"X-Note" = "{{ id }}"', 26, "request.1.headers", ["unknown name 'id'", "note"]),
         ('body = "{{ note }}"', 'body = "{{ nota }}"', 27, "request.1.body", ["did you mean note"]),

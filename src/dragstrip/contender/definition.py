@@ -27,7 +27,7 @@ Key = str | int
 #: No definition has more than four levels.
 MAX_DEPTH = 20
 
-#: More than any definition written by hand, or a pool of 10,000 requests with bodies, needs.
+#: More than any definition written by hand needs, or a pool of 10,000 requests with bodies.
 MAX_BYTES = 16 * 2**20
 _Model = TypeVar("_Model", bound=BaseModel)
 
@@ -59,7 +59,7 @@ class Source:
     """A definition's file and text; makes refusals that point at a line of it.
 
     Args:
-        row: the line that was read, of a file with an object on each line; otherwise None.
+        row: in a file with an object on each line, the number of the object's line; otherwise None.
     """
 
     file: Path
@@ -89,14 +89,14 @@ def read(file: Path, model: type[_Model]) -> tuple[_Model, Source]:
     """Reads a definition file into its model.
 
     Raises:
-        BadDefinition: it can't be read, is not TOML, or has an invalid field (the first one by line).
+        BadDefinition: it can't be read, is not TOML, or has an invalid field (the error names the first by line).
     """
     given, source = parsed(file)
     return validated(given, source, model), source
 
 
 def parsed(file: Path) -> tuple[dict[str, Any], Source]:
-    """A definition file's tables as they stand there.
+    """A definition file's tables, not validated yet.
 
     Raises:
         BadDefinition: it can't be read, or is not TOML.
@@ -105,14 +105,14 @@ def parsed(file: Path) -> tuple[dict[str, Any], Source]:
     too_deep = BadDefinition(
         file=str(file),
         field="the file",
-        problem=f"its lists or tables lie more than {MAX_DEPTH} deep in each other",
+        problem=f"its lists or tables are nested more than {MAX_DEPTH} deep",
         remedy="use a few levels",
     )
     try:
         given = tomllib.loads(source.text)
     except RecursionError as error:
         raise too_deep from error
-    except ValueError as error:  # no TOML, or a number of thousands of digits
+    except ValueError as error:  # not TOML, or a number of thousands of digits
         at_line = re.search(r"at line (\d+)", str(error))
         raise BadDefinition(
             file=str(file),
@@ -130,12 +130,12 @@ def validated(given: Any, source: Source, model: type[_Model]) -> _Model:
     """A definition's tables as its model.
 
     Raises:
-        BadDefinition: a field is refused (the first one by line).
+        BadDefinition: a field is invalid (the error names the first by line).
     """
     try:
         return model.model_validate(given)
     except ValidationError as error:
-        # A list also counts as too short if one of its entries is refused, which is a fault by itself.
+        # pydantic also reports a list as too short if one of its entries is invalid, which is a fault by itself.
         faults: list[Any] = [
             fault
             for fault in error.errors()
@@ -146,7 +146,7 @@ def validated(given: Any, source: Source, model: type[_Model]) -> _Model:
 
 
 def _is_deep(given: Any) -> bool:
-    """Whether it is nested deeper than any definition: messages and line numbers would take for ever."""
+    """Whether the tables are nested deeper than ``MAX_DEPTH``, so that finding line numbers would take too long."""
     level = [given]
     for _ in range(MAX_DEPTH):
         lists = (list(part.values()) if isinstance(part, dict) else part for part in level)
@@ -191,7 +191,7 @@ def _refusal(fault: Any, model: type[BaseModel], given: Any, source: Source) -> 
 
 
 def _described(model: type[BaseModel], at: Sequence[Key]) -> str | None:
-    """What the model says of a field."""
+    """The model's description of a field."""
     table = _model_at(model, at[:-1])
     field = _fields_of(table).get(str(at[-1])) if table else None
     return field.description if field else None
@@ -235,7 +235,7 @@ def _inner_model(annotation: Any) -> type[BaseModel] | None:
 
 
 def _lines_of(text: str) -> dict[tuple[Key, ...], int]:
-    """Line of each table and key, which ``tomllib`` does not give; texts over several lines are skipped."""
+    """The line of each table and key, which ``tomllib`` does not report; texts over several lines are skipped."""
     lines: dict[tuple[Key, ...], int] = {}
     table: tuple[Key, ...] = ()
     repeated: dict[tuple[Key, ...], int] = {}
@@ -260,13 +260,13 @@ def _lines_of(text: str) -> dict[tuple[Key, ...], int]:
 
 
 def _within(keys: tuple[str, ...], repeated: Mapping[tuple[Key, ...], int]) -> tuple[Key, ...]:
-    """A table's place: `[request.answer]` belongs to the latest `[[request]]`."""
-    place: tuple[Key, ...] = ()
+    """The location of a table: `[request.answer]` belongs to the latest `[[request]]`."""
+    location: tuple[Key, ...] = ()
     for key in keys[:-1]:
-        place = (*place, key)
-        if place in repeated:
-            place = (*place, repeated[place])
-    return (*place, *keys[-1:])
+        location = (*location, key)
+        if location in repeated:
+            location = (*location, repeated[location])
+    return (*location, *keys[-1:])
 
 
 def _keys(dotted: str) -> tuple[str, ...]:
@@ -274,13 +274,13 @@ def _keys(dotted: str) -> tuple[str, ...]:
 
 
 def shown(value: Any) -> str:
-    """What was given, for a message: as TOML would write it, cut at 60 characters."""
+    """A given value for a message: roughly as TOML writes it, cut at 60 characters."""
     text = {True: "true", False: "false"}[value] if isinstance(value, bool) else repr(value)
     return text if len(text) <= 60 else f"{text[:59]}…"
 
 
 def nearest(word: str, valid: Iterable[str], otherwise: str) -> str:
-    """``did you mean …?`` with the closest valid word, else the whole list after ``otherwise``."""
+    """``did you mean …?`` with the closest valid words, and the list of all after ``otherwise``."""
     known = sorted(valid)
     close = difflib.get_close_matches(word, known, n=2, cutoff=0.6)
     if close:
@@ -289,10 +289,10 @@ def nearest(word: str, valid: Iterable[str], otherwise: str) -> str:
 
 
 def placeholders(text: str) -> list[str]:
-    """Names in braces within a text; ``{{`` and ``}}`` stand for braces.
+    """Names in braces within a text; ``{{`` and ``}}`` mean braces themselves.
 
     Raises:
-        ValueError: a brace without its other half, or more than a plain name within.
+        ValueError: a single brace, or more than a plain name in braces.
     """
     names = []
     for _, name, form, conversion in string.Formatter().parse(text):

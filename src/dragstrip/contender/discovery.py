@@ -1,4 +1,4 @@
-"""What of a contender's programs is here: where, in which version. Looks only; installs and builds nothing.
+"""Finds the installed programs of a contender and their versions; installs and builds nothing.
 
 Programs are looked for on PATH (and in the sbin folders, which Debian leaves off a user's PATH), then in
 private environments under the cache directory. A program prints its own version; the version of a language that it
@@ -28,24 +28,24 @@ from dragstrip.paths import is_file
 #: Where Debian keeps servers.
 _SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 
-#: What a definition may name in braces of the program that loads modules, and how to ask it.
+#: Names in braces that depend on the program that loads modules, and its option that prints them.
 _MODULES = frozenset({"modules", "loadable", "built_in"})
-_LOADER, _ASKED = "nginx", "-V"
+_LOADER, _CONFIGURATION = "nginx", "-V"
 
 #: nginx keeps the names of the modules it was built with, each a C string, for its messages (ngx_module_names).
 _MODULE_NAME = re.compile(r"(?<=\0)(?:[a-z0-9]+_)+module(?=\0)")
 
-#: Seconds that a program may take to say its version.
-_SAY_S = 10.0
+#: Seconds that a program may take to print its version.
+_PRINT_S = 10.0
 
-#: A larger file is not searched: more than any server's program has.
+#: Bytes of the largest file that is searched: more than any server's program has.
 _MAX_BYTES = 256 * 2**20
 
 _DPKG = Path("/var/lib/dpkg")
 
 
 class _AbsentError(Exception):
-    """Something needed is not here; the message says what; ``remedy``: what would do if installing would not."""
+    """Something needed is not installed; the message names it. ``remedy``: advice in place of `dragstrip install`."""
 
     def __init__(self, message: str, remedy: str = "") -> None:
         super().__init__(message)
@@ -54,11 +54,11 @@ class _AbsentError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """All that a contender needs is here.
+    """Everything that a contender needs is installed.
 
     Args:
-        version: as the program says it, and as the system's package manager does where it knows it.
-        programs: the needed commands and where each one is.
+        version: the version that the program prints, with the version of its Debian package if it has one.
+        programs: the path of each needed command.
     """
 
     version: str
@@ -67,14 +67,14 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Why a contender can't run here, and what would make it ready."""
+    """Why a contender can't run on this machine, and what would make it ready."""
 
     reason: str
     remedy: str
 
 
 def cache_dir() -> Path:
-    """Where builds and private environments are kept; made if need be.
+    """The folder of builds and private environments; created if it is missing.
 
     ``$DRAGSTRIP_CACHE``; otherwise, for root, ``/var/cache/dragstrip``, because servers run as ``nobody`` and
     can't enter root's home; for other users, their own cache folder.
@@ -92,23 +92,23 @@ def cache_dir() -> Path:
 
 
 def environment(packages: Sequence[str]) -> Path:
-    """The private environment for some packages: one folder per set of names, whatever their versions."""
+    """The folder of the private environment for these packages; their versions are not part of its name."""
     names = sorted(re.split(r"[^A-Za-z0-9_.@/-]", package)[0] for package in packages)
     return cache_dir() / "environments" / "+".join(names).replace("/", "-").replace("@", "")
 
 
 def python_of(contender: Contender) -> Path:
-    """The interpreter of a contender's private environment, there or not."""
+    """The path of the interpreter in a contender's private environment, which may be missing."""
     return environment(contender.fields.install.pip or (contender.name,)) / "bin" / "python3"
 
 
 def find_programs(contender: Contender) -> dict[str, Path]:
-    """Every needed command with its place; private environments are searched if PATH does not have it.
+    """The path of every needed command; private environments are searched if PATH does not have it.
 
-    Of several on PATH the first that says its version as expected and has the needed modules; else the first.
+    If PATH has several, the first that prints its version as expected and has the needed modules; otherwise the first.
 
     Raises:
-        _AbsentError: names the first command that is nowhere.
+        _AbsentError: names the first command that was not found.
     """
     folders = [*os.environ.get("PATH", os.defpath).split(os.pathsep), *_SBIN]
     programs = {}
@@ -147,7 +147,7 @@ def _in_environments(contender: Contender, name: str) -> Path | None:
 
 
 def settings(contender: Contender, programs: Mapping[str, Path]) -> dict[str, str]:
-    """Values for the names in braces that depend on what is installed; only those the definition uses."""
+    """Values for the names in braces that depend on what is installed."""
     packages = environment(contender.fields.install.npm or (contender.name,)) / "node_modules"
     values = {"python": str(python_of(contender)), "npm": str(packages), "arch": platform.machine()}
     used = {name for _, text, _ in texts_with_braces(contender.fields) for name in placeholders(text)}
@@ -159,15 +159,15 @@ def settings(contender: Contender, programs: Mapping[str, Path]) -> dict[str, st
 
 
 def _modules(program: Path, given: str) -> dict[str, str]:
-    """Where an nginx's modules are, which of them are in that folder and which are part of the program.
+    """The folder of an nginx's modules, the modules in that folder, and those that are compiled into the program.
 
-    Without --modules-path the folder is `modules` of its prefix (nginx's own auto/options). The program's bytes name
-    the modules that are part of it. A script in its place has only the folders of `nginx -V`, whose names say less.
+    Without --modules-path the folder is `modules` below its prefix (nginx's own auto/options). The program's bytes
+    name the modules that are compiled in. If the program is a script, only the folders of `nginx -V` name them.
 
     Args:
         given: the folder that the user named; "" if none.
     """
-    output = say((str(program), _ASKED))
+    output = output_of((str(program), _CONFIGURATION))
     if "configure arguments" not in output and not given:
         return {"modules": "", "loadable": "", "built_in": ""}
     prefix = re.search(r"--prefix=(\S+)", output)
@@ -183,7 +183,7 @@ def _modules(program: Path, given: str) -> dict[str, str]:
 
 
 def _module_name(source: Path) -> str:
-    """What a module's sources call it, in the file `config` that nginx's own build reads; "" if they are not here."""
+    """The name of a module in its sources' file `config`, which nginx's build reads; "" without the sources."""
     try:
         match = re.search(r"^\s*ngx_addon_name=[\"']?(\w+)", (source / "config").read_text(errors="replace"), re.M)
     except OSError:
@@ -192,7 +192,7 @@ def _module_name(source: Path) -> str:
 
 
 def _suits(contender: Contender, name: str, place: Path) -> bool:
-    """Whether a program has the needed files beside it, or built in, and says its version as expected."""
+    """Whether a program has the needed modules, as files or compiled in, and prints its version as expected."""
     programs = {name: place}
     try:
         values = settings(contender, programs)
@@ -204,20 +204,21 @@ def _suits(contender: Contender, name: str, place: Path) -> bool:
 
 
 def resolve(command: Sequence[str], programs: Mapping[str, Path], values: Mapping[str, object]) -> tuple[str, ...]:
-    """A command ready to run: names in braces filled in, each needed command at the place where it was found.
+    """A command ready to run: names in braces are filled in, needed commands replaced by their paths.
 
-    So a shell can be given a program that no other way starts: an actually portable executable, a script without `#!`.
+    Commands behind the first are replaced, too: some programs need a shell that starts them (actually portable
+    executables, scripts without `#!`).
     """
     return tuple(str(programs[word]) if word in programs else fill(word, values) for word in command)
 
 
-def say(command: tuple[str, ...], *, any_status: bool = False) -> str:
-    """What a program prints, standard error included; asked once per state of the files that the command names.
+def output_of(command: tuple[str, ...], *, any_status: bool = False) -> str:
+    """A program's output, standard error included; run again only if a file that the command names has changed.
 
-    Its temporary files are in a folder that goes away: looking leaves nothing behind.
+    The program's temporary files are in a folder that is removed afterwards.
 
     Args:
-        any_status: what it prints counts even if it fails.
+        any_status: return the output even if the program fails.
 
     Raises:
         _AbsentError: it can't be run, fails, or takes over 10 s.
@@ -229,7 +230,7 @@ def say(command: tuple[str, ...], *, any_status: bool = False) -> str:
         raise _AbsentError(f"`{command[0]}` can't be run: {error.strerror}") from error
     done = _done((program, *command[1:]), tuple((state.st_mtime_ns, state.st_size) for state in states))
     if done.returncode != 0 and not any_status:
-        last = (done.stderr or done.stdout).strip().splitlines()[-1:] or ["it said nothing"]
+        last = (done.stderr or done.stdout).strip().splitlines()[-1:] or ["it printed nothing"]
         raise _AbsentError(f"`{' '.join(command)}` fails with status {done.returncode}: {last[0][:200]}")
     return done.stdout + done.stderr
 
@@ -239,8 +240,8 @@ def _done(command: tuple[str, ...], _states: tuple[tuple[int, int], ...]) -> sub
     try:
         with tempfile.TemporaryDirectory(prefix="dragstrip-", ignore_cleanup_errors=True) as folder:
             return subprocess.run(
-                command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=_SAY_S,
-                # C.UTF-8: programs that speak the user's language would say it otherwise
+                command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=_PRINT_S,
+                # C.UTF-8: in the user's language, some programs print other words
                 env={**os.environ, "LC_ALL": "C.UTF-8", "TMPDIR": folder},
             )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -248,26 +249,26 @@ def _done(command: tuple[str, ...], _states: tuple[tuple[int, int], ...]) -> sub
 
 
 def counts(contender: Contender, programs: Mapping[str, Path], values: Mapping[str, object]) -> bool:
-    """Whether the contender, as it is installed here, can say how many requests it had (``[served]``)."""
+    """Whether the contender, as it is installed on this machine, can report its own count (``[served]``)."""
     served = contender.fields.served
     if served is None or not served.if_command:
         return served is not None
     try:
-        output = say(resolve(served.if_command, programs, values), any_status=True)
+        output = output_of(resolve(served.if_command, programs, values), any_status=True)
     except _AbsentError:
         return False
     return re.search(served.if_says, output) is not None
 
 
 def look(contender: Contender) -> Ready | Missing:
-    """Whether a contender can run here: every command, file, Python module and trial run it needs."""
+    """Whether a contender can run on this machine: checks its commands, files, Python modules and trial runs."""
     try:
         programs = find_programs(contender)
         values = settings(contender, programs)
         _need_files(contender, values)
         _need_python(contender)
         for command in contender.fields.needs.run:
-            say(resolve(command, programs, values))
+            output_of(resolve(command, programs, values))
         return Ready(_version(contender, programs, values), programs)
     except _AbsentError as absent:
         return Missing(str(absent), absent.remedy or _remedy(contender))
@@ -320,13 +321,13 @@ def _version(contender: Contender, programs: Mapping[str, Path], values: Mapping
     program = programs.get(asked, Path(command[0]))
     answer = _version_and_output(contender, programs, values)
     if answer is None:
-        output = say(command, any_status=True).strip()[:200]
+        output = output_of(command, any_status=True).strip()[:200]
         key = next((key for key, name in contender.place_keys().items() if name == asked), asked)
         remedy = (
             f"`--set {contender.name}.{key}=/path/to/{asked}` names another `{asked}`, or put one before it on PATH"
         )
         raise _AbsentError(
-            f"`{' '.join(command)}` doesn't say a version that matches {wanted.pattern!r}: {output!r}",
+            f"`{' '.join(command)}` doesn't print a version that matches {wanted.pattern!r}: {output!r}",
             remedy if contender.shipped else f"correct [version] in {contender.source.file}",
         )
     version, output = answer
@@ -337,16 +338,16 @@ def _version(contender: Contender, programs: Mapping[str, Path], values: Mapping
 def _version_and_output(
     contender: Contender, programs: Mapping[str, Path], values: Mapping[str, str]
 ) -> tuple[str, str] | None:
-    """The version that the definition's command says, and all that it said; None if that doesn't match."""
+    """The version that the definition's command prints, and its whole output; None if the pattern doesn't match."""
     wanted = contender.fields.version
-    # Many tell it in a help text, and end as if it were a mistake to ask.
-    output = say(resolve(wanted.command, programs, values), any_status=True)
+    # Many programs print their version in a help text, and exit with an error.
+    output = output_of(resolve(wanted.command, programs, values), any_status=True)
     match = re.search(wanted.pattern, output)
     return (match[1], output) if match else None
 
 
 def _parts(contender: Contender, program: Path, output: str, values: Mapping[str, str]) -> list[str]:
-    """What `[version] also` finds: in the command's words, else in the program, its modules and their libraries."""
+    """Matches of `[version] also` in the command's output, otherwise in the program, its modules and libraries."""
     names = [fill(text, values) for text in contender.fields.needs.files if "modules" in placeholders(text)]
     files = [program, *(Path(name) for name in names if Path(name).is_file())]
     matches = ((pattern, re.search(pattern, output)) for pattern in contender.fields.version.also)
@@ -360,7 +361,7 @@ def module_names(program: Path) -> tuple[str, ...]:
 
 
 def first_match(pattern: str, files: Sequence[Path]) -> str | None:
-    """What a pattern's one group holds in the first of some files, or of the libraries they use, that has it."""
+    """The group of a pattern's first match in these files, then in the libraries that they use."""
     compiled = re.compile(pattern)
     libraries = (library for file in files for library in linked(file))
     matches = (_matches(file, compiled) for file in itertools.chain(files, libraries))
@@ -370,14 +371,14 @@ def first_match(pattern: str, files: Sequence[Path]) -> str | None:
 def linked(file: Path) -> list[Path]:
     """The libraries that a program or module is linked with, by `ldd`; none without it."""
     try:
-        output = say(("ldd", str(file)), any_status=True)
+        output = output_of(("ldd", str(file)), any_status=True)
     except _AbsentError:
         return []
     return [Path(place) for place in re.findall(r"=> (/\S+)", output)]
 
 
 def _matches(file: Path, pattern: re.Pattern[str]) -> tuple[str, ...]:
-    """What a pattern's last group holds at each match in a file's bytes; () if it can't be read."""
+    """A pattern's last group at each match in a file's bytes; () if it can't be read."""
     try:
         state = file.stat()
         return _searched(file, pattern, state.st_mtime_ns, state.st_size) if state.st_size <= _MAX_BYTES else ()
@@ -402,9 +403,9 @@ def _python_package_version(contender: Contender, package: str) -> str:
 
 
 def _debian_versions(contender: Contender, program: Path) -> str:
-    """The package version of a program, and of the packages beside it where it differs; "" if not dpkg's.
+    """The version of a program's Debian package, and of its other packages if they differ; "" without a package.
 
-    The same version string of a program can hide a different build: Debian's revision tells them apart.
+    Two builds of a program may print the same version; the revision of the Debian package distinguishes them.
     """
     packages = contender.fields.install.debian
     owner = _owner(program, (*packages, program.name, program.resolve().name))
@@ -418,7 +419,7 @@ def _debian_versions(contender: Contender, program: Path) -> str:
 
 
 def _owner(program: Path, candidates: Sequence[str]) -> str | None:
-    """Which of some packages brought a program. Reads dpkg's own lists: `dpkg-query -S` takes 100 ms."""
+    """The package among ``candidates`` that owns a program. Reads dpkg's own lists: `dpkg-query -S` takes 100 ms."""
     places = {os.path.realpath(program), str(program)}
     wanted = places | {place.removeprefix("/usr") for place in places}  # lists from before the merge of /usr
     for name in dict.fromkeys(candidates):

@@ -1,7 +1,7 @@
-"""Whose server may be loaded: this machine's own; any other only by a name that the user typed, within bounds.
+"""Which servers may be loaded: those of this machine; others only if the user names their host, within limits.
 
-``--allow-host NAME`` allows one host, for up to 256 connections, 10,000 requests a second and 60 s. Who wants more says
-so behind the name: ``NAME:connections=2000,rate=50000,time=10m``; ``rate=any`` bounds no rate, which a race wants.
+``--allow-host NAME`` allows one host, for up to 256 connections, 10,000 requests per second and 60 s. Higher limits
+follow the name: ``NAME:connections=2000,rate=50000,time=10m``. A race needs ``rate=any``, which sets no limit.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from dragstrip import quantities
 from dragstrip.errors import BadUsage
 
-#: What a host that is allowed by its name alone may be asked for.
+#: Limits of a host that is allowed by its name alone.
 CONNECTIONS, RATE_PER_S, TIME_S = 256, 10_000.0, 60.0
 
 #: The largest limit that can be given.
@@ -23,7 +23,7 @@ MAX_LIMIT = 1e9
 
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,252}[A-Za-z0-9])?")
 _READERS = {"connections": quantities.whole, "rate": quantities.number, "time": quantities.seconds}
-_FORM = "NAME, or NAME:connections=500,rate=20000,time=5m (rate=any bounds none)"
+_FORM = "NAME, or NAME:connections=500,rate=20000,time=5m (rate=any for no limit)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,9 +31,9 @@ class AllowedHost:
     """A host other than this machine that may be loaded.
 
     Args:
-        name: as in the URL, small letters.
-        rate_per_s: the highest of an open loop; None: none is bounded, and a closed loop is allowed.
-        time_s: the longest run, or budget of a race.
+        name: the host in the URL, in small letters.
+        rate_per_s: the maximum of an open loop; None: no limit, and a closed loop is allowed.
+        time_s: the maximum duration of a load, or budget of a race.
     """
 
     name: str
@@ -42,15 +42,14 @@ class AllowedHost:
     time_s: float = TIME_S
 
 
-#: Several of them.
 Hosts = Sequence[AllowedHost]
 
 
 def allowed_host(text: str) -> AllowedHost:
-    """What ``--allow-host`` was given.
+    """The host and the limits of a value of ``--allow-host``.
 
     Raises:
-        BadUsage: no host's name, or a bound that there is not.
+        BadUsage: not a valid host name, or not a valid limit.
     """
     name, colon, rest = text.partition(":")
     if not _HOST.fullmatch(name):
@@ -65,13 +64,13 @@ def allowed_host(text: str) -> AllowedHost:
         limits[key] = float(limit)
     connections, rate_per_s, time_s = limits.values()
     if connections < 1 or time_s <= 0 or rate_per_s <= 0:
-        raise BadUsage(f"--allow-host {text!r}: a bound of 0 allows nothing; leave the option out")
+        raise BadUsage(f"--allow-host {text!r}: a limit of 0 allows nothing; leave the option out")
     rate_bound = None if math.isinf(rate_per_s) else rate_per_s
     return AllowedHost(name=name.lower(), connections=int(connections), rate_per_s=rate_bound, time_s=time_s)
 
 
 def is_loopback(host: str) -> bool:
-    """Whether it is an address of this machine that no other can have."""
+    """Whether it is a loopback address, which no other machine can have."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -79,10 +78,10 @@ def is_loopback(host: str) -> bool:
 
 
 def allowance(host: str, allowed: Iterable[AllowedHost]) -> AllowedHost | None:
-    """The bounds for a host; None: it is an address of this machine, and has none.
+    """The limits for a host; None for a loopback address, which has no limits.
 
     Raises:
-        BadUsage: it is on another machine, and was not allowed.
+        BadUsage: it is not a loopback address, and was not allowed.
     """
     if is_loopback(host):
         return None
@@ -96,22 +95,24 @@ def allowance(host: str, allowed: Iterable[AllowedHost]) -> AllowedHost | None:
 
 
 def refuse_beyond(host: AllowedHost, *, connections: int, rate_per_s: float | None, time_s: float) -> None:
-    """Holds a run to the bounds of a host.
+    """Refuses a load beyond the limits of a host.
 
     Args:
-        rate_per_s: None: as fast as it answers.
+        rate_per_s: None: a closed loop, which is as fast as the server responds.
 
     Raises:
-        BadUsage: names the bound, what was given and what would be valid.
+        BadUsage: names the limit, the given value and a valid option.
     """
 
-    def refuse(key: str, given: str, bound: str) -> BadUsage:
-        return BadUsage(f"{host.name}: {given} is above what --allow-host allows there; say {host.name}:{key}={bound}")
+    def refuse(key: str, given: str, limit: str) -> BadUsage:
+        return BadUsage(
+            f"{host.name}: {given} exceeds the limit of --allow-host; use --allow-host {host.name}:{key}={limit}"
+        )
 
     if connections > host.connections:
         raise refuse("connections", f"{connections:,} connections", str(connections))
     if host.rate_per_s is not None and rate_per_s is None:
-        raise refuse("rate", "as fast as it answers", "any")
+        raise refuse("rate", "a closed loop's rate", "any")
     if host.rate_per_s is not None and rate_per_s is not None and rate_per_s > host.rate_per_s:
         raise refuse("rate", f"{rate_per_s:,.0f}/s", f"{rate_per_s:.0f}")
     if time_s > host.time_s:

@@ -1,4 +1,4 @@
-"""The keys of a contender.toml, and what is refused of them. ``docs/CONTENDERS.md`` shows them by example."""
+"""The keys of a contender.toml, and the checks of their values. ``docs/CONTENDERS.md`` shows them by example."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from dragstrip.contender.definition import Key, Source, Strict, check_placeholde
 
 FILE_NAME = "contender.toml"
 
-#: Where the package keeps its own definitions, a folder each.
+#: The package's own definitions, a folder each.
 SHIPPED = Path(__file__).resolve().parents[1] / "data" / "contenders"
 
-#: What a contender may be called.
+#: A contender's name.
 NAME = re.compile(r"^[a-z0-9][a-z0-9.+-]{0,59}$")
 
-#: The value of a parameter's default that means: one for each core of the servers.
+#: A parameter's default that becomes the number of the servers' cores.
 PER_CORE = "{cores}"
 Value = int | float | bool | str
 Words = Annotated[tuple[str, ...], Field(strict=False)]
 Command = Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
 
-#: As an override, its key is another place for the first program that a contender needs.
+#: The key of an override that is the path of the first program that a contender needs.
 PROGRAM = "program"
 
-#: Names in braces by the tables that may use them.
+#: Names in braces, by the tables that may use them.
 SETTING = frozenset({"modules", "loadable", "built_in", "python", "npm", "arch"})
 BUILDING = SETTING | {"build", "cache"}
 DATABASE = frozenset(f"database_{name}" for name in ("host", "port", "socket", "user", "name", "connections"))
@@ -40,7 +40,7 @@ TLS_FILES = frozenset({"certificate", "certificate_key"})
 OWN = frozenset({"address", "port", "socket", "scratch", "data", "data_files", "cores", "mark", "workload", "served"})
 STARTING = BUILDING | OWN | TLS_FILES | DATABASE
 
-#: What each of these names stands for.
+#: The meaning of each name in braces.
 MEANING = {
     "address": "the address to listen on: 127.0.0.1, or the data address of a fleet's server machine",
     "port": "a free port of that address",
@@ -73,7 +73,7 @@ MEANING = {
 
 @dataclass(frozen=True, slots=True)
 class Braces:
-    """Marks a key whose texts may have names in braces: those that are valid there, and whether parameters are."""
+    """Marks a key whose texts may have names in braces: the valid names, and whether parameters are valid, too."""
 
     names: frozenset[str]
     parameters: bool = False
@@ -289,7 +289,7 @@ _Table = TypeVar("_Table", bound=Strict)
 
 
 def _joined(first: _Table, more: _Table) -> _Table:
-    """A table with the lists of both; a text of the second replaces the first's."""
+    """A table with the lists of both; a text of ``more`` replaces the text of ``first``."""
     update = {}
     for name in type(first).model_fields:
         before, after = getattr(first, name), getattr(more, name)
@@ -303,9 +303,9 @@ class Contender:
 
     Args:
         fields: the file's keys, checked.
-        source: the file itself, for refusals that come up later.
+        source: the file itself, for later refusals.
         places: paths that the user gave for needed programs (by command) or for nginx's ``modules``.
-        asking: the workload that it has to be ready for, if that needs more than usual.
+        asking: the workload that it must be ready for, if that workload needs more than others.
     """
 
     fields: ContenderFile
@@ -315,7 +315,7 @@ class Contender:
 
     @property
     def name(self) -> str:
-        """``software`` or ``software-variant``; old results refer to it, so it is never reused."""
+        """``software`` or ``software-variant``; old results refer to it, so a name is never reused."""
         return self.fields.name
 
     @property
@@ -325,12 +325,12 @@ class Contender:
 
     @property
     def shipped(self) -> bool:
-        """Whether it is one of the package's own: then the user can't correct what is wrong with it."""
+        """Whether the package contains it, so that the user can't correct it."""
         return self.folder.parent == SHIPPED
 
     @cached_property
     def definition_hash(self) -> str:
-        """SHA-256 over the definition and every file it uses, in the order of their names; hex."""
+        """SHA-256 over the definition and every file that it uses, in the order of their names; hex."""
         digest = hashlib.sha256()
         files = {FILE_NAME: self.source.file, **{name: self.folder / name for name in self.files()}}
         for name, file in sorted(files.items()):
@@ -339,7 +339,7 @@ class Contender:
         return digest.hexdigest()
 
     def for_workload(self, workload: str, *, asks_database: bool) -> Contender:
-        """This contender with what it needs for a workload; the same if that is nothing more, or already in it."""
+        """This contender with what it needs for a workload; the same one if that adds nothing or was added before."""
         fields, more = self.fields, self.fields.database
         special = fields.workload.get(workload, Serving())
         if self.asking or not (
@@ -355,12 +355,12 @@ class Contender:
         return replace(self, fields=fields.model_copy(update=update), asking=workload)
 
     def further_parity(self, workload: str, *, asks_database: bool) -> dict[str, str]:
-        """Facts for the parity sheet that only this workload has; names in braces are not filled in yet."""
+        """Facts for the parity sheet that only this workload adds; names in braces are not filled in yet."""
         special = self.fields.workload.get(workload, Serving()).parity
         return {**(self.fields.database.parity if asks_database else {}), **special}
 
     def place_keys(self) -> dict[str, str]:
-        """Keys that a user may set to a path, and its meaning in ``places``."""
+        """Keys that a user may set to a path, and the key of that path in ``places``."""
         commands = self.fields.needs.commands
         first = {PROGRAM: commands[0]} if commands else {}
         return first | {name: name for name in (*commands, *(["modules"] if "nginx" in commands else []))}
@@ -376,7 +376,7 @@ def load(path: Path) -> Contender:
     """Reads a contender.toml and checks everything that can be checked without running anything.
 
     Raises:
-        BadDefinition: file, line, field, what was given and what would do.
+        BadDefinition: names file, line, field, the given value and a valid one.
     """
     fields, source = read(path, ContenderFile)
     contender = Contender(fields, source)
@@ -400,13 +400,13 @@ def _check_files(contender: Contender) -> None:
             parts = Path(name).parts
             if Path(name).is_absolute() or ".." in parts[1:] or (parts[:1] == ("..",) and len(parts) != 3):
                 remedy = "name a file in the definition's folder, or in a folder next to it (../NAME/FILE)"
-                raise bad(at, f"given {name!r}, which lies elsewhere", remedy)
+                raise bad(at, f"given {name!r}, which is in another folder", remedy)
             if not (contender.folder / name).is_file():
                 remedy = "add that file or take the name out"
                 raise bad(at, f"given {name!r}, which is not in {contender.folder}", remedy)
     for at, command in ((("build",), build), (("database", "build"), with_database)):
         if command and "files" not in command.model_fields_set:
-            remedy = 'add `files = ["main.go"]`: what the build reads; it runs on a copy (`[]`: nothing)'
+            remedy = 'add `files = ["main.go"]` with the files that the build reads (`[]` for none); it runs on a copy'
             raise bad((*at, "files"), "is missing", remedy)
 
 
@@ -418,7 +418,7 @@ def _check_names_in_braces(contender: Contender) -> None:
     for name in parameters:
         if name in taken or not re.fullmatch(r"[a-z_][a-z0-9_]*", name):
             remedy = f"use small letters, digits and _, but none of {', '.join(sorted(taken))}"
-            raise contender.source.bad(("parameters", name), "that name is taken or isn't plain", remedy)
+            raise contender.source.bad(("parameters", name), "that name is taken or not valid", remedy)
 
 
 def texts_with_braces(table: Strict, at: tuple[Key, ...] = ()) -> Iterator[tuple[tuple[Key, ...], str, Braces]]:
@@ -433,7 +433,7 @@ def texts_with_braces(table: Strict, at: tuple[Key, ...] = ()) -> Iterator[tuple
 
 
 def _parts(value: Any, at: tuple[Key, ...]) -> Iterator[tuple[tuple[Key, ...], Any]]:
-    """What a key holds, one by one, however deep its lists are; a list's texts have the list's own key."""
+    """The values of a key, also in nested lists; the texts of a list have the list's key."""
     if isinstance(value, dict):
         for name, part in value.items():
             yield from _parts(part, (*at, name))
@@ -457,7 +457,7 @@ def _check_rest(contender: Contender) -> None:
         raise bad(("version",), "has only one of command and pattern", "give both, or `package` alone")
     _check_pattern(contender, ("version", "pattern"), version.pattern or "()", "the version")
     for pattern in version.also:
-        _check_pattern(contender, ("version", "also"), pattern, "what is shown")
+        _check_pattern(contender, ("version", "also"), pattern, "the text to show")
     if served:
         _check_pattern(contender, ("served", "pattern"), served.pattern, "the number")
         _check_pattern(contender, ("served", "if_says"), served.if_says)
@@ -479,7 +479,7 @@ def _check_rest(contender: Contender) -> None:
 
 
 def _check_pattern(contender: Contender, at: tuple[Key, ...], pattern: str, group: str = "") -> None:
-    """A regular expression; with exactly one group, if that has to hold something."""
+    """Checks a regular expression; it must have exactly one group if ``group`` names its meaning."""
     try:
         groups = re.compile(pattern).groups
     except re.error as error:

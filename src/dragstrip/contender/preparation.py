@@ -1,4 +1,4 @@
-"""From an entrant to a command that can be run: readiness, the build, the scratch folder's files."""
+"""Makes a command that can be run from an entrant: checks readiness, builds, and writes the scratch folder's files."""
 
 from __future__ import annotations
 
@@ -24,31 +24,30 @@ from dragstrip.contender.fields import DATABASE, PER_CORE, TLS_FILES, Contender
 from dragstrip.contender.template import Json, TemplateRefused, render
 from dragstrip.errors import BadDefinition, NotReady, StageError
 
-#: Seconds that a build may take: a compiler that fetches and compiles its standard library on a slow machine.
+#: Seconds that a build may take: enough for a compiler that compiles its standard library on a slow machine.
 BUILD_S = 900.0
 
 _TAIL_LINES, _TAIL_BYTES = 15, 65_536
 
-#: How many connections to the race's database a server may open, as its environment has it; unset where there is none.
+#: Environment variable: the number of database connections that a server may open; unset without a database.
 CONNECTIONS_VARIABLE = "DATABASE_CONNECTIONS"
 
-#: Where servers listen, unless their machine is another one than the generator's.
+#: The address of servers on the load generator's machine.
 LOOPBACK = "127.0.0.1"
 
-#: Within the scratch folder; a unix socket's whole path has 107 bytes at most.
+#: The unix socket in the scratch folder; its whole path may have up to 107 bytes.
 SOCKET = "http.socket"
 
-#: Within the scratch folder: what the workload provides.
+#: The folder of the workload's files in the scratch folder.
 DATA = "data"
 
-
-#: Within the scratch folder: a server's certificate, and its key under the name that HAProxy looks for beside it.
+#: A server's certificate in the scratch folder, and its key, by the name that HAProxy expects.
 CERTIFICATE, CERTIFICATE_KEY = "certificate.pem", "certificate.pem.key"
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What a server proves itself by over TLS, both in PEM."""
+    """A server's certificate for TLS and its private key, both in PEM."""
 
     certificate: bytes
     key: bytes
@@ -56,11 +55,12 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class OwnCount:
-    """Where a launch says itself how many requests it had.
+    """The page on which a launch reports its own count of requests.
 
     Args:
-        host: "unix:PATH"; "" where the launch serves.
-        path: asked for by GET. pattern: its one group is the number; several matches are added up.
+        host: "unix:PATH"; "" for the launch's own address.
+        path: path of the page, requested by GET.
+        pattern: regular expression whose group is the number; the numbers of several matches are added up.
     """
 
     host: str
@@ -70,19 +70,19 @@ class OwnCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """How one launch is started; everything settled, no names in braces left.
+    """How to start one launch; all names in braces are filled in.
 
     Args:
-        command: the program's place first where it was found; no shell sees it.
-        env: set on top of our own environment.
+        command: the program's path and its arguments; runs without a shell.
+        env: added to this process's environment.
         cwd: the scratch folder, or the user's own folder for ``--serve``.
-        wake_s: seconds from start to the first right answer.
-        stop_signal: without SIG.
+        wake_s: seconds that it may take from its start to the first correct response.
+        stop_signal: name of the signal, without SIG.
         unprivileged: root starts it as ``nobody``, which must own the scratch folder.
         kind: "definition" or "serve".
-        address: where it listens, at ``port``.
-        socket: where it listens, if it asked for that; None: at the port.
-        own_count: where it says how many requests it had; None: it can't say.
+        address: the address that it listens on, at ``port``.
+        socket: the unix socket that it listens on instead; None: it listens at the port.
+        own_count: where it reports its own count of requests; None: it has no count.
     """
 
     name: str
@@ -100,7 +100,7 @@ class Start:
 
 
 def check(entry: Entry | Contender) -> Ready | Missing:
-    """Whether an entrant can run here. Runs its version command at most; builds and installs nothing."""
+    """Whether an entrant can run on this machine. May run its version command; builds and installs nothing."""
     if isinstance(entry, Contender):
         return discovery.look(entry)
     if entry.contender is not None:
@@ -116,7 +116,7 @@ def check(entry: Entry | Contender) -> Ready | Missing:
 
 
 def commands(entry: Entry) -> list[str]:
-    """What a race runs for an entrant, as a line each: its build and its server, and what else its words decide."""
+    """The commands that a race runs for an entrant, and its changed parameters, a line each."""
     if entry.url is not None:
         return [f"{entry.name}: load on the server at {entry.url.host}:{entry.url.port}"]
     if entry.contender is None:
@@ -147,7 +147,7 @@ def _ready(contender: Contender) -> Ready:
 
 
 def pending_build(entry: Entry) -> tuple[str, ...] | None:
-    """The command that ``build`` would run now, for up to ``BUILD_S``; None if there is nothing left to build.
+    """The command that ``build`` would run, for up to ``BUILD_S`` seconds; None if there is nothing to build.
 
     Raises:
         NotReady: a program it needs is missing.
@@ -159,10 +159,10 @@ def pending_build(entry: Entry) -> tuple[str, ...] | None:
 
 
 def build(entry: Entry) -> Path | None:
-    """Runs a definition's build unless the same one has been run; returns the folder that it filled.
+    """Runs a definition's build unless its result exists already; returns the folder of the result.
 
-    Same means: the same definition and files, command, environment and compiler version. Two at once do no harm:
-    the first to end is kept.
+    A result is reused for the same definition and files, command, environment and compiler version. Two builds at once
+    do no harm: the result of the first to end is kept.
 
     Raises:
         NotReady: a program it needs is missing.
@@ -206,7 +206,7 @@ def _copy(contender: Contender, names: Iterable[str], folder: Path) -> None:
 
 
 def _place(folder: Path, name: str) -> Path:
-    """Where a listed file goes, with its folder made: a sibling definition's file loses the sibling's name."""
+    """The path of a listed file, whose folder is created: a file of another definition loses that folder's name."""
     parts = Path(name).parts
     target = folder / (parts[-1] if parts[0] == ".." else name)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -228,7 +228,10 @@ def _run_build(contender: Contender, ready: Ready, *, source: Path, out: Path) -
 
 
 def _run_bounded(name: str, command: Sequence[str], folder: Path, env: Mapping[str, str]) -> tuple[int, str]:
-    """Runs a build within its time; what it started ends with it. Its output goes to a file: it may have no end."""
+    """Runs a build for at most ``BUILD_S``, then ends all its processes; returns its status and last output.
+
+    The output is written to a file, because its length has no limit.
+    """
     with tempfile.TemporaryFile() as output:
         try:
             running = subprocess.Popen(
@@ -241,8 +244,8 @@ def _run_bounded(name: str, command: Sequence[str], folder: Path, env: Mapping[s
             running.wait(timeout=BUILD_S)
         except subprocess.TimeoutExpired as error:
             raise StageError(
-                f"{name}: its build (`{' '.join(command)}`) did not end within {BUILD_S:g} s and was ended; a longer "
-                "one is run by hand, and its result named in the definition"
+                f"{name}: its build (`{' '.join(command)}`) did not end within {BUILD_S:g} s and was stopped; run a "
+                "longer build by hand, and name its result in the definition"
             ) from error
         finally:
             with suppress(ProcessLookupError):
@@ -254,7 +257,7 @@ def _run_bounded(name: str, command: Sequence[str], folder: Path, env: Mapping[s
 
 
 def _open_to_all(folder: Path) -> None:
-    """Lets an unprivileged user execute what was built, whatever the umask."""
+    """Lets an unprivileged user read and execute the folder's files, whatever the umask."""
     folder.chmod(0o755)
     for place in folder.rglob("*"):
         if not place.is_symlink():
@@ -273,14 +276,14 @@ def prepare(
     identity: Identity | None = None,
     address: str = LOOPBACK,
 ) -> Start:
-    """Fills a launch's scratch folder and settles its command.
+    """Fills a launch's scratch folder and makes its command.
 
     Args:
-        scratch: an empty folder of this launch's own.
+        scratch: an empty folder for this launch alone.
         cores: the servers' cores; a parameter with the value ``{cores}`` becomes their number.
-        data: files for ``{data}``, by their paths within it.
-        database: the address of the race's database, by the names that definitions have for it; empty without one.
-        identity: of an entrant that is reached over TLS.
+        data: files for ``{data}``, by their paths in that folder.
+        database: values of the names in braces that begin with ``database_``; empty without a database.
+        identity: the certificate for an entrant with TLS.
         address: the address to listen on.
 
     Raises:
@@ -295,7 +298,7 @@ def prepare(
     values: dict[str, Json] = {"address": address, "port": port, "cores": len(cores), "scratch": str(scratch)}
     values |= {"socket": str(scratch / SOCKET), "data": str(scratch / DATA), "data_files": tuple(sorted(data))}
     values |= dict.fromkeys((*DATABASE, *TLS_FILES), "") | dict(database)
-    if identity is not None:  # both files are good for this race alone
+    if identity is not None:  # both files are valid for this race alone
         (scratch / CERTIFICATE).write_bytes(identity.certificate)
         (scratch / CERTIFICATE_KEY).write_bytes(identity.key)
         values |= {"certificate": str(scratch / CERTIFICATE), "certificate_key": str(scratch / CERTIFICATE_KEY)}
@@ -347,7 +350,7 @@ def _prepare_definition(entry: Entry, contender: Contender, scratch: Path, port:
 
 
 def _database_environment(database: Mapping[str, str | int]) -> dict[str, str]:
-    """Where the race's database is, by the names that libpq reads (PostgreSQL's manual, 34.15); empty without one."""
+    """The database's address in libpq's environment variables (its manual, 34.15); empty without a database."""
     if not database.get("database_host"):
         return {}
     return {
@@ -367,7 +370,7 @@ def _requested_socket(scratch: Path, texts: Iterable[str]) -> Path | None:
 
 
 def _path_to(ready: Ready, scratch: Path) -> dict[str, str]:
-    """PATH for launchers that call programs by name: programs that PATH doesn't find are linked in the scratch."""
+    """PATH for servers that call programs by name: programs that are not on PATH get links in the scratch folder."""
     elsewhere = {name: place for name, place in ready.programs.items() if shutil.which(name) != str(place)}
     if not elsewhere:
         return {}
@@ -384,7 +387,7 @@ def _rendered(contender: Contender, name: str, values: Mapping[str, Json]) -> st
         return render(file.read_text(encoding="utf-8"), values)
     except UnicodeDecodeError as error:
         raise BadDefinition(
-            file=str(file), field="template", problem=f"is not a text ({error})", remedy="write it in UTF-8"
+            file=str(file), field="template", problem=f"is not a valid text ({error})", remedy="write it in UTF-8"
         ) from error
     except TemplateRefused as error:
         remedy = f"known: {', '.join(sorted(values))}" if error.unknown else error.remedy

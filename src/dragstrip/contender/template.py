@@ -1,8 +1,8 @@
-"""Templates in definition files: Jinja's syntax, of which this module evaluates a small part, within bounds.
+"""Evaluates templates in definition files: a small part of Jinja's syntax, within bounds.
 
-A definition, or a workload above all, may come from a stranger. Jinja compiles a template to Python code, which can
-reach every object of the process. Here Jinja only parses, and this module evaluates the nodes that it lists: no access
-to attributes, no call except ``range``, no operator that multiplies a text. A ``Budget`` bounds the work and the memory
+A definition or a workload may come from a stranger. Jinja compiles a template to Python code, which can reach every
+object of the process. Here Jinja only parses, and this module evaluates the nodes that it lists: no access to
+attributes, no call except ``range``, no operator that multiplies a text. A ``Budget`` bounds the work and the memory
 of all templates, draws and files that belong to one definition.
 """
 
@@ -20,23 +20,23 @@ from jinja2 import Environment, TemplateError, nodes
 
 from dragstrip.errors import DragstripError
 
-#: What one definition may cost: evaluated nodes, and bytes of memory for what is made; about a second, 64 MB.
+#: Limits of one definition: evaluated nodes, and bytes of memory of the results; about a second, and 64 MB.
 MAX_STEPS, MAX_BYTES = 2_000_000, 2**26
 
-#: What a template may do, for messages.
+#: The allowed syntax, for messages.
 ALLOWED = (
     "a template may have names, numbers, texts, lists, + - * / // % ~, comparisons, and, or, not, in, x if y else z, "
     "[index], [first:end], range(), {% for %}, {% if %} and the filters abs, int, join, length, lower, string, upper "
     "and urlencode"
 )
 
-#: Levels of brackets, loops and operators within each other.
+#: Levels of nested brackets, loops and operators.
 MAX_DEPTH = 60
 
-#: Bits of a whole number: more than any server computes with, and quick to print.
+#: Bits of a whole number: more than any server uses, and quick to print.
 MAX_BITS = 1024
 
-#: A value of a template: what JSON can hold.
+#: A value of a template: any value of JSON.
 Json = None | bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"]
 
 _PARSER = Environment(keep_trailing_newline=True)
@@ -44,7 +44,7 @@ _PARSER = Environment(keep_trailing_newline=True)
 #: Values that can be compared, printed and computed with.
 _PLAIN = (str, int, float, type(None))
 
-#: Nodes that are allowed wherever Jinja's syntax allows them; ``_is_allowed`` has more, with conditions.
+#: Nodes that are always allowed; ``_is_allowed`` allows others on conditions.
 _ALLOWED = {
     nodes.Template, nodes.Output, nodes.TemplateData, nodes.If, nodes.Name, nodes.List, nodes.Tuple, nodes.CondExpr,
     nodes.Compare, nodes.Operand, nodes.And, nodes.Or, nodes.Not, nodes.Neg, nodes.Pos, nodes.Concat, nodes.Add,
@@ -53,12 +53,12 @@ _ALLOWED = {
 
 
 class TemplateRefused(DragstripError):
-    """A template is not valid, or does more than a template may.
+    """A template is not valid, or uses what is not allowed.
 
     Args:
         problem: what is refused. remedy: what is allowed.
-        line: within the template, 1-based.
-        unknown: the name that nothing defines, if that is the problem.
+        line: line of the template, from 1.
+        unknown: the undefined name, if that is the problem.
     """
 
     exit_code = 2
@@ -69,16 +69,16 @@ class TemplateRefused(DragstripError):
 
 
 class Budget:
-    """How much work and text the templates of one definition may still cost."""
+    """The work and the memory that remain for the templates of one definition."""
 
     def __init__(self) -> None:
         self.steps, self.bytes = MAX_STEPS, MAX_BYTES
 
     def spend(self, steps: int = 0, made: int = 0) -> None:
-        """Takes from what is left.
+        """Subtracts from the budget.
 
         Raises:
-            TemplateRefused: there is not that much left.
+            TemplateRefused: the budget is used up.
         """
         self.steps -= steps
         self.bytes -= made
@@ -97,21 +97,17 @@ _BUDGET: ContextVar[Budget | None] = ContextVar("budget", default=None)
 
 @contextmanager
 def budget() -> Iterator[Budget]:
-    """One budget for everything within; one that is open already counts for this, too."""
-    known = _BUDGET.get()
-    if known is not None:
-        yield known
-        return
-    made = Budget()
-    token = _BUDGET.set(made)
+    """One budget for everything within; within another budget, that one counts."""
+    current = _BUDGET.get() or Budget()
+    token = _BUDGET.set(current)
     try:
-        yield made
+        yield current
     finally:
         _BUDGET.reset(token)
 
 
 def spend(steps: int = 0, made: int = 0) -> None:
-    """Takes from the budget that is open, if one is.
+    """Subtracts from the open budget, if there is any.
 
     Raises:
         TemplateRefused: as ``Budget.spend``.
@@ -124,7 +120,7 @@ def render(text: str, values: Mapping[str, Json]) -> str:
     """A template with its values.
 
     Raises:
-        TemplateRefused: it is not valid, does what no template may, or names what is not among the values.
+        TemplateRefused: it is not valid, uses what is not allowed, or names a value that is not given.
     """
     with budget() as left:
         tree, _ = _parsed(text)
@@ -137,7 +133,7 @@ def names_in(text: str) -> set[str]:
     """The names that a template needs.
 
     Raises:
-        TemplateRefused: it is not valid, or does what no template may.
+        TemplateRefused: it is not valid, or uses what is not allowed.
     """
     return set(_parsed(text)[1])
 
@@ -166,7 +162,7 @@ def _checked(text: str) -> tuple[nodes.Template, frozenset[str]]:
 
 
 def _names(node: nodes.Node, known: frozenset[str], depth: int) -> set[str]:
-    """The names of a tree that are not ``known``; refuses a node that is not allowed, or too deep in the tree."""
+    """The names of a tree that are not ``known``; refuses nodes that are not allowed or too deep in the tree."""
     if depth > MAX_DEPTH:
         raise _too_deep(node.lineno)
     if not _is_allowed(node):
@@ -211,7 +207,7 @@ def _refused(node: nodes.Node) -> TemplateRefused:
 
 
 class _Rendering:
-    """One template while it is evaluated: its texts so far, and what it may still cost."""
+    """One template during its evaluation: its texts so far, and the remaining budget."""
 
     def __init__(self, left: Budget) -> None:
         self.left = left
@@ -240,17 +236,17 @@ class _Rendering:
             raise TemplateRefused(f"loops over {_kind(items)}", "loop over a list or a range", loop.lineno)
         inner, count = dict(values), len(items)
         assert isinstance(loop.target, nodes.Name)
-        for at, item in enumerate(items):
+        for index, item in enumerate(items):
             inner[loop.target.name] = item
             inner["loop"] = {
-                "index": at + 1, "index0": at, "first": at == 0, "last": at == count - 1, "length": count
+                "index": index + 1, "index0": index, "first": index == 0, "last": index == count - 1, "length": count
             }  # fmt: skip
             self.run(loop.body, inner)
         if not items:
             self.run(loop.else_, values)
 
     def value(self, node: nodes.Node, values: Mapping[str, Json]) -> Json:
-        """The value of an expression; a refusal names the innermost line that it comes from."""
+        """The value of an expression; a refusal names the innermost line that caused it."""
         self.left.spend(1)
         try:
             return self._value(node, values)
@@ -325,7 +321,7 @@ class _Rendering:
 
     def _slice(self, whole: Json, bounds: Sequence[Any]) -> Json:
         if not isinstance(whole, Sequence) or any(not isinstance(b, int | None) for b in bounds) or bounds[2] == 0:
-            raise TemplateRefused(f"takes a part of {_kind(whole)}", "use [first:end] of a text or a list")
+            raise TemplateRefused(f"slices {_kind(whole)}", "use [first:end] of a text or a list")
         part = slice(*bounds)
         count = len(range(*part.indices(len(whole))))
         self.left.spend(count // 64 if isinstance(whole, str) else count, 4 * count)
@@ -356,7 +352,7 @@ def _weight(text: str) -> int:
 
 
 def _kind(value: Json) -> str:
-    """A value's kind, for a message."""
+    """The kind of a value, for a message."""
     names: Mapping[type, str] = {str: "a text", int: "a number", float: "a number", bool: "true or false"}
     return names.get(type(value), "nothing" if value is None else "a list or a table")
 
@@ -440,7 +436,7 @@ _COMPARES: Mapping[str, Callable[[Any, Any], bool]] = {
     "notin": lambda left, right: left not in right,
 }
 
-#: What each filter does with its value; ``_Rendering`` does ``join``, which alone has an argument.
+#: The filters; only ``join`` has an argument, and ``_Rendering`` evaluates it.
 _FILTERS: Mapping[str, Callable[[Any], Json]] = {
     "abs": abs,
     "int": _whole,

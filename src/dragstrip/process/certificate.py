@@ -1,4 +1,4 @@
-"""The certificate of servers that race over TLS: made for one race, and trusted only there."""
+"""The certificate of servers that race over TLS: made for one race, and trusted only in that race."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import ipaddress
 import threading
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from dragstrip.contender import Identity
 
@@ -21,13 +20,13 @@ KIND = "ECDSA P-256, made for this race"
 #: Names in the authority's and the server's certificate.
 AUTHORITY, SERVER = "Dragstrip, for one race", "127.0.0.1"
 
-#: Days for which they are valid: longer than any race, and also before now, in case the clock is set.
+#: Days of validity: longer than any race, and some days back, in case the clock is set during a race.
 GOOD_DAYS, BEFORE_DAYS = 30, 2
 
 
 @dataclass(frozen=True, slots=True)
 class Authority:
-    """A race's authority: ``file`` has its certificate in PEM, for clients that must trust ``identity``."""
+    """A race's authority: ``file`` is its certificate in PEM, for clients that must trust ``identity``."""
 
     identity: Identity
     file: Path
@@ -95,6 +94,39 @@ def _usage(*, signs_certificates: bool) -> KeyUsage:
 def _signed(builder: CertificateBuilder, signing: EllipticCurvePrivateKey) -> Certificate:
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+    from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-    authority = x509.AuthorityKeyIdentifier.from_issuer_public_key(signing.public_key())
-    return builder.add_extension(authority, critical=False).sign(signing, hashes.SHA256())
+    now = datetime.datetime.now(datetime.UTC)
+    signing_key, server_key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+
+    def certificate(name: str, key: ec.EllipticCurvePrivateKey, *more: x509.ExtensionType, authority: bool) -> bytes:
+        usage = x509.KeyUsage(
+            digital_signature=not authority, key_cert_sign=authority, crl_sign=authority, content_commitment=False,
+            key_encipherment=False, data_encipherment=False, key_agreement=False, encipher_only=False,
+            decipher_only=False,
+        )  # fmt: skip
+        builder = (
+            x509.CertificateBuilder()
+            .issuer_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, AUTHORITY)]))
+            .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - datetime.timedelta(days=BEFORE_DAYS))
+            .not_valid_after(now + datetime.timedelta(days=GOOD_DAYS))
+            .add_extension(x509.BasicConstraints(ca=authority, path_length=0 if authority else None), critical=True)
+            .add_extension(usage, critical=True)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signing_key.public_key()), critical=False)
+        )
+        for extension in more:
+            builder = builder.add_extension(extension, critical=False)
+        return builder.sign(signing_key, hashes.SHA256()).public_bytes(Encoding.PEM)
+
+    names = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1")), x509.DNSName("localhost")])
+    for_servers = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
+    file = folder / "authority.pem"
+    file.write_bytes(certificate(AUTHORITY, signing_key, authority=True))
+    key = server_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return Authority(Identity(certificate(SERVER, server_key, names, for_servers, authority=False), key), file)

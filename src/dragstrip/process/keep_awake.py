@@ -1,4 +1,4 @@
-"""Keeps a race's cores from going to sleep while blocks run, and puts everything back however the race ends.
+"""Keeps a race's cores out of idle states while blocks run, and restores all settings however the race ends.
 
 A core that sleeps is woken by an interrupt. On a virtual machine that costs the waker time, and the sleeper waits for
 the host. A server that lets the machine sleep more often would pay for it. There are three ways, tried in this order:
@@ -48,7 +48,7 @@ AWAY_NS, LATE_NS = 1_000_000, 300_000
 #: Seconds to wait for the script's reply, which takes milliseconds.
 LOST_S = 5.0
 
-#: The script's reply when it has obeyed.
+#: The script's reply if an order succeeded.
 DONE = "ok"
 
 PR_SET_PDEATHSIG = 1
@@ -58,8 +58,8 @@ class Awake:
     """Keeps the cores awake while ``held``.
 
     Args:
-        text: for the record, in words: the way, or "off" and why.
-        way: one of ``WAYS``; None if the cores do as the kernel decides.
+        text: the way, or "off" and the reason, for the record.
+        way: one of ``WAYS``; None if the cores are not kept awake.
     """
 
     def __init__(self, text: str = OFF, way: str | None = None, helper: Popen[bytes] | None = None) -> None:
@@ -83,7 +83,7 @@ class Awake:
 def hold(
     cores: Sequence[int], *, on: bool = True, ways: Sequence[str] | None = None, against: str | None = None
 ) -> Iterator[Awake]:
-    """Finds a way to keep these cores awake; all is put back at the end, also after a ``kill -9``.
+    """Finds a way to keep these cores awake; restores everything at the end, also after a ``kill -9``.
 
     Args:
         cores: the race's.
@@ -100,7 +100,7 @@ def hold(
 
 
 def against_spinning(cores: Sequence[int], siblings: Sequence[Sequence[int]]) -> str | None:
-    """The reason, in words, why these cores must not be kept busy when they have nothing to do; None if they may be.
+    """The reason why no spinner may keep these cores busy; None if it may.
 
     Args:
         siblings: for each core, the hardware threads of its physical core.
@@ -135,7 +135,7 @@ def against_spinners(wait: str, against: str | None) -> str | None:
 
 
 def cpu_quota() -> float | None:
-    """How many cores' time this process may use by its control groups (v2, or v1 at its mount); None: no limit."""
+    """The CPU time that this process's control groups (v2 or v1) allow, as a number of cores; None: no limit."""
     limits: list[float] = []
     for line in _text("/proc/self/cgroup").splitlines():
         number, controllers, path = line.split(":", 2)
@@ -153,7 +153,7 @@ def cpu_quota() -> float | None:
 
 
 def _first_that_works(cores: Sequence[int], ways: Sequence[str] | None, against: str | None) -> Awake:
-    """The first way that works, with the reasons why the ones before it don't."""
+    """The first way that works, with the reasons why earlier ways don't."""
     import subprocess
 
     reasons: list[str] = []
@@ -170,7 +170,7 @@ def _first_that_works(cores: Sequence[int], ways: Sequence[str] | None, against:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            start_new_session=True,  # the terminal's Ctrl-C is our own affair; and it has an autogroup of its own
+            start_new_session=True,  # the terminal's Ctrl-C must not reach it, and it needs its own autogroup
         )
         failures = [reply for reply in (_order(helper, "on"), _order(helper, "off")) if reply != DONE]
         if not failures:
@@ -199,7 +199,7 @@ def _order(helper: Popen[bytes], order: str) -> str:
 
 
 def _dismiss(helper: Popen[bytes]) -> None:
-    """Closes its stdin, which has it put everything back and end, and waits for that."""
+    """Closes the helper's stdin, so that it restores everything and ends, and waits for its end."""
     import subprocess
 
     for pipe in (helper.stdin, helper.stdout):
@@ -221,7 +221,7 @@ def _text(path: str) -> str:
         return ""
 
 
-# What follows runs in the script's own process.
+# The rest of this file runs in the script's process.
 
 
 class Device:
@@ -231,7 +231,7 @@ class Device:
         self._descriptor: int | None = None
 
     def on(self) -> None:
-        """Opens the device; raises OSError if that is not allowed."""
+        """Opens the device; raises OSError if it may not."""
         self._descriptor = os.open(DEVICE, os.O_WRONLY)
         os.write(self._descriptor, struct.pack("i", 0))
 
@@ -355,7 +355,7 @@ def _spin() -> None:
 
 
 def main(way: str, cores: Sequence[int]) -> None:
-    """Obeys until its stdin closes or a signal ends it; then restores everything."""
+    """Carries out orders until stdin closes or a signal ends the process; then restores everything."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: sys.exit(0))

@@ -1,9 +1,9 @@
-"""Requests and their right answers, as ``workloads/*.toml`` has them.
+"""Requests and their correct responses, as defined in ``workloads/*.toml``.
 
-A request and its answer are templates over a few values. The load draws a pool of them, fixed by the race's seed;
-scrutineering draws others, so that an answer which isn't computed is found out. ``fields`` has a file's keys,
-``reading`` checks it, ``definition`` renders it, ``draw`` draws values and the files that a launch finds, ``exchange``
-is one request with its correct response.
+A request and its response are templates over a few values. The load draws a pool of values, fixed by the race's seed;
+scrutineering draws others, so that it detects responses that the server did not compute. ``fields`` has a file's keys,
+``reading`` checks a file, ``definition`` renders requests, ``draw`` draws values and the files of a launch, and
+``exchange`` is one request with its correct response.
 """
 
 from dragstrip.workload.definition import Asking, Kind, Workload

@@ -1,4 +1,4 @@
-"""A workload: rendered into requests with their right answers."""
+"""A workload, and the requests and correct responses that are rendered from it."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from dragstrip.workload.fields import (
     WorkloadFile,
 )
 
-#: How long the drawn sequence of a mix is, before it begins again.
+#: The maximum length of a mix's drawn sequence, which then repeats.
 SEQUENCE = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One of a workload's requests, with its right answer and what varies in it.
+    """One of a workload's requests, with its correct response and what varies in it.
 
     Args:
-        name: the workload's own where it has no other.
-        weight: how often it is sent, beside the others'.
-        at: where it stands in the file; () where its tables are the file's own.
-        body: the bytes that are sent as they are, of the file that it names; None: its template, if it has one.
+        name: its name in the file; the workload's name if it is the only request.
+        weight: how often it is sent, relative to the others' weights.
+        at: location of its table in the file; () if its tables are at the top of the file.
+        body: content of its ``body_file``; None: the request may have a template instead.
     """
 
     name: str
@@ -52,13 +52,13 @@ class Kind:
     body: bytes | None
 
     def asked_at(self, *keys: Key) -> tuple[Key, ...]:
-        """The place of a request's key: for one request among several, in its own table."""
+        """The location of a request's key in the file."""
         return (*self.at, *keys) if self.at else ("request", *keys)
 
 
 @dataclass(frozen=True)
 class Workload:
-    """Requests and their right answers, with what varies in them."""
+    """Requests and their correct responses, with what varies in them."""
 
     fields: WorkloadFile | MixFile
     source: Source
@@ -66,27 +66,27 @@ class Workload:
 
     @property
     def name(self) -> str:
-        """As contenders list it."""
+        """Its own name; see ``served_as``."""
         return self.fields.name
 
     @property
     def traffic(self) -> TrafficFields:
-        """How its requests are sent, if nothing else is asked for."""
+        """How its requests are sent, unless options set it."""
         return self.fields.load
 
     @property
     def served_as(self) -> str:
-        """The name under which contenders list it: its own, or that of the one that asks for the same."""
+        """The name in the definitions of contenders: its own, or the name of the workload with the same requests."""
         return self.fields.like or self.name
 
     @property
     def kind_names(self) -> tuple[str, ...]:
-        """Of its requests, where there are several; else none."""
+        """The names of its requests, if there are several; otherwise ()."""
         return tuple(kind.name for kind in self.kinds) if len(self.kinds) > 1 else ()
 
     @cached_property
     def needs_mark(self) -> bool:
-        """Whether its answers carry the contender's own four characters."""
+        """Whether its responses carry the contender's own four characters."""
         return any("mark" in names_in(kind.answer.body or "") for kind in self.kinds)
 
     @property
@@ -96,12 +96,12 @@ class Workload:
 
     @property
     def asks_database(self) -> bool:
-        """Whether its answers come out of the race's database."""
+        """Whether its responses come from the race's database."""
         return any(kind.answer.statements for kind in self.kinds)
 
     @property
     def waits(self) -> bool:
-        """Whether its answers wait for something else: a time that is said, a database, or as the definition says."""
+        """Whether any of its responses waits for something else: a delay, a database, or as its definition declares."""
         return any(kind.answer.waiting for kind in self.kinds)
 
     @property
@@ -110,10 +110,10 @@ class Workload:
         return all(kind.answer.check == "length" for kind in self.kinds)
 
     def data(self, launch: str) -> Data:
-        """What one launch finds in its folder ``{data}``.
+        """The files of one launch's folder ``{data}``.
 
         Args:
-            launch: another text for every launch; the same one gives the same files.
+            launch: a text that differs from launch to launch; the same text gives the same files.
         """
         made = Data()
         with budget():
@@ -123,14 +123,14 @@ class Workload:
         return made
 
     def pool(self, kind: Kind, seed: int) -> list[Drawn]:
-        """What one kind's requests are made of under load."""
+        """The drawn values of one kind's requests under load."""
         with refusing(self.source, (*kind.at, "load")):
             return draw.distinct(self._random(kind, seed, "load"), kind.load, kind.load.count)
 
     def probed(self, kind: Kind, seed: int, count: int) -> list[Drawn]:
-        """What one kind's requests are made of in scrutineering: the fixed cases first, at most ``count`` in all.
+        """The values of one kind's requests in scrutineering: the fixed cases first, at most ``count`` in all.
 
-        What is drawn is not in the load's pool, as far as there is anything else.
+        Drawn values are not in the load's pool, if there are other values.
         """
         pool = {draw.key(values) for values in self.pool(kind, seed)}
         more = max(count - len(kind.probes.always), 0)
@@ -139,23 +139,22 @@ class Workload:
         return [*kind.probes.always, *others][:count]
 
     def _random(self, kind: Kind, seed: int, use: str) -> random.Random:
-        of_kind = self.name if len(self.kinds) == 1 else f"{self.name} {kind.name}"
-        return random.Random(f"{seed} {of_kind} {use}")
+        name = self.name if len(self.kinds) == 1 else f"{self.name} {kind.name}"
+        return random.Random(f"{seed} {name} {use}")
 
     def sequence(self, exchanges: Sequence[Exchange], seed: int) -> tuple[int, ...]:
-        """In which order a mix's exchanges are sent, as their places: drawn by the kinds' weights, then begun again.
+        """The order in which a mix's exchanges are sent, as indices; drawn by the kinds' weights, then repeated.
 
-        Each kind has its exact share of the sequence. Of one kind there is none: its exchanges are sent in turn.
+        Each kind has its exact share of the sequence. () if there is one kind: its exchanges are sent in turn.
         """
         if len(self.kinds) == 1:
             return ()
-        places: list[list[int]] = [[] for _ in self.kinds]
-        for place, exchange in enumerate(exchanges):
-            places[exchange.kind].append(place)
-        whole = sum(kind.weight for kind in self.kinds)
-        rounds = max(SEQUENCE // whole, 1)
+        indices: list[list[int]] = [[] for _ in self.kinds]
+        for index, exchange in enumerate(exchanges):
+            indices[exchange.kind].append(index)
+        rounds = max(SEQUENCE // sum(kind.weight for kind in self.kinds), 1)
         sequence = [
-            places[number][turn % len(places[number])]
+            indices[number][turn % len(indices[number])]
             for number, kind in enumerate(self.kinds)
             for turn in range(rounds * kind.weight)
         ]
@@ -165,14 +164,14 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """What one launch of a contender is asked.
+    """The requests for one launch of a contender.
 
     Args:
-        seed: the same one gives the same requests.
+        seed: the same seed gives the same requests.
         mark: the contender's four characters; needed only if the responses carry it.
-        own_form: responses that are JSON may have a form of the contender's own, and are to be compared parsed.
-        framed: it is asked over HTTP/2.
-        data: what the launch found. before: what an earlier launch found.
+        own_form: responses in JSON may have the contender's own form, and are compared parsed.
+        framed: requests are sent over HTTP/2.
+        data: the files of the launch. before: the files of an earlier launch.
     """
 
     workload: Workload
@@ -191,11 +190,11 @@ class Asking:
         return cls(workload=workload, seed=seed, mark=entry.mark, data=data, before=before, **forms)
 
     def exchanges(self, *, keepalive: bool = True, http: str = "1.1") -> tuple[Exchange, ...]:
-        """The pool of different requests that the launch is loaded with, kind by kind; one if nothing varies.
+        """The pool of different requests for the load, kind by kind; one request per kind in which nothing varies.
 
         Args:
-            keepalive: without it each request asks for the connection's end; see ``connection_words``.
-            http: "1.1", "1.0" or "2"; unless it is framed anyway.
+            keepalive: False: each request asks the server to close the connection (``connection_words``).
+            http: "1.1", "1.0" or "2"; no effect if ``framed``.
 
         Raises:
             BadUsage: the workload needs a mark and the contender has none.
@@ -203,7 +202,7 @@ class Asking:
         return self._exchanges(lambda kind: self.workload.pool(kind, self.seed), keepalive, http)
 
     def probes(self, *, keepalive: bool = True, http: str = "1.1", count: int = 12) -> tuple[Exchange, ...]:
-        """At most ``count`` further requests of each kind, which only a computed response is right for.
+        """At most ``count`` further requests of each kind; only a server that computes responses gets them right.
 
         Raises:
             BadUsage: as ``exchanges``.
@@ -272,7 +271,7 @@ class Asking:
         return self._filled((*kind.at, "answer", "body"), answer.body or "", known).encode()
 
     def _body_of(self, kind: Kind, values: Drawn) -> bytes | None:
-        """What a request sends; None if it has no body."""
+        """The body of a request; None if it has no body."""
         if kind.body is not None:
             with refusing(self.workload.source, kind.asked_at("body_file")):
                 spend(1, len(kind.body))  # each request has a copy
@@ -284,10 +283,10 @@ class Asking:
 
 @contextmanager
 def refusing(source: Source, at: tuple[Key, ...]) -> Iterator[None]:
-    """What a template does that it may not is refused by the key ``at`` of its file.
+    """Turns the refusal of a template into the refusal of the key ``at`` of its file.
 
     Raises:
-        BadDefinition: file, line, field, what is wrong, what is allowed.
+        BadDefinition: names file, line, field, problem and remedy.
     """
     try:
         yield

@@ -1,6 +1,6 @@
-"""Values that vary from request to request, and files that vary from launch to launch.
+"""Draws values that vary from request to request, and files that vary from launch to launch.
 
-A seed draws them, so that the same seed draws the same ones, and no copy of another launch's file is correct.
+The same seed draws the same values. A copy of another launch's file is never correct.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from dataclasses import dataclass, field, replace
 from dragstrip.contender.template import render, spend
 from dragstrip.workload.fields import DataFields, Varying
 
-#: What a drawn text is made of: nothing that a query, JSON or HTML would have to escape.
+#: Characters of drawn texts: none that a query, JSON or HTML would have to escape.
 LETTERS = string.ascii_letters + string.digits
 
-#: Rows of the race's database, with the ids 1 to this.
+#: Number of rows in the race's database; their ids begin with 1.
 TABLE_ROWS = 10_000
 
 #: One draw: a value for each name.
@@ -27,26 +27,26 @@ Drawn = dict[str, int | str]
 def distinct(
     rng: random.Random, varying: Varying, count: int, *, without: Collection[tuple[int | str, ...]] = ()
 ) -> list[Drawn]:
-    """Up to ``count`` different draws; fewer where there are no more. One empty draw where nothing varies.
+    """Up to ``count`` different draws; one empty draw if nothing varies.
 
     Args:
-        without: draws that are not to come again, as ``key`` has them; if no others are found, they may.
+        without: the keys of draws to avoid; if there are no other draws, these are used.
     """
     if not varying.names():
         return [{}]
-    most = _different(varying)
+    possible = _possible(varying)
     drawn: dict[tuple[int | str, ...], Drawn] = {}
     spare: dict[tuple[int | str, ...], Drawn] = {}
     for _ in range(50 * count):
         values = draw(rng, varying)
-        if len(drawn) == count or len(drawn) + len(spare) == most:
+        if len(drawn) == count or len(drawn) + len(spare) == possible:
             break
         (spare if key(values) in without else drawn).setdefault(key(values), values)
     return list(drawn.values()) or list(spare.values())[:count]
 
 
-def _different(varying: Varying) -> int:
-    """How many different draws there are."""
+def _possible(varying: Varying) -> int:
+    """The number of different draws that are possible."""
     spans = [last - first + 1 for first, last in varying.numbers.values()]
     spans += [len(set(values)) for values in varying.choices.values()]
     spans += [
@@ -65,7 +65,7 @@ def draw(rng: random.Random, varying: Varying) -> Drawn:
     """One draw.
 
     Raises:
-        TemplateRefused: the definition's draws are more than one definition may have.
+        TemplateRefused: the budget of the definition is used up.
     """
     spend(8 + 4 * (len(varying.numbers) + len(varying.choices)), 64)
     values: Drawn = {name: rng.randint(*varying.numbers[name]) for name in sorted(varying.numbers)}
@@ -79,12 +79,12 @@ def draw(rng: random.Random, varying: Varying) -> Drawn:
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """What one launch finds.
+    """The data of one launch.
 
     Args:
-        files: their contents, by their paths within ``{data}``.
-        rows: what the answers' templates know: drawn rows, by name.
-        table: ``n`` of each row of the race's database as it is now, of id 1 first; answers' templates know it so.
+        files: contents of files, by their paths in ``{data}``.
+        rows: drawn rows by their name in templates of responses.
+        table: the current ``n`` of each row of the race's database, in the order of ids; ``table`` in templates.
     """
 
     files: Mapping[str, bytes] = field(default_factory=dict)
@@ -92,17 +92,17 @@ class Data:
     table: Sequence[int] = ()
 
 
-def drawn(wanted: DataFields, seed: str, before: Data) -> Data:
-    """One more file of a launch, and its rows; the same seed gives the same ones.
+def drawn(fields: DataFields, seed: str, before: Data) -> Data:
+    """``before`` with one more file and its rows; the same seed gives the same content.
 
     Raises:
-        TemplateRefused: its template is refused, or it has more than a definition may.
+        TemplateRefused: its template is refused, or the budget of the definition is used up.
     """
-    rng = random.Random(f"{seed} {wanted.file}")
-    if wanted.bytes_:
-        spend(1, wanted.bytes_)
-        return replace(before, files={**before.files, wanted.file: rng.randbytes(wanted.bytes_)})
-    mine: list[Drawn] = [{"id": number, **draw(rng, wanted)} for number in range(1, wanted.rows + 1)]
-    content = render(wanted.content, {"rows": mine}).encode()
-    rows = {**before.rows, wanted.name: mine} if wanted.name else before.rows
-    return replace(before, files={**before.files, wanted.file: content}, rows=rows)
+    rng = random.Random(f"{seed} {fields.file}")
+    if fields.bytes_:
+        spend(1, fields.bytes_)
+        return replace(before, files={**before.files, fields.file: rng.randbytes(fields.bytes_)})
+    new_rows: list[Drawn] = [{"id": number, **draw(rng, fields)} for number in range(1, fields.rows + 1)]
+    content = render(fields.content, {"rows": new_rows}).encode()
+    rows = {**before.rows, fields.name: new_rows} if fields.name else before.rows
+    return replace(before, files={**before.files, fields.file: content}, rows=rows)

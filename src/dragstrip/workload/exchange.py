@@ -1,4 +1,4 @@
-"""One request as it goes over the wire, and the one right answer to it."""
+"""One request as it is sent, and its only correct response."""
 
 from __future__ import annotations
 
@@ -6,33 +6,32 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-#: Every contender is asked with the same bytes, so the Host header has no port in it.
+#: The Host header has no port, so that every contender gets the same bytes.
 HOST = "127.0.0.1"
 
-#: How an answer's body is compared: every byte; as JSON, whatever its spacing and order of keys; or not at all.
+#: How a response's body is compared: every byte; as JSON, whatever its spacing and order of keys; or not at all.
 Compare = Literal["bytes", "json", "status"]
 
-
-#: The version of exchanges that whoever sends them puts into frames; their words are HTTP/1.1's.
+#: The version of exchanges whose bytes are HTTP/1.1's and which their sender puts into frames.
 HTTP2 = "2"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
-    """One request and its right answer.
+    """One request and its correct response.
 
     Args:
-        path: with its query, as in the request line.
-        request: the whole HTTP/1.1 request; ``Connection: close`` in it exactly if it isn't keep-alive.
-        content_type: without parameters, small letters; "": none is asked for.
-        body: the right one, byte for byte.
-        compare: how the answer's body is held against it.
-        earliest_ns: an answer that comes sooner after its request left is wrong.
-        kind: which of the workload's requests it is, from 0. kind_name: that one's name where there are several.
+        path: path with its query, as in the request line.
+        request: the whole HTTP/1.1 request; contains ``Connection: close`` if it isn't keep-alive.
+        content_type: without parameters, in small letters; "": any.
+        body: the correct body.
+        compare: how to compare a response's body with ``body``.
+        earliest_ns: a response that arrives sooner after its request was sent is incorrect.
+        kind: index of the request among the workload's. kind_name: its name; "" if it is the only one.
         sends: the request's body without its framing. chunked: how it is framed.
-        statements: executions in the race's database that the answer takes.
-        http: the version that it is sent in: "1.1", "1.0", or "2", where the request's words become frames.
-        stale: what would have been right in an earlier launch, whose files were others; None: nothing else.
+        statements: executions in the race's database that the response needs.
+        http: the version for sending it: "1.1", "1.0", or "2", for which the sender makes frames of the request.
+        stale: the body that was correct in an earlier launch with other files; None: the same body, or no such launch.
     """
 
     path: str
@@ -52,12 +51,12 @@ class Exchange:
 
     @property
     def any_body(self) -> bool:
-        """Whether any body of the right status is right."""
+        """Whether any body is correct if the status is."""
         return self.compare == "status"
 
     @property
     def shown(self) -> str:
-        """The request, for a message: its path, and its name where the workload has several."""
+        """The request for a message: its path, and its name if the workload has several."""
         return f"{self.path} ({self.kind_name})" if self.kind_name else self.path
 
     @property
@@ -79,9 +78,9 @@ def request_bytes(
     """A whole request.
 
     Args:
-        headers: in addition to Host, or in place of User-Agent and Accept; names as they are to be sent.
+        headers: headers in addition to Host, or in place of User-Agent and Accept.
         connection: whole header lines about the connection.
-        body: None: the request has none.
+        body: None: the request has no body.
     """
     usual = {"User-Agent": "dragstrip", "Accept": "*/*"}
     given = {name.lower() for name in headers}
@@ -100,7 +99,7 @@ def in_chunks(pieces: Sequence[bytes]) -> bytes:
 
 
 def connection_words(http: str, keepalive: bool) -> list[str]:
-    """The header, if any, that says what shall become of the connection.
+    """The header that asks to keep or close the connection, if one is needed.
 
     HTTP/1.1 keeps it by default (RFC 9112, 9.3); HTTP/1.0 closes it unless the request has ``ab -k``'s header.
     """

@@ -89,7 +89,7 @@ class AnswerFields(Strict):
 
     @property
     def waiting(self) -> bool:
-        """Whether it waits, by what is said or by default."""
+        """``waits``, or its default."""
         return self.earliest_ms > 0 or self.statements > 0 if self.waits is None else self.waits
 
 
@@ -152,7 +152,7 @@ Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.+-]{0,59}$")]
 
 
 class NamedFields(Strict):
-    """What every workload has."""
+    """The keys of every workload."""
 
     name: Name = Field(description="small letters, digits and `. + -`")
     title: str = Field(min_length=1, description="what the server does, in one line")

@@ -1,4 +1,4 @@
-"""A workload's file: read and checked. A mistake is refused with file, line, field and what would do."""
+"""Reads and checks a workload's file. Errors name the file, the line, the field and a remedy."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from dragstrip.workload.fields import MAX_FILE_BYTES, MixFile, RequestFields, Va
 
 SHIPPED = Path(__file__).resolve().parents[1] / "data" / "workloads"
 
-#: Headers that say where a request goes, where it ends and what becomes of its connection.
+#: Headers that Dragstrip sets: they say where a request is sent, where it ends and what becomes of its connection.
 _OURS = ("host", "connection", "content-length", "transfer-encoding", "expect", "upgrade", "trailer")
 
 
 def load(word: str | Path) -> Workload:
-    """A shipped workload by its name, or one from the path of a TOML file.
+    """A shipped workload by its name, or a workload by the path of its TOML file.
 
     Raises:
-        BadUsage: there is none of that name. BadDefinition: file, line, field, what would do.
+        BadUsage: unknown name. BadDefinition: names file, line, field and remedy.
     """
     file = Path(word) if str(word).endswith(".toml") else SHIPPED / f"{word}.toml"
     if not is_file(file):
-        there = nearest(str(word), names(), "known:")
-        raise BadUsage(f"unknown workload {str(word)!r}; {there}, or give a TOML file")
+        known = nearest(str(word), names(), "known:")
+        raise BadUsage(f"unknown workload {str(word)!r}; {known}, or give a TOML file")
     return _loaded(file.absolute(), file.stat().st_mtime_ns)
 
 
 def several(words: str | Path) -> tuple[Workload, ...]:
-    """One workload, or several with commas between them; the path of a file may have commas of its own.
+    """One workload, or several separated by commas; the path of an existing file may contain commas.
 
     Raises:
-        BadUsage: there is none of that name. BadDefinition: as ``load``.
+        BadUsage, BadDefinition: as ``load``.
     """
     if is_file(Path(words)):
         return (load(words),)
@@ -77,24 +77,16 @@ def _kinds(fields: WorkloadFile | MixFile, source: Source) -> Iterator[Kind]:
         body = _file_body(fields.request, source, ("request",))
         yield Kind(fields.name, 1, fields.request, fields.answer, fields.load, fields.probes, (), body)
         return
-    seen: set[str] = set()
+    used: set[str] = set()
     for number, request in enumerate(fields.request):
         at: tuple[Key, ...] = ("request", number)
-        if request.name in seen:
+        if request.name in used:
             raise source.bad(
                 (*at, "name"), f"given {request.name!r} a second time", "give each request a name of its own"
             )
-        seen.add(request.name)
-        yield Kind(
-            request.name,
-            request.weight,
-            request,
-            request.answer,
-            request.load,
-            request.probes,
-            at,
-            _file_body(request, source, at),
-        )
+        used.add(request.name)
+        body = _file_body(request, source, at)
+        yield Kind(request.name, request.weight, request, request.answer, request.load, request.probes, at, body)
 
 
 def _file_body(request: RequestFields, source: Source, at: tuple[Key, ...]) -> bytes | None:
@@ -110,7 +102,7 @@ def _file_body(request: RequestFields, source: Source, at: tuple[Key, ...]) -> b
 
 
 def _check_files(workload: Workload) -> None:
-    """Files of a launch have names of their own, and one way to be made."""
+    """The files of a launch must have different names, and either `bytes` or `content`."""
     source = workload.source
     files: set[str] = set()
     rows: set[str] = set()
@@ -119,7 +111,7 @@ def _check_files(workload: Workload) -> None:
         if file.file in files:
             raise source.bad((*at, "file"), f"given {file.file!r} a second time", "give each file a name of its own")
         if bool(file.bytes_) == bool(file.content):
-            raise source.bad(at, "has to have either `bytes` or `content`", "give file of the two")
+            raise source.bad(at, "must have either `bytes` or `content`", "give one of the two")
         if file.name and (file.name in rows or not re.fullmatch(r"[a-z_][a-z0-9_]*", file.name) or file.name == "mark"):
             raise source.bad((*at, "name"), f"given {file.name!r}", "give a plain name that no other file has")
         files.add(file.file)
@@ -144,7 +136,7 @@ def _check_spans(varying: Varying, source: Source, at: tuple[Key, ...]) -> None:
 
 
 def _plain(name: str) -> bool:
-    """Whether a template may use the name."""
+    """Whether a template can use the name."""
     return bool(re.fullmatch(r"[a-z_][a-z0-9_]*", name)) and name != "mark"
 
 
@@ -157,7 +149,7 @@ def _check_varying(kind: Kind, source: Source) -> None:
         table = next((name for name in ("numbers", "choices", "texts") if getattr(kind.probes, name)), "numbers")
         raise source.bad(
             (*kind.at, "probes", table),
-            f"varies {sorted(probed)} where the load varies {sorted(loaded)}",
+            f"varies {sorted(probed)}, but the load varies {sorted(loaded)}",
             "give both the same names",
         )
     for number, case in enumerate(kind.probes.always):
@@ -170,7 +162,7 @@ def _check_varying(kind: Kind, source: Source) -> None:
 
 
 def _check_answer(kind: Kind, workload: Workload) -> None:
-    """One right body and its content type, unless only the status counts."""
+    """A response needs one correct body and its content type, unless only the status is compared."""
     answer, bad = kind.answer, workload.source.bad
     at = (*kind.at, "answer")
     if answer.compare == "status":
@@ -179,7 +171,7 @@ def _check_answer(kind: Kind, workload: Workload) -> None:
             raise bad((*at, given), "has no effect, because only the status is compared", "leave it out")
         return
     if not answer.content_type:
-        raise bad((*at, "content_type"), "is missing", 'add `content_type = "text/plain"`, or what the body is')
+        raise bad((*at, "content_type"), "is missing", 'add `content_type = "text/plain"`, or the type of the body')
     if (answer.body is None) == (answer.data is None):
         raise bad(
             (*at, "body"),
@@ -196,7 +188,7 @@ def _check_headers(kind: Kind, source: Source) -> None:
         if not re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", name):
             raise source.bad(at, "is not a valid header name", "use letters, digits and -")
         if name.lower() in _OURS:
-            raise source.bad(at, "is Dragstrip's to write", "leave it out; `framing` says how a body is sent")
+            raise source.bad(at, "is set by Dragstrip", "leave it out; `framing` sets how a body is sent")
 
 
 def _check_templates(kind: Kind, workload: Workload) -> None:
@@ -219,7 +211,7 @@ def _check_template(source: Source, at: tuple[Key, ...], text: str, valid: set[s
 
 
 def _check_rendering(workload: Workload) -> None:
-    """Every request must be rendered, and its first line visible ASCII: a space in it would split it."""
+    """Renders every request; its first line must be visible ASCII without spaces, which would split it."""
     data = replace(workload.data("check"), table=range(TABLE_ROWS))
     for kind in workload.kinds:
         if kind.answer.data is None:
@@ -229,7 +221,7 @@ def _check_rendering(workload: Workload) -> None:
                 name = render(kind.answer.data, values)
             if name not in data.files:
                 raise workload.source.bad(
-                    (*kind.at, "answer", "data"), f"becomes {name!r}", nearest(name, data.files, "the files are")
+                    (*kind.at, "answer", "data"), f"becomes {name!r}", nearest(name, data.files, "known files:")
                 )
     try:
         asking = Asking(workload, mark="MARK", data=data)

@@ -260,7 +260,7 @@ def test_commands_that_only_read_make_nothing(
         (["claims", "add", "../x", "node", "lua", "--ratio", "2"], "would leave the claims' folder"),
         (["new", "mine", "--into", "/proc"], "can't be written"),
         (["load", "http://127.0.0.1:1/", "-n", "9" * 20], "is not a valid number from 1 to"),
-        (["race", "deep.toml", "node"], "lie more than 20 deep"),
+        (["race", "deep.toml", "node"], "nested more than 20 deep"),
         (["load", "http://127.0.0.1:1/", "--raw", "/dev/zero"], "is longer than"),
         (["race", "--budget", "+2m", "a", "b"], "extends an existing race: add --resume ID"),
         (["race", "--warmup", "3", "a"], "has no effect"),

@@ -71,8 +71,8 @@ def define(folder: Path, text: str = GOOD) -> contender.Contender:
         ('"{port}"]', '"{port"]', 17, "start.command", ["braces"]),
         ('"{workers}"', '"{wokers}"', 14, "parity.workers", ["unknown placeholder {wokers}", "did you mean workers"]),
         ('["run.sh"]', '["gone.sh"]', 18, "start.render", ["'gone.sh'", "not in"]),
-        ('["run.sh"]', '["/etc/passwd"]', 18, "start.render", ["lies elsewhere"]),
-        ('["run.sh"]', '["../../x/run.sh"]', 18, "start.render", ["lies elsewhere"]),
+        ('["run.sh"]', '["/etc/passwd"]', 18, "start.render", ["is in another folder"]),
+        ('["run.sh"]', '["../../x/run.sh"]', 18, "start.render", ["is in another folder"]),
         ('["run.sh"]', '["run.sh"]\nwake_s = "soon"', 19, "start.wake_s", ["given 'soon'", "a number"]),
         ('["run.sh"]', '["run.sh"]\nwake_s = 0', 19, "start.wake_s", ["given 0", "greater than 0"]),
         ('["run.sh"]', '["run.sh"]\nstop_signal = "STOPP"', 19, "start.stop_signal", ["'STOPP'", "TERM"]),
@@ -418,7 +418,7 @@ def test_a_program_that_says_no_version_is_passed_by_and_alone_is_never_a_reason
     assert contender.check(contender.entry("nginx-return")) == before
     state = contender.check(contender.entry(f"nginx-return:program={program}"))
     assert isinstance(state, Missing)
-    assert "doesn't say a version that matches" in state.reason
+    assert "doesn't print a version that matches" in state.reason
     assert "`--set nginx-return.program=/path/to/nginx` names another `nginx`" in state.remedy
     assert "contender.toml" not in state.remedy
 
@@ -470,8 +470,8 @@ def test_a_program_after_a_shell_is_asked_again_once_it_is_another(folder: Path)
     for version in ("1", "22"):
         program.write_text(f"echo portable {version}\n")
         program.chmod(0o755)
-        assert discovery.say(("sh", str(program))) == f"portable {version}\n"
-    assert discovery.say(("sh", "-c", f"echo {'long' * 100}")) == "long" * 100 + "\n", "longer than a path can be"
+        assert discovery.output_of(("sh", str(program))) == f"portable {version}\n"
+    assert discovery.output_of(("sh", "-c", f"echo {'long' * 100}")) == "long" * 100 + "\n", "longer than a path can be"
 
 
 @pytest.mark.parametrize(

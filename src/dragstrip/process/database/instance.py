@@ -29,13 +29,13 @@ from dragstrip.process.scratch import MEMORY
 if TYPE_CHECKING:
     import psycopg
 
-#: Connections that each contender's server may open, over all its workers: the same for all.
+#: Connections that the server of each contender may open, over all its workers.
 CONNECTIONS = 16
 
 #: Seconds from its start to the first connection. Its stop signal ends sessions and writes nothing back.
 WAKE_S, STOP_SIGNAL = 30.0, "QUIT"
 
-#: Bytes that must be free in memory for an instance: a data directory has 25 MB, and a race adds little.
+#: Bytes that must be free in memory for an instance: a data directory has 25 MB, and a race adds only a few.
 ROOM_BYTES = 48 * 2**20
 
 #: Executions of statements that name the table, and their time in ms, by role.
@@ -63,8 +63,8 @@ class Usage:
 
     Args:
         statements: executions of statements that name the table.
-        exec_ns: time within their execution, waits for a lock, a sleep or a core included.
-        cpu_ns: CPU time of its backends, by process.
+        exec_ns: time of these executions, including waits for a lock, a sleep or a core.
+        cpu_ns: CPU time of the contender's backends, by process id.
     """
 
     statements: int = 0
@@ -156,14 +156,14 @@ class Database:
         return Instance(process=process, folder=folder, rows=template.drawn_rows(self._seed))
 
     def log_tail(self) -> str:
-        """The end of the latest instance's output, also after it has ended; "" if there was none yet."""
+        """The end of the latest instance's output, also after its end; "" before the first instance."""
         return self._process.log_tail() if self._process else ""
 
     def _prepare(self) -> None:
         making = self._scratch / f"{NAME}-template"
         making.mkdir()
         self._data = template.make(self.programs, template.drawn_rows(self._seed), making)
-        if _has_room(MEMORY) and not _in_memory(self._scratch):
+        if self._moves_to_memory():
             self._root = self._resources.enter_context(scratch_root(MEMORY))
         self._launcher = self._resources.enter_context(Launcher(name=TITLE, scratch_root=self._root))
 
@@ -178,7 +178,7 @@ class Instance:
     """One running database; leaving the ``with`` stops it and removes its data.
 
     Args:
-        rows: ``n`` of each row as it is now, of id 1 first.
+        rows: the current ``n`` of each row, in the order of ids.
     """
 
     process: ServerProcess
