@@ -30,7 +30,7 @@ def distinct(
     """Up to ``count`` different draws; one empty draw if nothing varies.
 
     Args:
-        without: the keys of draws to avoid; if there are no other draws, these are used.
+        without: the keys of draws to avoid; if nothing else can be drawn, these are used.
     """
     if not varying.names():
         return [{}]
