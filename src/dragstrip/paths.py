@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from dragstrip.errors import BadUsage, DiskFull, DragstripError
+from dragstrip.errors import BadUsage, DiskFull
 
 ELSEWHERE = "give another path"
 
@@ -146,18 +146,17 @@ def own_folder(path: Path, remedy: str) -> Path:
 
 @contextmanager
 def failing(what: str, remedy: str, path: Path | None = None) -> Iterator[None]:
-    """Turns an OSError within the block into a refusal: ``what``, the system's reason, and ``remedy``."""
+    """Turns an OSError within the block into a refusal: ``what``, the system's reason, and ``remedy``.
+
+    Raises:
+        BadUsage: the block failed. DiskFull: because no space is left.
+    """
     try:
         yield
     except (OSError, ValueError) as error:
-        raise refused(error, what, remedy, path) from error
-
-
-def refused(error: OSError | ValueError, what: str, remedy: str, path: Path | None = None) -> DragstripError:
-    """The refusal for an error of the system; a full disk has its own exit code."""
-    if isinstance(error, OSError) and error.errno in NO_SPACE:
-        return DiskFull(f"{what} ({error.strerror}); make room there, or {remedy}")
-    return BadUsage(f"{what} ({_why(error, path)}); {remedy}")
+        if isinstance(error, OSError) and error.errno in NO_SPACE:
+            raise DiskFull(f"{what} ({error.strerror}); make room there, or {remedy}") from error
+        raise BadUsage(f"{what} ({_why(error, path)}); {remedy}") from error
 
 
 def descriptor(path: Path) -> int | None:

@@ -10,11 +10,7 @@ from pathlib import Path
 
 from dragstrip.contender import Identity
 
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
-    from cryptography.x509 import Certificate, CertificateBuilder, KeyUsage
-
-#: For the parity sheet. Most certificates of the web use this key type, and signing costs a server least with it.
+#: For the parity sheet. The most common kind of key on the web, and the cheapest to sign with.
 KIND = "ECDSA P-256, made for this race"
 
 #: Names in the authority's and the server's certificate.
@@ -33,7 +29,7 @@ class Authority:
 
 
 class Certificates:
-    """Makes a race's authority when it is first needed; its file is written to ``folder``."""
+    """Makes a race's authority when it is first needed, and writes its certificate into ``folder``."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._lock = folder, threading.Lock()
@@ -47,51 +43,8 @@ class Certificates:
 
 
 def make(folder: Path) -> Authority:
-    """An authority with one server's certificate, for 127.0.0.1 and localhost; its own key is kept nowhere."""
-    # Imported only now: most races have no TLS, and the import is slow.
-    from cryptography import x509
-    from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-    from cryptography.x509.oid import ExtendedKeyUsageOID
-
-    signing, server_key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
-    names = [x509.IPAddress(ipaddress.ip_address("127.0.0.1")), x509.DNSName("localhost")]
-    root = _builder(AUTHORITY, signing).add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-    root = root.add_extension(_usage(signs_certificates=True), critical=True)
-    leaf = _builder(SERVER, server_key).add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-    leaf = leaf.add_extension(_usage(signs_certificates=False), critical=True)
-    leaf = leaf.add_extension(x509.SubjectAlternativeName(names), critical=False)
-    leaf = leaf.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-    file = folder / "authority.pem"
-    file.write_bytes(_signed(root, signing).public_bytes(Encoding.PEM))
-    key = server_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    return Authority(Identity(_signed(leaf, signing).public_bytes(Encoding.PEM), key), file)
-
-
-def _builder(name: str, key: EllipticCurvePrivateKey) -> CertificateBuilder:
-    from cryptography import x509
-    from cryptography.x509.oid import NameOID
-
-    now = datetime.datetime.now(datetime.UTC)
-    whose = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, AUTHORITY)])
-    builder = x509.CertificateBuilder(issuer, whose, key.public_key(), x509.random_serial_number())
-    builder = builder.not_valid_before(now - datetime.timedelta(days=BEFORE_DAYS))
-    builder = builder.not_valid_after(now + datetime.timedelta(days=GOOD_DAYS))
-    return builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-
-
-def _usage(*, signs_certificates: bool) -> KeyUsage:
-    from cryptography import x509
-
-    return x509.KeyUsage(
-        digital_signature=not signs_certificates, key_cert_sign=signs_certificates, crl_sign=signs_certificates,
-        content_commitment=False, key_encipherment=False, data_encipherment=False, key_agreement=False,
-        encipher_only=False, decipher_only=False,
-    )  # fmt: skip
-
-
-def _signed(builder: CertificateBuilder, signing: EllipticCurvePrivateKey) -> Certificate:
+    """An authority and a server's certificate for 127.0.0.1 and localhost; the authority's key is not kept."""
+    # Imported here: importing takes a while, and most races have no TLS.
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import ec

@@ -170,7 +170,10 @@ class Database:
     @property
     def place(self) -> str:
         """The folder with its data: in memory, or the race's own."""
-        return str(MEMORY if _has_room(MEMORY) and not _in_memory(self._scratch) else self._scratch.parent)
+        return str(MEMORY if self._moves_to_memory() else self._scratch.parent)
+
+    def _moves_to_memory(self) -> bool:
+        return _has_room(MEMORY) and not _in_memory(self._scratch)
 
 
 @dataclass(kw_only=True)
