@@ -151,8 +151,8 @@ def test_servers_that_answer_from_memory_are_named_and_commits_equal_answers(tmp
     jsonschema.validate(told, SCHEMA)
     out = {one["name"]: one["out"] for one in told["contenders"]}
     assert out["one"] == out["two"] == ""
-    assert "did not ask the database for its answers" in out["knows"]
-    assert "did not ask the database for its answers" in out["keeps"]
+    assert "did not query the database for its responses" in out["knows"]
+    assert "did not query the database for its responses" in out["keeps"]
     for one in told["columns"][0]["contenders"]:
         if not one["out"]:
             used = one["database"]

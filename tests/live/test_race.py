@@ -159,7 +159,7 @@ def test_the_seed_and_the_plan_give_the_order_of_blocks(crowd: Raced) -> None:
         if set(own) != set(crowd.names_left()):
             continue
         here = [name for name in names if name in own]
-        drawn = {of: schedule.round_order(of, index, here, len(passes), own=own).passes for of in (SEED, SEED + 1)}
+        drawn = {of: schedule.round_order(of, index, here, len(passes), takes=own).passes for of in (SEED, SEED + 1)}
         assert [tuple(names_of) for names_of in passes] == list(drawn[SEED])
         assert drawn[SEED] != drawn[SEED + 1]
         whole += 1

@@ -54,7 +54,7 @@ def test_three_servers_at_two_workloads_interrupted_and_resumed_beside_one_that_
         process.send_signal(signal.SIGINT)
         text, _ = process.communicate(timeout=120)
     assert process.returncode == 130, text
-    assert "nginx-return: out: at multiply: it doesn't have this workload" in text
+    assert "nginx-return: out: at multiply: it doesn't support this workload" in text
     before = stored(tmp_path)
     assert before.finished == "interrupted"
     race, told, text = finished(tmp_path, races.dragstrip_run(env, "race", "--resume", before.id, *to(tmp_path)))

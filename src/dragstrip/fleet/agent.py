@@ -1,9 +1,9 @@
-"""What runs on each machine of a fleet: reads requests from its stdin, does them, answers on its stdout.
+"""The agent on each machine of a fleet: reads calls from its stdin, does them, and replies on its stdout.
 
-Started by ssh for the length of a race, as the user who logs in. It listens nowhere; only the observer beside a server
-has a port, of the data address. That its stdin ends means that the other side is gone; so does silence: the other side
-says something every few seconds, except while blocks of a race run, and then a generator's marks come. Then it ends all
-that it has started, and itself. Should it be killed, its supervisors do that (``process.supervisor``).
+Ssh starts it for the length of a race, as the user who logs in. It listens on no port; only the servers' machine has an
+observer, at its data address. If its stdin ends, or after some seconds of silence, it takes the client for gone, ends
+everything that it has started, and itself. The client sends something every few seconds, except while blocks of a race
+run; then the generators' marks arrive. If the agent is killed, its supervisors end the rest (``process.supervisor``).
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from dragstrip.fleet.generator_duties import GeneratorDuties
 from dragstrip.fleet.server_duties import ServerDuties
 from dragstrip.fleet.wire import MAX_LINE_BYTES, decode_arguments, shapes
 
-#: The word on the command line by which an agent is known among processes.
+#: The words on the command line that identify an agent's process.
 WORDS = ("fleet", "agent")
 
-#: Seconds of silence after which the other side is taken for gone.
+#: Seconds of silence after which the agent takes the client for gone.
 SILENCE_S = 9.0
-#: Seconds that the end may take before it is forced; supervisors then do what is left.
+#: Seconds that the agent may take to end before it is forced to; supervisors then do the rest.
 FORCED_S = 4.0
-#: Requests at a time: as many contenders as are tried side by side, and some.
+#: Calls at a time: as many as contenders that are checked side by side, and some more.
 AT_ONCE = 40
 
 
@@ -42,7 +42,7 @@ class Agent:
 
     def __init__(self, role: str) -> None:
         self._out = os.fdopen(os.dup(1), "wb", buffering=0)
-        os.dup2(2, 1)  # what else would write there must not be taken for an answer
+        os.dup2(2, 1)  # other output must not be taken for a reply
         self._writing = threading.Lock()
         self._pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="agent")
         self._duties: Duties[Any] = ServerDuties() if role == SERVER else GeneratorDuties()
@@ -50,12 +50,12 @@ class Agent:
         self._ending = ""
 
     def run(self) -> None:
-        """Until the other side is gone; then nothing of it is left."""
+        """Serves the client until it is gone, then ends everything that was started for it."""
         woken, wakes = os.pipe()
         os.set_blocking(wakes, False)
         signal.set_wakeup_fd(wakes)
         for number in (signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, self._told_to_end)
+            signal.signal(number, self._end_by_signal)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
             self._serve(woken)
@@ -66,23 +66,23 @@ class Agent:
             if self._ending:
                 self._write(json.dumps({"lost": self._ending}))
             self._duties.close()
-            os._exit(0)  # whatever a thread still waits for ended with the servers
+            os._exit(0)  # threads may still wait for something that ended with the servers
 
-    def _told_to_end(self, number: int, _frame: object) -> None:
+    def _end_by_signal(self, number: int, _frame: object) -> None:
         self._ending = f"a signal ended it ({signal.Signals(number).name})"
 
     def _serve(self, woken: int) -> None:
-        """Reads requests until there is a reason to end.
+        """Reads calls until there is a reason to end.
 
         Args:
-            woken: a pipe into which each signal writes: a wait would go on after it otherwise.
+            woken: a pipe into which each signal writes, so that the wait for calls ends.
         """
         poll = select.poll()
         poll.register(0, select.POLLIN)
         poll.register(woken, select.POLLIN)
         text = bytearray()
         while not self._ending:
-            # By a line, by a mark, or by a run that the other side waits for.
+            # The last sign of the client is a line, a mark, or a run that the client waits for.
             quiet_s = time.monotonic() - max(self._heard, self._duties.last_sign_s())
             if quiet_s > SILENCE_S:
                 self._ending = f"it heard nothing for {quiet_s:.0f} s"
@@ -94,9 +94,9 @@ class Agent:
                 return
             self._heard = time.monotonic()
             text += piece
-            while (at := text.find(b"\n")) >= 0:
-                call = json.loads(text[:at])
-                del text[: at + 1]
+            while (end := text.find(b"\n")) >= 0:
+                call = json.loads(text[:end])
+                del text[: end + 1]
                 self._pool.submit(self._do, call["id"], call["do"], call["shown"], call["with"])
 
     def _do(self, number: int, name: str, shown: bool, values: Mapping[str, Any]) -> None:
@@ -104,10 +104,10 @@ class Agent:
             duty = getattr(self._duties, name)
             arguments, message = decode_arguments(duty, values), shapes(duty).shown
             if message is not None:
-                show = lambda seen: self._write(message(id=number, shows=seen).model_dump_json())  # noqa: E731
+                show = lambda value: self._write(message(id=number, shows=value).model_dump_json())  # noqa: E731
                 arguments["show"] = show if shown else None
             line = shapes(duty).reply(id=number, gives=duty(**arguments)).model_dump_json()
-        except BaseException as error:  # a fault of ours here must be told there
+        except BaseException as error:  # the client must see any fault of the agent
             kind = getattr(error, "kind", None)
             name = f"engine:{kind}" if isinstance(kind, str) else type(error).__name__
             line = json.dumps({"id": number, "refused": {"kind": name, "text": str(error)}})

@@ -1,11 +1,11 @@
-"""This side's end of one agent: a process (ssh, or a child of ours) that talks JSON lines over its stdin and stdout.
+"""The client's end of one agent: a process (ssh, or a child of ours) with JSON lines on its stdin and stdout.
 
 ``{"id": 3, "do": "launch", "with": {…}}`` → ``{"id": 3, "gives": {…}}`` or
-``{"id": 3, "refused": {"kind": "StageError", "text": "…"}}``. Several calls may run at once. Some show how far they
-are before they end: ``{"id": 3, "shows": {…}}``. An agent that ends says why, unasked: ``{"lost": "…"}``.
+``{"id": 3, "refused": {"kind": "StageError", "text": "…"}}``. Several calls may run at once. Some show their progress
+before they end: ``{"id": 3, "shows": {…}}``. An agent that ends sends the reason: ``{"lost": "…"}``.
 
-An agent is lost if its pipe closes, if it stays silent, or if it sends an invalid reply. Every waiting call then fails
-with the reason, and later messages from the agent are ignored.
+An agent is lost if its pipe closes, if it stays silent, or if it sends an invalid message. Every waiting call then
+fails with the reason, and later messages from the agent are ignored.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ from dragstrip.fleet.wire import MAX_LINE_BYTES, bind, encode_call, shapes
 _Arguments = ParamSpec("_Arguments")
 _Reply = TypeVar("_Reply")
 
-#: Seconds that an answer may take where nothing is said: what an agent does by itself takes tens of milliseconds.
+#: Seconds that a reply may take by default: an agent that waits for nothing else takes tens of milliseconds.
 USUAL_S = 20.0
 #: Seconds that the process gets to end once its stdin is closed.
 END_S = 8.0
-#: How a shell ends that finds no such command, or may not run it.
+#: Exit statuses of a shell that does not find a command, or may not run it.
 NO_COMMAND = (126, 127)
-#: Seconds in which the last words of a process that is gone come: a child of its own may hold its stderr for longer.
+#: Seconds to wait for the last words of a process that is gone: its child may hold its stderr for longer.
 LAST_WORDS_S = 5.0
-#: Lines of ssh's own words that are kept for a message.
+#: Lines of ssh's own output that are kept for a message.
 _WORDS = 6
 
-#: Refusals that an agent may pass on, by their name; any other is a fault of the agent's machine.
+#: Errors that an agent may pass on, by their name; any other is a fault of the agent's machine.
 _PASSED_ON: Mapping[str, type[DragstripError]] = {
     name: getattr(errors, name)
     for name in ("BadUsage", "NotReady", "StageError", "PortTaken", "EngineFailure", "DragstripError")
@@ -54,7 +54,7 @@ _PASSED_ON: Mapping[str, type[DragstripError]] = {
 
 
 class EngineRefusal(DragstripError):
-    """An engine elsewhere refused what was asked.
+    """An engine on another machine refused a call.
 
     Args:
         kind: as ``EngineError.kind``.
@@ -68,23 +68,23 @@ class EngineRefusal(DragstripError):
 
 
 def words_to_reach(machine: Machine, fleet: Fleet, arguments: Sequence[str]) -> list[str]:
-    """The command that runs Dragstrip with these arguments on a machine: over ssh, by what its file says, or here."""
+    """The command that runs Dragstrip with these arguments on a machine: by ssh, by ``via``, or as a child process."""
     if not machine.ssh:
         return [*machine.via, *machine.command, *arguments]
     return _over_ssh(machine, fleet, " ".join(_quoted(word) for word in (*machine.command, *arguments)))
 
 
 def words_for_shell(machine: Machine, fleet: Fleet, script: str) -> list[str]:
-    """The same for a script of that machine's ``sh``."""
+    """The command that runs a script in that machine's ``sh``."""
     if not machine.ssh:
         return [*machine.via, "sh", "-c", script]
     return _over_ssh(machine, fleet, f"sh -c {shlex.quote(script)}")
 
 
 def _over_ssh(machine: Machine, fleet: Fleet, remote: str) -> list[str]:
-    """ssh is asked for no terminal, no password and no shared connection: it must not depend on other sessions.
+    """Runs ssh without a terminal, a password prompt or a shared connection, so it does not depend on other sessions.
 
-    Its own keep-alive is off: it would send in the middle of a block. The agent's beats take its place.
+    Its own keep-alive is off, because it would send in the middle of a block. The client's beats take its place.
     """
     settings = ("BatchMode=yes", "ControlMaster=no", "ControlPath=none", "ConnectTimeout=10", "ServerAliveInterval=0")
     options = [part for setting in settings for part in ("-o", setting)]
@@ -92,15 +92,12 @@ def _over_ssh(machine: Machine, fleet: Fleet, remote: str) -> list[str]:
 
 
 def _quoted(word: str) -> str:
-    """A word as the remote shell leaves it; ``~/`` at its begin is still the user's home there."""
+    """A word quoted for the remote shell; ``~/`` at its beginning still means the user's home there."""
     return f"~/{shlex.quote(word[2:])}" if word.startswith("~/") else shlex.quote(word)
 
 
 class Channel:
-    """One agent; safe from several threads. Leaving the ``with`` ends it.
-
-    ``exit_status`` is that of the process, once it is gone by itself.
-    """
+    """One agent; safe from several threads. ``exit_status`` is set once its process has ended by itself."""
 
     def __init__(self, name: str, command: Sequence[str]) -> None:
         self.name = name
@@ -117,7 +114,7 @@ class Channel:
         except OSError as error:
             raise MachineLost(name, f"{command[0]} can't be run ({error.strerror})") from error
         self._threads = [threading.Thread(target=work, daemon=True) for work in (self._read, self._listen)]
-        for thread in reversed(self._threads):  # who reads the answers waits for who listens to the last words
+        for thread in reversed(self._threads):  # the thread that reads replies joins the thread that listens
             thread.start()
 
     def ask(
@@ -126,10 +123,10 @@ class Channel:
         *values: _Arguments.args,
         **named: _Arguments.kwargs,
     ) -> _Reply:
-        """Has the agent do one of its duties, like ``Duties.clock``, and waits the usual time for what it returns.
+        """Has the agent do one of its duties, like ``Duties.clock``, and waits the usual time for its result.
 
         Raises:
-            MachineLost: no reply, or none that fits. Any refusal that the agent passed on.
+            MachineLost: no reply, or no valid reply. Any refusal that the agent passed on.
         """
         return self.begin(duty, *values, **named)(USUAL_S)
 
@@ -139,9 +136,9 @@ class Channel:
         *values: _Arguments.args,
         **named: _Arguments.kwargs,
     ) -> Callable[[float], _Reply]:
-        """The same in two steps: what comes back waits this many seconds for the reply.
+        """Does the same in two steps: the returned function waits this many seconds for the reply.
 
-        An argument named ``show`` stays here: it is called, in another thread, with each thing that the agent shows.
+        An argument named ``show`` is not sent: it is called, in another thread, with each value that the agent shows.
         """
         arguments, number = bind(duty, *values, **named), next(self._numbers)
         call = _Call(duty, arguments.get("show"))
@@ -180,7 +177,7 @@ class Channel:
             self._process.kill()
 
     def close(self) -> None:
-        """Closes its stdin, upon which the agent ends whatever it has started, and waits for it."""
+        """Closes the agent's stdin, whereupon it ends everything that it has started, and waits for its end."""
         with contextlib.suppress(OSError):
             assert self._process.stdin is not None
             self._process.stdin.close()
@@ -259,7 +256,7 @@ class Channel:
         return MachineLost(self.name, f"its agent failed ({duty}): {kind}: {text}")
 
     def _listen(self) -> None:
-        """Keeps the last words of ssh, or of an agent that could not begin."""
+        """Keeps the last words of ssh, or of an agent that could not start."""
         pipe = self._process.stderr
         assert pipe is not None
         while line := pipe.readline(4096):
@@ -284,7 +281,7 @@ class _Call:
 
 
 class ControlClock:
-    """How far a machine's CLOCK_MONOTONIC is ahead of ours, by exchanges over its channel."""
+    """How far a machine's CLOCK_MONOTONIC is ahead of the client's, by exchanges over its channel."""
 
     EXCHANGES = 8
 
@@ -292,9 +289,9 @@ class ControlClock:
         best: tuple[int, int] | None = None
         for _ in range(self.EXCHANGES):
             sent = time.monotonic_ns()
-            there = channel.ask(Duties.clock).now_ns
-            came = time.monotonic_ns()
-            if best is None or came - sent < best[0]:
-                best = came - sent, there - (sent + came) // 2
+            agent_ns = channel.ask(Duties.clock).now_ns
+            received = time.monotonic_ns()
+            if best is None or received - sent < best[0]:
+                best = received - sent, agent_ns - (sent + received) // 2
         assert best is not None
         self.round_trip_ns, self.offset_ns = best

@@ -1,4 +1,4 @@
-"""``fleet.toml``: which machines there are, what each is for, how each is reached."""
+"""``fleet.toml``: the machines of a fleet, what each is for, and how each is reached."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from dragstrip.machine import parse_cores
 
 SERVER, LOAD = "server", "load"
 
-#: The engine counts generators in one byte, and a race of more has never been seen to need them.
+#: The engine counts generators in one byte; no race has needed more than this.
 MAX_GENERATORS = 16
 
-#: Where a machine says nothing of how Dragstrip is called there; and on the one that this runs on, as it runs.
+#: The command of a machine whose table does not set one; and the command for this machine, which runs this Dragstrip.
 USUAL_COMMAND = "dragstrip"
 OWN_COMMAND = (sys.executable, "-P", "-m", "dragstrip")
 
@@ -45,7 +45,7 @@ class Machine(Strict):
 
     @property
     def command(self) -> tuple[str, ...]:
-        """How Dragstrip is called there, as words."""
+        """The command that runs Dragstrip there, as words."""
         if not self.ssh and not self.via and self.dragstrip == USUAL_COMMAND:
             return OWN_COMMAND
         return tuple(shlex.split(self.dragstrip))
@@ -71,7 +71,7 @@ class Fleet:
     """One server machine and at least one generator machine.
 
     Args:
-        file: where it was read. ssh_options: of all machines.
+        file: the file that was read. ssh_options: for all machines.
     """
 
     file: Path
@@ -81,7 +81,7 @@ class Fleet:
 
     @property
     def machines(self) -> tuple[Machine, ...]:
-        """All of them, the server's first."""
+        """All machines, the servers' machine first."""
         return (self.server, *self.generators)
 
 
@@ -89,7 +89,7 @@ def load(file: Path) -> Fleet:
     """Reads a fleet's file.
 
     Raises:
-        BadDefinition: file, line, field, what was given and what would do.
+        BadDefinition: file, line, field, the value and what would be valid.
     """
     fields, source = read(file, FleetFile)
     _check_names(fields, source)
@@ -113,55 +113,55 @@ def load(file: Path) -> Fleet:
 
 
 def _check_names(fields: FleetFile, source: Source) -> None:
-    seen: set[str] = set()
+    names: set[str] = set()
     for number, machine in enumerate(fields.machines):
-        if machine.name in seen:
+        if machine.name in names:
             raise source.bad(("machines", number, "name"), f"{machine.name!r} is given twice", "give each its own name")
-        seen.add(machine.name)
+        names.add(machine.name)
 
 
-def _check_machine(source: Source, at: tuple[str | int, ...], machine: Machine) -> None:
+def _check_machine(source: Source, place: tuple[str | int, ...], machine: Machine) -> None:
     if re.match(r"-|.*[\s\x00-\x1f]", machine.ssh):
-        raise source.bad((*at, "ssh"), f"given {machine.ssh!r}", "give a host as ssh takes it, like bench@10.0.0.2")
+        raise source.bad((*place, "ssh"), f"given {machine.ssh!r}", "give a host as ssh takes it, like bench@10.0.0.2")
     if machine.via and (machine.ssh or not machine.via[0].strip()):
         given = f"given {list(machine.via)!r}" + (f" in addition to ssh = {machine.ssh!r}" if machine.ssh else "")
-        raise source.bad((*at, "via"), given, "say how the machine is reached by one of the two, ssh or via")
+        raise source.bad((*place, "via"), given, "say how the machine is reached by one of the two, ssh or via")
     if machine.role == SERVER and not machine.address:
         raise source.bad(
-            (*at, "address"),
+            (*place, "address"),
             "a server's machine needs one",
             'say where its contenders listen, like address = "10.0.0.2"',
         )
     if machine.address:
-        _check_address(source, (*at, "address"), machine.address)
+        _check_address(source, (*place, "address"), machine.address)
     if machine.cores:
         try:
             parse_cores(machine.cores)
         except BadUsage as error:
-            raise source.bad((*at, "cores"), f"given {machine.cores!r}", "give a list like 2-7 or 0,2") from error
+            raise source.bad((*place, "cores"), f"given {machine.cores!r}", "give a list like 2-7 or 0,2") from error
     try:
         words = machine.command
     except ValueError as error:
         given = f"given {machine.dragstrip!r}: {error}"
-        raise source.bad((*at, "dragstrip"), given, "give words as in a shell") from error
+        raise source.bad((*place, "dragstrip"), given, "give words as in a shell") from error
     if not words:
-        raise source.bad((*at, "dragstrip"), "given no word", "give the command's path")
+        raise source.bad((*place, "dragstrip"), "given no word", "give the command's path")
 
 
-def _check_address(source: Source, at: tuple[str | int, ...], text: str) -> None:
+def _check_address(source: Source, place: tuple[str | int, ...], text: str) -> None:
     remedy = "give one IPv4 address of that machine, like 10.0.0.2"
     try:
         address = ipaddress.IPv4Address(text)
     except ValueError as error:
-        raise source.bad(at, f"{text!r} is not an IPv4 address", remedy) from error
+        raise source.bad(place, f"{text!r} is not an IPv4 address", remedy) from error
     if address.is_unspecified or address.is_multicast or text == "255.255.255.255":
-        raise source.bad(at, f"{text} is not the address of a single machine", remedy)
+        raise source.bad(place, f"{text} is not the address of a single machine", remedy)
 
 
 def _from_folder(folder: Path, options: tuple[str, ...]) -> tuple[str, ...]:
-    """Options of ssh, the files of ``-F`` and ``-i`` as paths from the fleet's folder."""
+    """Options of ssh; files of ``-F`` and ``-i`` are resolved from the folder of the fleet's file."""
     resolved = list(options)
-    for at, (option, value) in enumerate(pairwise(options)):
+    for index, (option, value) in enumerate(pairwise(options), start=1):
         if option in ("-F", "-i"):
-            resolved[at + 1] = str(folder / Path(value).expanduser())
+            resolved[index] = str(folder / Path(value).expanduser())
     return tuple(resolved)

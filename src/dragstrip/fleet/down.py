@@ -1,6 +1,6 @@
-"""``dragstrip fleet down``: agents that were left on a fleet's machines are ended, and what dead ones left is removed.
+"""``dragstrip fleet down``: ends agents left on a fleet's machines, and removes what dead agents left behind.
 
-An agent ends by itself once its pipe does, or after seconds of silence. What could still be there is one that hangs.
+An agent ends by itself after its pipe closes, or after seconds of silence. Only an agent that hangs can be left.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from dragstrip.fleet.channel import words_to_reach
 from dragstrip.fleet.definition import Fleet
 from dragstrip.process.launcher import sweep_stale
 
-#: Seconds that an agent gets to end what it has started, and all of it on one machine to be told.
-GRACE_S, TOLD_S = 6.0, 60.0
+#: Seconds that an agent gets to end what it has started, and seconds for the whole command on one machine.
+GRACE_S, COMMAND_S = 6.0, 60.0
 
 
 def end_agents(name: str) -> list[int]:
-    """Ends the agents that run on this machine for the machine ``name`` of a fleet, as this user; their process ids.
+    """Ends this user's agents on this machine for the machine ``name`` of a fleet; returns their process ids.
 
-    A machine is where its network is: what runs in another network namespace is another machine's.
+    Agents in another network namespace belong to another machine.
     """
     namespace, agents = Path("/proc/self/ns/net").readlink(), list[int]()
     for folder in Path("/proc").glob("[0-9]*"):
@@ -46,20 +46,20 @@ def end_agents(name: str) -> list[int]:
 
 
 def end_everywhere(fleet: Fleet) -> dict[str, int]:
-    """The same on every machine of a fleet: how many agents were ended on each.
+    """Ends the agents on every machine of a fleet; returns how many were ended on each.
 
     Raises:
-        MachineLost: a machine can't be reached, or says something else.
+        MachineLost: a machine can't be reached, or its output is not valid.
     """
     ended = {}
     for machine in fleet.machines:
         command = words_to_reach(machine, fleet, [*WORDS, machine.name, "--end"])
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=TOLD_S, stdin=subprocess.DEVNULL)
+            done = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_S, stdin=subprocess.DEVNULL)
         except (OSError, subprocess.TimeoutExpired) as error:
             raise MachineLost(machine.name, f"can't end its agents ({error})") from error
         if done.returncode or not done.stdout.strip().isdigit():
-            said = "; ".join((done.stderr or done.stdout).strip().splitlines()[-3:])[:500]
-            raise MachineLost(machine.name, f"did not end its agents (exit status {done.returncode}): {said}")
+            output = "; ".join((done.stderr or done.stdout).strip().splitlines()[-3:])[:500]
+            raise MachineLost(machine.name, f"did not end its agents (exit status {done.returncode}): {output}")
         ended[machine.name] = int(done.stdout)
     return ended

@@ -1,6 +1,7 @@
-"""What an agent does on any machine of a fleet, whatever its role. A duty's name and types are what goes over the wire.
+"""The duties of an agent on any machine of a fleet, whatever its role.
 
-A ``Duties`` object is the machine's end of a channel: the other side names one of its methods (``Channel.ask``).
+A ``Duties`` object is the machine's end of a channel: the client names one of its methods (``Channel.ask``), and the
+method's signature determines what is sent.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class OpenRace:
     """A race that is open on this machine.
 
     Args:
-        resources: what ends with it. awake: what keeps its cores awake, while ``held`` has it.
+        resources: released when it ends. awake: keeps its cores awake while ``held`` has entered it.
     """
 
     resources: ExitStack
@@ -64,29 +65,29 @@ class Duties(Generic[_Race]):
         holder.hold(session, client)
 
     def beat(self) -> None:
-        """The other side is there."""
+        """Shows that the client is still there."""
 
     def clock(self) -> Clock:
-        """The machine's own."""
+        """The machine's own clock."""
         return Clock(now_ns=time.monotonic_ns())
 
     def facts(self) -> Facts:
         return machine.facts()
 
     def usage(self) -> Usage:
-        """What the agent itself has used so far."""
+        """CPU time that the agent itself has used so far."""
         return Usage(cpu_ns=time.process_time_ns(), now_ns=time.monotonic_ns())
 
     def core_sets(self, cores: str) -> CoreSets:
-        """The machine's cores as a race would divide them; on a fleet's machine all physical ones have one purpose."""
+        """The machine's cores for a race; on a fleet's machine all physical cores have one purpose."""
         usable = tuple(sorted(os.sched_getaffinity(0)))
         if cores:
-            given = machine.parse_cores(cores, option="cores")
-            if not set(given) <= set(usable):
+            named = machine.parse_cores(cores, option="cores")
+            if not set(named) <= set(usable):
                 raise BadUsage(
-                    f"cores = {cores!r}: it has the cores {machine.show_cores(usable)} for this user; give of these"
+                    f"cores = {cores!r}: this user may use cores {machine.show_cores(usable)} there; choose from these"
                 )
-            return CoreSets(server=given, engine=given)
+            return CoreSets(server=named, engine=named)
         alone = machine.lanes(None, None).all if len(usable) > 1 else usable
         return CoreSets(server=alone, engine=alone[: machine.MAX_ENGINE_CORES])
 
@@ -98,21 +99,21 @@ class Duties(Generic[_Race]):
         return self._open_race().monitor.after()
 
     def keep_awake(self, on: bool) -> None:
-        """Keeps the cores awake, or lets them be."""
+        """Keeps the cores awake, or stops doing so."""
         race = self._open_race()
         race.held.close()
         if on:
             race.held.enter_context(race.awake.held())
 
     def close(self) -> None:
-        """The race is over: stops whatever runs and removes whatever was made."""
+        """Ends the race: stops everything that runs and removes everything that was created."""
         race, self._race = self._race, None
         if race is not None:
             race.held.close()
             race.resources.close()
 
     def last_sign_s(self) -> float:
-        """When a race that is open last showed that the other side is there, ``time.monotonic``; 0.0: it did not."""
+        """When an open race last showed that the client is there, by ``time.monotonic``; 0.0: it did not."""
         return 0.0
 
     @contextlib.contextmanager
@@ -147,7 +148,7 @@ def hello() -> Hello:
 
 
 def _sources() -> str:
-    """A hash of the package's own files: two machines with the same one run the same code."""
+    """A hash of the package's own files: two machines with the same hash run the same code."""
     digest = hashlib.sha256()
     for file in own_files():
         digest.update(f"{file.relative_to(PACKAGE)}\0{file.stat().st_size}\0".encode())
@@ -156,7 +157,7 @@ def _sources() -> str:
 
 
 def own_files() -> list[Path]:
-    """The package's files, in an order of their own."""
+    """The package's files, sorted."""
     files = (file for file in PACKAGE.rglob("*") if "__pycache__" not in file.parts and not file.name.startswith("."))
     return sorted(file for file in files if file.is_file())
 
@@ -175,6 +176,6 @@ def _user() -> str:
 
 
 def stay_off(cores: tuple[int, ...]) -> None:
-    """Keeps this process, and what it starts, off a race's cores, if it has others."""
+    """Keeps this process and its children off a race's cores, if it has other cores."""
     if others := os.sched_getaffinity(0) - set(cores):
         os.sched_setaffinity(0, others)

@@ -1,4 +1,4 @@
-"""What an agent does on a generator's machine: runs blocks, marks idle points, asks contenders for proofs, loads."""
+"""The duties of an agent on a generator's machine: runs blocks, marks idle points, checks contenders, loads."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ from dragstrip.scrutiny import TROUBLE, Server, describe_error, reference_heads,
 if TYPE_CHECKING:
     from dragstrip._engine import Engine, Marker, Script
 
-#: No server of this number is watched: its marks tell when to begin, and nothing else.
+#: No server of this number is watched: its marks show only when to begin.
 UNWATCHED = 0
 
 
 @dataclass(kw_only=True)
 class _GeneratorsRace(OpenRace):
-    """A race, or a load, that this machine generates its share of.
+    """A race, or a load, of which this machine generates its share.
 
     Args:
-        prepared: of a load, with its session.
+        prepared, session: of ``dragstrip load``.
     """
 
     engine: Engine
@@ -71,17 +71,17 @@ class GeneratorDuties(Duties[_GeneratorsRace]):
 
     def __init__(self) -> None:
         super().__init__()
-        #: A run goes on; its client waits and sends nothing. When the last one ended, ``time.monotonic``.
+        #: Whether a run goes on; whether the client sends nothing during it; when the last one ended (monotonic).
         self._busy, self._silent, self._ended_s = False, False, 0.0
 
     def last_sign_s(self) -> float:
-        """When a run ended that the other side waited for; now, if it waits in silence."""
+        """When the last run ended; now, if the client waits for a run in silence."""
         return time.monotonic() if self._silent else self._ended_s
 
     def open(
         self, *, load: Load, seed: int, cores: tuple[int, ...], io: str, wait: str, keep_cores_awake: bool
     ) -> Opened:
-        """Starts the engine on the first of these cores, one for each thread that the load has at most."""
+        """Starts the engine on the first of these cores, at most one for each of the load's threads."""
         from dragstrip._engine import Engine
 
         with self._opening() as resources:
@@ -104,7 +104,7 @@ class GeneratorDuties(Duties[_GeneratorsRace]):
             )  # fmt: skip
 
     def mark(self, *, host: str, port: int, token: str, generator: int, generators: int, ahead_ns: int) -> None:
-        """Marks go there from now on."""
+        """Sends marks to this observer from now on."""
         from dragstrip._engine import Marker
 
         race = self._open_race()
@@ -114,7 +114,7 @@ class GeneratorDuties(Duties[_GeneratorsRace]):
         race.meter = Meter(device_towards(host), race.cores)
 
     def clock_offset(self, exchanges: int) -> Offset:
-        """How far the observer's clock is ahead of ours; from now on common begins are given by that clock."""
+        """How far the observer's clock is ahead of this machine's; common starts are by that clock from now on."""
         marker = self._open_race().marker
         reading = marker.clock(exchanges) if marker is not None else None
         return Offset(offset_ns=reading[0] if reading else None, round_trip_ns=reading[1] if reading else 0)
@@ -122,22 +122,22 @@ class GeneratorDuties(Duties[_GeneratorsRace]):
     def open_session(
         self, *, asking: SentAsking, host: str, port: int, connections: int, turns: tuple[int, int]
     ) -> int:
-        """Opens this generator's share of the connections; the engine's session."""
+        """Opens this generator's share of the connections; returns the engine's session."""
         race = self._open_race()
-        load, asked = race.load, asking.asking(race.seed, race.folder)
+        load, requests = race.load, asking.asking(race.seed, race.folder)
         server = Server(host, port, asking.encryption(race.folder))
         try:
-            exchanges = with_own_form(server, asked.exchanges(keepalive=load.keepalive, http=load.http))
+            exchanges = with_own_form(server, requests.exchanges(keepalive=load.keepalive, http=load.http))
             heads = reference_heads(server, exchanges)
         except TROUBLE as error:
             raise StageError(describe_error(error)) from error
-        return race.engine.open(session_plan(server, asked, load, exchanges, heads, connections, turns))
+        return race.engine.open(session_plan(server, requests, load, exchanges, heads, connections, turns))
 
     def close_session(self, session: int) -> None:
         self._open_race().engine.close(session)
 
     def observe(self, session: int, server: int) -> None:
-        """Has the server's CPU time asked for around each of the session's blocks."""
+        """Reads the server's CPU time around each of the session's blocks."""
         race = self._open_race()
         if race.marker is not None:
             race.engine.observe(session, race.marker, server)
@@ -169,7 +169,7 @@ class GeneratorDuties(Duties[_GeneratorsRace]):
 
         Args:
             request: with this generator's share of the connections. cacert: the text of its file.
-            turns: of an open loop's schedule, which all generators share (``_engine.SessionPlan``).
+            turns: in an open loop's schedule, which all generators share (``_engine.SessionPlan``).
             script_threads: how many threads of a script come before this generator's, and how many all generators have.
 
         Raises:
@@ -211,7 +211,7 @@ class GeneratorDuties(Duties[_GeneratorsRace]):
         """Loads until the time is up, or until the engine is stopped.
 
         Args:
-            show: is given each second when it is over; None: nothing is sent while the load runs.
+            show: gets each second when it is over; None: nothing is sent while the load runs.
 
         Raises:
             DragstripError: the script failed; the message has file and line.
@@ -219,7 +219,7 @@ class GeneratorDuties(Duties[_GeneratorsRace]):
         race, slices = self._open_race(), list[Slice]()
         prepared = race.prepared
         if prepared is None:
-            raise StageError("no load was made ready on this machine")
+            raise StageError("no load is prepared on this machine")
         with self._running(silent=False):
             finished = loading.drive(race.engine, race.session, prepared, slices, show)
         script = prepared.script
@@ -234,7 +234,7 @@ class GeneratorDuties(Duties[_GeneratorsRace]):
 
     @contextmanager
     def _running(self, *, silent: bool) -> Iterator[None]:
-        """A run; ``silent``: whoever asked for it says nothing until it is over."""
+        """A run; ``silent``: the client sends nothing until it is over."""
         self._busy, self._silent = True, silent
         try:
             yield
@@ -242,16 +242,16 @@ class GeneratorDuties(Duties[_GeneratorsRace]):
             self._ended_s, self._busy, self._silent = time.monotonic(), False, False
 
     def _await_end(self) -> None:
-        """A run that was stopped ends within one turn of the engine."""
+        """Waits for a stopped run, which ends within one turn of the engine."""
         until = time.monotonic() + 2.0
         while self._busy and time.monotonic() < until:
             time.sleep(0.02)
 
     def prove(self, *, asking: SentAsking, host: str, port: int) -> Proof:
         race = self._open_race()
-        asked = asking.asking(race.seed, race.folder)
-        load = replace(race.load, pipelining=asked.workload.traffic.pipelining)
-        findings = prove(asked, load, Server(host, port, asking.encryption(race.folder)))
+        requests = asking.asking(race.seed, race.folder)
+        load = replace(race.load, pipelining=requests.workload.traffic.pipelining)
+        findings = prove(requests, load, Server(host, port, asking.encryption(race.folder)))
         return Proof(problems=findings.problems, facts=parity.sheet_texts(findings.facts))
 
     def connection_facts(self, *, asking: SentAsking, host: str, port: int) -> Proof:
@@ -262,10 +262,10 @@ class GeneratorDuties(Duties[_GeneratorsRace]):
 
 
 def _globals(script: Script) -> list[bytes]:
-    """The variables of this machine's threads.
+    """The global variables of this machine's threads.
 
     Raises:
-        BadUsage: they take too much; the message has the script's file.
+        BadUsage: they are too large; the message has the script's file.
     """
     from dragstrip._engine import ScriptError
 

@@ -1,4 +1,4 @@
-"""What is measured of each contender once, before the rounds: latency, capacity, short blocks, what it does while idle.
+"""Measures each contender once, before the rounds: latency, capacity, short blocks, CPU time while idle.
 
 Method: ``docs/METHOD.md``, "What voids or warns".
 """
@@ -28,20 +28,20 @@ if TYPE_CHECKING:
     from dragstrip._engine import Engine, Tally
     from dragstrip.process.running import Running
 
-#: A calibration block: long enough to meet a slow server's median latency a few times; a quick one's is shorter.
+#: Length of a calibration block: a slow server's median latency must fit in a few times; a fast server's is shorter.
 CALIBRATION_NS, MIN_CALIBRATION_NS, CALIBRATION_LATENCIES = 200_000_000, 100_000_000, 50
 MIN_CALIBRATION_LATENCIES = 3
 
-#: The shortest warm-up that is learned for an ad hoc contender; what a definition says otherwise.
+#: The shortest warm-up that calibration sets for an ad hoc contender; for any other the definition sets it.
 MIN_LEARNED_S = 0.05
 
-#: A contender that works while idle takes its time from the others' blocks: from this share of a core on it is frozen.
+#: A contender that works while idle disturbs the others' blocks: from this share of a core on, it is frozen.
 RESTLESS = 0.01
 IDLE_AFTER_S, IDLE_LOOK_S = 0.05, 0.20
 
-#: Short blocks against ones that count after so much load, in calibration; not where short ones are long enough anyway.
+#: Calibration compares short blocks with blocks that count after this much load, unless short blocks last long enough.
 LOADED_NS, SHORTS, LONG_ENOUGH_NS = 100_000_000, 8, 100_000_000
-#: Number of short blocks after which they may already be shown to agree.
+#: Number of short blocks after which the comparison may already show that they agree.
 MIN_SHORTS = 5
 APART, ERRORS, DISTURBED = 0.02, 3.0, 0.05
 #: A median's standard error, in median absolute deviations of normal values, for one of them (Huber 1981).
@@ -68,13 +68,13 @@ def idle_shares(running: Sequence[Running]) -> list[float]:
 def short_against_long(engine: Engine, session: int, lead_ns: int, counted_ns: int) -> tuple[float, float] | None:
     """How much faster a contender reads in short blocks, with idle time between as in a race, than under lasting load.
 
-    Each short block is compared with its neighbours before and after, as long, but counted after 100 ms of load. The
-    machine's own phases are shared by neighbours, and the median over blocks is what few bad ones can't move. Five
-    comparisons suffice where they show that it reads within 2 % of lasting load, three standard errors included.
+    Each short block is compared with the blocks before and after it, which are as long but counted after 100 ms of
+    load. Neighbours share the machine's own phases, and a few bad blocks can't move the median. Five comparisons
+    suffice if they show that the rate is within 2 % of lasting load, three standard errors included.
 
     Returns:
-        The log ratio of the rates and its standard error; None where it says nothing: the short blocks are long
-        enough by themselves, or the machine disturbed more than half of the comparisons.
+        The log ratio of the rates and its standard error; None if nothing was compared: the short blocks
+        last long enough, or the machine disturbed more than half of the comparisons.
     """
     if counted_ns > LONG_ENOUGH_NS:
         return None
@@ -93,8 +93,8 @@ def short_against_long(engine: Engine, session: int, lead_ns: int, counted_ns: i
 def _apart(tallies: Sequence[Tally], *, least: float) -> tuple[float, float] | None:
     """The median log ratio of short blocks to their neighbours, and its error; None without over ``least`` of them."""
     rates = [math.nan if disturbed(tally) else math.log(tally.requests / tally.counted_ns) for tally in tallies]
-    both = zip(rates[1::2], rates[:-1:2], rates[2::2], strict=True)
-    apart = [ratio for short, before, after in both if not math.isnan(ratio := short - (before + after) / 2)]
+    neighbours = zip(rates[1::2], rates[:-1:2], rates[2::2], strict=True)
+    apart = [ratio for short, before, after in neighbours if not math.isnan(ratio := short - (before + after) / 2)]
     if len(apart) <= least:
         return None
     middle = median(apart)
@@ -102,14 +102,14 @@ def _apart(tallies: Sequence[Tally], *, least: float) -> tuple[float, float] | N
 
 
 def disturbed(tally: Tally) -> bool:
-    """The engine had to wait for its core, or nothing was answered."""
+    """Whether the engine had to wait for its core, or no response came."""
     waited = tally.engine_wait_ns / max(tally.duration_ns * tally.engine_threads, 1)
     return waited > DISTURBED or tally.requests == 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShortBlocks:
-    """How one contender takes short blocks.
+    """How a contender's short blocks compare with lasting load.
 
     Args:
         factor: makes its blocks longer by this factor.
@@ -124,11 +124,11 @@ class ShortBlocks:
 
 
 def compare_short_blocks(engine: Engine, session: int, name: str, lead_ns: int, counted_ns: int) -> ShortBlocks:
-    """Doubles blocks, twice at most, while short ones read over 2 % apart from lasting load; else says that they do.
+    """Doubles blocks, twice at most, while they read over 2 % apart from lasting load; an event records it if they do.
 
     Args:
         session: of a contender that is warm and connected.
-        lead_ns, counted_ns: lead-in and counted part that its own latency asks for.
+        lead_ns, counted_ns: lead-in and counted part for its own latency.
     """
     factor, fact = 1, NOT_COMPARED
     while found := short_against_long(engine, session, factor * lead_ns, factor * counted_ns):
@@ -157,11 +157,11 @@ class Calibration:
 
     Args:
         p50_ns: its typical latency.
-        capacity_per_s: answers a second, of a closed loop.
+        capacity_per_s: responses per second in a closed loop.
         launch_s: start and warm-up.
         block_factor: makes its blocks longer by this factor than its latency requires.
-        restless: it works while idle, and is to be frozen then.
-        events: what is worth keeping in the race's record.
+        restless: it works while idle, and must be frozen then.
+        events: for the race's record.
     """
 
     p50_ns: int
@@ -174,12 +174,12 @@ class Calibration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibrated:
-    """What loading one contender alone came to.
+    """The results of loading one contender alone.
 
     Args:
-        entry: an ad hoc one's has the warm-up that was learned; any other is as it was.
+        entry: with the learned warm-up for an ad hoc contender; otherwise unchanged.
         facts: for the parity sheet.
-        disturbed: others were at work on the cores: it stands for an hour only.
+        disturbed: other programs used the cores, so the calibration is valid for an hour only.
     """
 
     entry: Entry
@@ -197,12 +197,12 @@ class Calibrated:
 
 
 def calibrate(setup: RaceSetup, launched: LaunchedServer) -> Calibrated:
-    """Warms a contender up and loads it, alone: its typical latency, its capacity, how it takes short blocks.
+    """Warms a contender up and loads it alone; measures its typical latency, capacity and short blocks.
 
-    ``idle_shares`` and ``Calibrated.at_idle`` tell the rest, once it is idle; its connections are closed for that.
+    Its connections are then closed: ``idle_shares`` measures it once it is idle, and ``Calibrated.at_idle`` adds that.
 
     Raises:
-        StageError: it gave no right answer, or died.
+        StageError: it sent no correct response, or died.
     """
     entry, running = launched.entry, launched.running
     warm = launched.warm_up = warm_up(setup, launched)
@@ -235,12 +235,12 @@ def calibrate(setup: RaceSetup, launched: LaunchedServer) -> Calibrated:
 
 
 def _load(setup: RaceSetup, launched: LaunchedServer, p50_ns: int) -> Tally:
-    """One block: long enough to meet a slow server's median latency a few times; a quick one's is shorter."""
+    """Runs one block: a slow server's median latency fits in a few times; a fast server's block is shorter."""
     most_ns = max(CALIBRATION_NS, MIN_CALIBRATION_LATENCIES * p50_ns)
     length_ns = min(max(CALIBRATION_LATENCIES * p50_ns, MIN_CALIBRATION_NS), most_ns)
     with setup.awake.held():
         (tally,) = setup.engine.run([block_plan(launched.connected(), counted_ns=length_ns)])
-        # Most came behind the block: it was too short, or others were at work; the few within are the quickest.
+        # Most responses came after the block, which was too short or disturbed; the few within it are the fastest.
         if (tally.answered or not tally.failed) and tally.requests < setup.load.connections:
             length_ns = MIN_CALIBRATION_LATENCIES * tally.duration_ns
             (tally,) = setup.engine.run([block_plan(launched.connected(), counted_ns=length_ns)])
@@ -248,10 +248,10 @@ def _load(setup: RaceSetup, launched: LaunchedServer, p50_ns: int) -> Tally:
 
 
 def _learned_warm_up(entry: Entry, warm: WarmUp) -> tuple[Entry, float]:
-    """The entry with what its warm-up taught, and the seconds that its warm-ups will take.
+    """The entry with the learned warm-up, and the seconds that its warm-ups will take.
 
-    An ad hoc server's runtime is unknown, so it was watched as long as a just-in-time runtime; if its speed did not
-    rise, the rounds need not wait as long. Their own warm-ups still end by evidence.
+    An ad hoc server's runtime is unknown, so it was warmed up as long as a just-in-time runtime. If its speed did not
+    rise, the rounds need not wait as long; their own warm-ups still end when slices show no rise.
     """
     warm_up_s = warm.lasted_ns / 1e9
     if entry.contender is not None:
@@ -261,7 +261,7 @@ def _learned_warm_up(entry: Entry, warm: WarmUp) -> tuple[Entry, float]:
 
 
 def _facts_under_load(setup: RaceSetup, launched: LaunchedServer, tally: Tally, worked: str) -> dict[str, str]:
-    """Facts for the parity sheet from the calibration's block; ``worked``: which threads did."""
+    """Facts for the parity sheet from the calibration's block; ``worked``: the threads that used CPU time."""
     running = launched.running
     counts = f"{launched.processes}, {launched.threads}" if launched.processes else "unknown"
     facts = {"processes, threads": counts}
@@ -269,7 +269,7 @@ def _facts_under_load(setup: RaceSetup, launched: LaunchedServer, tally: Tally, 
     if tally.server_cpu_ns is not None:
         used = parity.CoresUsed(tally.server_cpu_ns / max(tally.duration_ns, 1), len(setup.lanes.server))
         facts[parity.CORES_USED] = str(used)
-    facts["connections opened per 1000 answers"] = f"{1000 * tally.connects / max(tally.answered, 1):.1f}"
+    facts["connections opened per 1000 responses"] = f"{1000 * tally.connects / max(tally.answered, 1):.1f}"
     facts["CPU read from"] = running.cpu_source
     if running.users():
         facts[parity.RUNS_AS] = str(parity.RunsAs(tuple(running.users())))

@@ -1,4 +1,4 @@
-"""The columns of a race before its first round: who enters which, proved and calibrated for its workload and rate."""
+"""Prepares the columns of a race: checks and calibrates contenders for each workload and rate."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class PreparedColumn:
 
     Args:
         setup: for its workload and rate.
-        absent: contenders that don't have the workload.
+        absent: contenders that don't support the workload.
     """
 
     setup: RaceSetup
@@ -40,14 +40,14 @@ def prepare_columns(
     progress: Progress,
     kept: Mapping[str, QualificationStore | None],
 ) -> list[PreparedColumn]:
-    """Proves and calibrates every contender for each workload that it has; a column for each workload and rate.
+    """Checks and calibrates every contender for each workload that it supports; a column for each workload and rate.
 
     Args:
-        states: by name, what ``contender.check`` said. kept: by workload, of the qualifications that may be reused.
+        states: results of ``contender.check`` by name. kept: by workload, qualifications that may be reused.
     """
     columns = []
     for workload in request.workloads:
-        at = setup.for_workload(workload, 0.0)
+        closed = setup.for_workload(workload, 0.0)
         entries = [entry for entry in request.entries if entry.serves(workload.served_as)]
         absent = tuple(entry.name for entry in request.entries if not entry.serves(workload.served_as))
         shown = progress
@@ -55,8 +55,8 @@ def prepare_columns(
             shown = ColumnProgress(progress, workload.name)
             progress.phase(f"workload {workload.name}")
         for name in absent:
-            shown.out(name, "it doesn't have this workload, and races without it")
-        qualification = qualify_all(at, entries, states, shown, kept[workload.name], request.site)
+            shown.out(name, "it doesn't support this workload, and races without it")
+        qualification = qualify_all(closed, entries, states, shown, kept[workload.name], request.site)
         columns += [
             PreparedColumn(setup=setup.for_workload(workload, rate_per_s), qualification=qualification, absent=absent)
             for rate_per_s in _rates(request, workload.name, qualification)
@@ -93,7 +93,7 @@ def columns_of(request: Request, entered: Sequence[PreparedColumn]) -> tuple[Col
 
 
 def _name(column: PreparedColumn, entered: Sequence[PreparedColumn]) -> str:
-    """Its workload, its rate, or both: whatever tells it from the others."""
+    """A column's workload, its rate, or both: whatever distinguishes it from the others."""
     rate = f"{column.setup.load.rate_per_s:,g}/s"
     several = sum(other.workload == column.workload for other in entered) > 1
     if not several:
@@ -102,10 +102,10 @@ def _name(column: PreparedColumn, entered: Sequence[PreparedColumn]) -> str:
 
 
 def plan_of(request: Request, qualification: Qualification, load: Load, *, columns: int = 1) -> Plan:
-    """The plan that calibration asks for: how long each contender's blocks are, how many passes and rounds there are.
+    """The plan from calibration: how long each contender's blocks are, and how many passes and rounds there are.
 
     Args:
-        load: with the rate that is offered to all, of an open loop.
+        load: with the rate that is offered to all contenders in an open loop.
         columns: how many columns share the budget equally.
     """
     ready = qualification.ready
@@ -115,12 +115,12 @@ def plan_of(request: Request, qualification: Qualification, load: Load, *, colum
     launch_s = sum(contender.calibration.launch_s for contender in ready.values())
     lengths_ns = schedule.own_lengths(p50_ns, leads_ns, factors)
     if load.rate_per_s:
-        # One length for all: a quantile is compared with one from as many responses.
+        # All blocks have the same length: a quantile is compared with a quantile of as many responses.
         longest = schedule.block_lengths(p50_ns, leads_ns.values())
         lead_ns, counted_ns = (max(factors.values(), default=1) * part for part in longest)
-        both = lead_ns, schedule.long_enough(counted_ns, request.metric, load.rate_per_s)
-        lengths_ns = dict.fromkeys(ready, both)
-    fewest = {name: (*both, schedule.PASSES_FLOOR) for name, both in lengths_ns.items()}
+        counted_ns = schedule.long_enough(counted_ns, request.metric, load.rate_per_s)
+        lengths_ns = dict.fromkeys(ready, (lead_ns, counted_ns))
+    fewest = {name: (*length_ns, schedule.PASSES_FLOOR) for name, length_ns in lengths_ns.items()}
     budget_s = _budget_s(request, _round_s(qualification, fewest), columns)
     passes = schedule.own_passes(lengths_ns, launch_s=launch_s, budget_s=budget_s)
     if load.rate_per_s:
@@ -128,7 +128,7 @@ def plan_of(request: Request, qualification: Qualification, load: Load, *, colum
         count = max(len(ready), 1)
         alike = schedule.passes(launch_s=launch_s, block_s=block_s, contenders=count, budget_s=budget_s)
         passes = dict.fromkeys(ready, alike)
-    blocks = {name: (*both, passes[name]) for name, both in lengths_ns.items()}
+    blocks = {name: (*length_ns, passes[name]) for name, length_ns in lengths_ns.items()}
     return Plan(
         lead_ns=max((lead for lead, _, _ in blocks.values()), default=schedule.LEAD_NS),
         counted_ns=max((counted for _, counted, _ in blocks.values()), default=schedule.block_lengths({})[1]),
@@ -144,16 +144,19 @@ def plan_of(request: Request, qualification: Qualification, load: Load, *, colum
 
 
 def plans_of(request: Request, columns: Sequence[tuple[Qualification, Load]]) -> list[Plan]:
-    """Each column's plan; every column has as many rounds as the race's budget pays for of all of them."""
+    """Each column's plan; all have the number of rounds that the race's budget pays for if every column runs them."""
     plans = [plan_of(request, qualification, load, columns=len(columns)) for qualification, load in columns]
-    turn_s = sum(_round_s(own, _blocks(plan, own)) for plan, (own, _) in zip(plans, columns, strict=True))
+    turn_s = sum(
+        _round_s(qualification, _blocks(plan, qualification))
+        for plan, (qualification, _) in zip(plans, columns, strict=True)
+    )
     budget_s = sum(plan.budget_s for plan in plans) if request.budget_s is None else request.budget_s
     planned = request.rounds or schedule.planned_rounds(budget_s, turn_s)
     return [replace(plan, budget_s=budget_s, planned_rounds=planned) for plan in plans]
 
 
 def _budget_s(request: Request, round_s: float, columns: int) -> float:
-    """A column's share of the budget that was asked for, or of the usual one; ``round_s``: its shortest round."""
+    """A column's share of the requested budget, or of the default; ``round_s``: its shortest round."""
     if request.budget_s is not None:
         return request.budget_s / columns
     return schedule.USUAL_S / columns if request.rounds else schedule.usual_budget_s(round_s, columns)
@@ -164,5 +167,5 @@ def _blocks(plan: Plan, qualification: Qualification) -> Mapping[str, tuple[int,
 
 
 def _round_s(qualification: Qualification, blocks: Mapping[str, tuple[int, int, int]]) -> float:
-    """Launching, warming up and loading all contenders once."""
+    """Seconds to launch, warm up and load all contenders once."""
     return sum(contender.calibration.launch_s for contender in qualification.ready.values()) + schedule.loaded_s(blocks)

@@ -1,4 +1,4 @@
-"""Whether contenders query the race's database: its counts, and rows that change while no contender is under load."""
+"""Checks that contenders query the race's database: by its counts, and by rows that change while none is under load."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ from dragstrip.racing.setup import RaceSetup
 from dragstrip.record import Block
 from dragstrip.scrutiny import is_right
 
-#: An answer that came without its statement came from elsewhere: fewer than this share of those wanted are too few.
-#: What a block's last answers lack or have too much of the pool's mean lies far below.
+#: A response without its statement has its rows from elsewhere. Fewer than this share of the expected statements is too
+#: few; the requests at a block's end, which may need more or fewer than the pool's mean, change far less.
 MIN_SHARE = 0.95
 
 #: By chance, a mean is off by more than this many of its standard errors in one of 30,000 cases.
 ERRORS = 4.0
 
-#: Rows that are asked for before and after they change.
+#: Number of rows to request before and after they change.
 ASKED = 4
 
 
 def served_from_elsewhere(statements: int, wanted: float) -> str | None:
-    """Why a contender's answers can't have come from the database, in words for the record; None if they can."""
+    """Why a contender's responses can't have come from the database, in words for the record; None if they can."""
     if statements >= MIN_SHARE * wanted:
         return None
     return (
-        f"did not ask the database for its answers: they take {wanted:,.0f} statements there, and the database "
+        f"did not query the database for its responses: they need {wanted:,.0f} statements there, and the database "
         f"executed {statements:,} for it"
     )
 
 
 def stale_answers(setup: RaceSetup, some: Iterable[LaunchedServer]) -> dict[str, str]:
-    """Gives every row a new value and asks each contender again for rows that it has answered before.
+    """Gives every row a new value and requests from each contender rows that it has sent before.
 
-    No contender may be under load. Returns, by contender that still sends the old rows, the reason in words.
+    No contender may be under load. Returns, for each contender that still sends the old rows, the reason in words.
 
     Raises:
-        DatabaseGoneError: it can't be asked any more.
+        DatabaseGoneError: the database can't be queried any more.
     """
     instance = setup.instance
     if instance is None:
@@ -50,14 +50,14 @@ def stale_answers(setup: RaceSetup, some: Iterable[LaunchedServer]) -> dict[str,
     instance.change_rows()
     wrong = {launched.name: _ask(setup, launched) for launched in asked}
     return {
-        name: f"answers from a copy of the database's rows: after all had changed, {reason}"
+        name: f"responds from a copy of the database's rows: after all had changed, {reason}"
         for name, reason in wrong.items()
         if reason is not None
     }
 
 
 def _ask(setup: RaceSetup, launched: LaunchedServer) -> str | None:
-    """Why one of a few answers is not right by the rows as they are now; None if all are."""
+    """Why a response does not have the rows as they are now; None if all requested responses do."""
     probes = setup.asking(launched).probes(keepalive=False, count=ASKED)
     for probe in probes:
         try:
@@ -70,20 +70,20 @@ def _ask(setup: RaceSetup, launched: LaunchedServer) -> str | None:
 
 
 def usage_of(instance: Instance | None) -> Mapping[str, Usage]:
-    """What each contender made of the database so far; nothing without one."""
+    """What each contender has used of the database so far; empty without a database."""
     return instance.usage() if instance else {}
 
 
 def wanted_by(launched: LaunchedServer, blocks: Sequence[Block], executed: int) -> float:
-    """Statements that a contender's answers of these blocks took in the database.
+    """Statements that a contender's responses in these blocks needed in the database.
 
-    Queries of a request without a response are unknown. If a workload's requests need different numbers, how many
-    there were of each is known within ``ERRORS`` standard errors of their mean. What was executed is taken for wanted
-    as far as it lies within that.
+    Queries of a request without a response are unknown. If a workload's requests need different numbers of statements,
+    the sum is known within ``ERRORS`` standard errors of their mean. The number executed is taken for the number
+    needed if it lies within that.
     """
-    each, own = launched.statements, [block for block in blocks if block.contender == launched.name]
-    if not each:
+    needs, loaded = launched.statements, [block for block in blocks if block.contender == launched.name]
+    if not needs:
         return 0.0
-    answered, sent = sum(block.answered for block in own), sum(block.sent for block in own)
-    error = ERRORS * pstdev(each) * math.sqrt(sent)
-    return min(max(executed, mean(each) * answered - error), mean(each) * sent + error)
+    answered, sent = sum(block.answered for block in loaded), sum(block.sent for block in loaded)
+    error = ERRORS * pstdev(needs) * math.sqrt(sent)
+    return min(max(executed, mean(needs) * answered - error), mean(needs) * sent + error)

@@ -1,4 +1,4 @@
-"""Starts contenders' servers, each by a supervisor of its own, and follows one launch from its start to its end."""
+"""Starts contenders' servers, each under its own supervisor, and follows each launch from its start to its end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from dragstrip.workload import Asking, Data, Exchange, Workload
 if TYPE_CHECKING:
     from dragstrip._engine import Engine
 
-#: Seconds until the end of a process whose connections broke is known here.
+#: Seconds after which the end of a process whose connections broke is known.
 DYING_S = 0.5
 
 
@@ -35,8 +35,8 @@ class WarmUp:
     Args:
         lasted_ns: by the clock.
         settled: its last slices showed no rise.
-        enough_s: seconds after which nothing was left to gain, as this one was seen.
-        p50_ns: its typical latency, as its slices went by.
+        enough_s: seconds after which this warm-up had nothing left to gain.
+        p50_ns: its typical latency, which set the length of a slice.
     """
 
     lasted_ns: int
@@ -47,19 +47,19 @@ class WarmUp:
 
 @dataclass(kw_only=True)
 class LaunchedServer:
-    """One launch of one contender; what is known of it grows from its first answer to its end.
+    """One launch of one contender; its facts are filled in from its first response to its end.
 
     Args:
-        own_count: where it says how many requests it had; None: it can't say.
-        data: what the workload put into its folder. drawn_by: from which it is drawn again.
-        tls: how it is reached over TLS; None: in the clear.
+        own_count: where the server reports how many requests it had; None if it can't.
+        data: the workload's files in its folder. drawn_by: the seed that draws the same data again.
+        tls: how it is reached over TLS; None: without TLS.
         session: the engine's, while it is connected.
-        warm_up: None until it is warm, or where it never became so.
-        processes, threads: once it was warmed up; 0 until then, or where it can't be read.
-        served: requests that it had over the round's blocks by its own count; None where it can't say.
-        statements: that answers take in the database, by the requests in the order in which they are sent.
-        spent: what it made of the database over the round's blocks; None where there is none, or it could not be asked.
-        wanted: statements that its answers took.
+        warm_up: None until it is warm, or if it never became warm.
+        processes, threads: counted after the warm-up; 0 before it, or if unreadable.
+        served: requests in the round's blocks by its own count; None if it can't count.
+        statements: how many each request needs in the database, in the order in which requests are sent.
+        spent: what it used of the database over the round's blocks; None without one, or if it could not be queried.
+        wanted: statements that its responses needed.
         ended: how it ended; None while it runs.
     """
 
@@ -91,14 +91,14 @@ class LaunchedServer:
         """The number of the engine's session with it.
 
         Raises:
-            RuntimeError: it is not connected: a fault of the caller's.
+            RuntimeError: it is not connected, which is the caller's fault.
         """
         if self.session is None:
             raise RuntimeError(f"{self.name} is loaded before it is connected")
         return self.session
 
     def disconnect(self, engine: Engine) -> None:
-        """Closes its connections; again: does nothing."""
+        """Closes its connections; closing them twice does nothing."""
         if self.session is not None:
             engine.close(self.session)
             self.session = None
@@ -108,7 +108,7 @@ class LaunchedServer:
         return self.running.log_tail(5) or "none"
 
     def death(self, when: str) -> str | None:
-        """How it died and its last lines, if it is dead or dies in this moment; None where it lives."""
+        """How it died and its last lines, if it is dead or dies within ``DYING_S``; None if it lives."""
         until = time.monotonic() + DYING_S
         while self.running.alive():
             if time.monotonic() > until:
@@ -149,9 +149,9 @@ class LaunchedServer:
 
 
 class Servers:
-    """LaunchedServer servers by name, in the order of their launch; leaving the ``with`` stops all that still run.
+    """Launched servers by name, in the order of their launch; leaving the ``with`` stops all that still run.
 
-    An error or an interruption on the way out gives them little time to end: a person waits.
+    After an error or an interruption they get little time to end, because a person waits.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -161,23 +161,25 @@ class Servers:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.stop(self, grace_s=GRACE_S if kind is None else INTERRUPTED_GRACE_S)
 
     def __iter__(self) -> Iterator[LaunchedServer]:
         return iter(list(self._launched.values()))
 
     def add(self, launched: LaunchedServer) -> LaunchedServer:
-        """One more; safe from several threads."""
+        """Adds a server; safe from several threads."""
         self._launched[launched.name] = launched
         return launched
 
     def warm(self) -> Mapping[str, LaunchedServer]:
-        """Those that are connected and warm."""
+        """The servers that are connected and warm."""
         return {launched.name: launched for launched in self if launched.warm_up is not None}
 
     def stop(self, some: Iterable[LaunchedServer], *, grace_s: float = GRACE_S) -> None:
-        """Stops some, all at once: every one gets its signal before the first is waited for.
+        """Stops some servers at once: each gets its signal before Dragstrip waits for the first.
 
         Args:
             grace_s: seconds from the stop signal to SIGKILL.
@@ -197,7 +199,7 @@ class Launching:
 
     Args:
         cores: the servers' lane. scratch: the race's folder.
-        supervisors: ends the supervisors with the race.
+        supervisors: ends the supervisors when the race ends.
         address: where servers listen.
     """
 
@@ -213,23 +215,23 @@ class Launching:
         self._certificates = Certificates(self.scratch)
 
     def stand_by(self, entries: Iterable[Entry]) -> None:
-        """Starts the supervisors of contenders that will be launched, all at once: each takes a moment to be there."""
+        """Starts the supervisors of contenders that will be launched; they get ready while others start."""
         for entry in entries:
             if entry.url is None and entry.name not in self._supervisors:
                 supervisor = Launcher(name=entry.name, scratch_root=self.scratch)
                 self._supervisors[entry.name] = self.supervisors.enter_context(supervisor)
 
     def launch(self, entry: Entry, workload: Workload, http: str, instance: Instance | None = None) -> LaunchedServer:
-        """Starts a contender and waits for its first right answer.
-
-        Args:
-            http: the load's version, of those that leave it to the load.
-            instance: of the database that the workload asks.
+        """Starts a contender and waits for its first correct response.
 
         Repeats the start if another program took the kernel's free port before the server could bind it.
 
+        Args:
+            http: the load's HTTP version, for contenders whose entry does not set one.
+            instance: of the database that the workload queries.
+
         Raises:
-            StageError: it didn't come to serve; names it, the reason and its last log lines.
+            StageError: it did not serve; the message has its name, the reason and its last log lines.
         """
         if entry.url is not None:
             return self._already_running(entry, workload, entry.url.host, entry.url.port)
@@ -250,7 +252,7 @@ class Launching:
         scratch = self.scratch / f"{len(list(self.scratch.iterdir())):03d}-{time.monotonic_ns():x}"
         scratch.mkdir()
         before = self._data.get((workload.name, entry.name))
-        # By the moment, too: a race that goes on, or one more of the same seed, finds other files.
+        # The time is part of it: a race that is resumed, or another of the same seed, gets other files.
         drawn_by = f"{self.seed} {entry.name} {time.time_ns()}"
         data = workload.data(drawn_by)
         if instance is not None:
@@ -281,7 +283,7 @@ class Launching:
 
 
 def _remedy(entry: Entry, workload: Workload) -> str:
-    """What to do if the user's own server sends another response: most do, the first time."""
+    """What to do if a user's own server sends another response, as most do the first time."""
     if entry.contender is not None:
         return ""
     return (

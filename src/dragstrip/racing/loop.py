@@ -19,7 +19,7 @@ from dragstrip.racing.round import Outcome, RoundPlan, run_round
 from dragstrip.racing.setup import RaceSetup
 from dragstrip.record import Event, EventKind, Round, Void, VoidKind
 
-#: Where a loop waits for a quiet machine: the rest of it should keep less than this share of the cores busy.
+#: A loop that waits for a quiet machine waits until other programs keep less than this share of the cores busy.
 QUIET = 0.12
 
 
@@ -27,7 +27,7 @@ class RoundLoop(ABC):
     """Runs one round after another; subclasses choose who runs next, and when to finish.
 
     Args:
-        contenders: those that take part, by name, without those taken out.
+        contenders: the contenders still taking part, by name.
     """
 
     #: Whether a machine was lost for good.
@@ -41,13 +41,13 @@ class RoundLoop(ABC):
         self.watch = setup.surroundings()
 
     def step(self) -> None:
-        """Runs the next round and keeps what came of it."""
+        """Runs the next round and records it."""
         outcome, events = self._run(self.next_round())
         self.commit_round(outcome, events)
 
     @abstractmethod
     def next_round(self) -> RoundPlan:
-        """What the next round is to do."""
+        """Plans the next round."""
 
     @abstractmethod
     def commit_round(self, outcome: Outcome, events: Sequence[Event]) -> None:
@@ -64,9 +64,9 @@ class RoundLoop(ABC):
             self.watch.before()
             self.setup.begin_round()
             outcome = run_round(self.setup, plan, contenders)
-            record, seen = self.setup.end_round(outcome.round)
+            record, more = self.setup.end_round(outcome.round)
             outcome = replace(outcome, round=record)
-            events: Sequence[Event] = (*outcome.events, *seen, *self.watch.after())
+            events: Sequence[Event] = (*outcome.events, *more, *self.watch.after())
         except MachineLost as lost:
             outcome, events = self._without_a_machine(plan, lost, began_s)
         self.spent_s += time.monotonic() - began_s

@@ -28,7 +28,7 @@ GROWTH_PER_S, GROWTH_BYTES_PER_S = 0.01, 4 * 2**20
 
 
 def event(kind: EventKind, subject: str = "", text: str = "", **numbers: float) -> Event:
-    """An event of now."""
+    """An event that happens now."""
     return Event(at_ns=time.monotonic_ns(), kind=kind, subject=subject, text=text, numbers=numbers)
 
 

@@ -15,7 +15,7 @@ from dragstrip.errors import BadUsage
 from dragstrip.metrics import AUTO, KNOWN, METRICS, TICKS_NS, MetricChoice
 from dragstrip.record import MAX_RATE_PER_S, MAX_TIMEOUT_S
 
-#: A race's metric as it may be asked for; memory is shown beside others and decides nothing.
+#: Metrics that a race may be judged by; memory is shown in addition and decides nothing.
 ASKED_METRICS = (AUTO, *(name for name in METRICS if KNOWN[name].may_decide))
 
 #: The longest race: a week.
@@ -27,7 +27,7 @@ OfferedRate: TypeAlias = float | Literal["auto"] | None
 
 @dataclass(frozen=True, slots=True)
 class IntRange:
-    """A whole number from ``min`` to ``max``; numpy's are valid too."""
+    """A whole number from ``min`` to ``max``; numpy's integers are also valid."""
 
     min: int
     max: int
@@ -140,7 +140,7 @@ BOUNDS: Mapping[str, IntRange | FloatRange | Choice | Text] = {
     "wait": Choice(("auto", "sleep", "poll")),
 }
 
-#: Fields that may be None, which stands for the default.
+#: Fields that may be None, which means the default.
 OPTIONAL = frozenset(
     {"connections", "threads", "rate_per_s", "budget_s", "seed", "rounds", "server_cores", "engine_cores"}
 )
@@ -150,7 +150,7 @@ def validated(name: str, value: Any) -> Any:
     """A value as it is to be kept.
 
     Raises:
-        BadUsage: it is of another kind, or out of bounds; names the field, what was given and what would be valid.
+        BadUsage: wrong type, or out of bounds; names the field, the value and what would be valid.
     """
     if value is None and name in OPTIONAL:
         return None

@@ -1,4 +1,4 @@
-"""What shows a race as it runs, and what shows nothing."""
+"""Interfaces that show a race as it runs, and a display that shows nothing."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from dragstrip.record import Race
 
 
 class Progress(Protocol):
-    """What shows a race as it runs; called between measurements only.
+    """Shows a race as it runs; called between measurements only.
 
-    ``phase`` says what is done now; ``waiting``: it is said again and again while something lasts. The others say how
-    the contender ``name`` stands: built by ``command`` within ``limit_s`` seconds; scrutineered; ready, where proofs
-    are reused by those of the time ``proved_at``; or out, with the reason.
+    ``phase`` shows the current step; with ``waiting`` it is called repeatedly while the step lasts. The other calls
+    show what happens to the contender ``name``: it is built by ``command`` within ``limit_s`` seconds, scrutineered,
+    ready (with the time ``proved_at`` of a proof that is reused), or out, with the reason.
     """
 
     def phase(self, text: str, *, waiting: bool = False) -> None: ...
@@ -35,7 +35,7 @@ class Silent:
 
 
 class ColumnProgress:
-    """A progress display of one column: who is out is out there, and races on elsewhere.
+    """A progress display of one column: a contender that is out there still races in other columns.
 
     Args:
         column: its name, or its workload's.

@@ -1,4 +1,4 @@
-"""What one contender that is up is asked, and how it proves its answers; runs on a machine that loads it."""
+"""Checks the responses of a contender that is up; runs on a machine that generates load."""
 
 from __future__ import annotations
 
@@ -25,19 +25,21 @@ PROBES = 12
 
 
 def statements(asking: Asking, load: Load) -> int:
-    """How many statements a proof has its database run."""
+    """How many statements the database must execute for a proof."""
     return sum(exchange.statements for exchanges in _questions(asking, load) for exchange in exchanges)
 
 
 def _questions(asking: Asking, load: Load) -> Iterator[tuple[Exchange, ...]]:
-    """What a proof asks over connections that are kept, and over such as are not."""
+    """The requests of a proof: first over connections that are kept open, then over connections that are not."""
     for keep in (True, False):
-        asked = asking.exchanges(keepalive=keep, http=load.http)
-        yield (*asked, *asking.probes(keepalive=keep, http=load.http, count=PROBES))
+        yield (
+            *asking.exchanges(keepalive=keep, http=load.http),
+            *asking.probes(keepalive=keep, http=load.http, count=PROBES),
+        )
 
 
 def prove(asking: Asking, load: Load, server: Server) -> Findings:
-    """Has a contender prove its answers, and looks whether it serves connections side by side."""
+    """Checks a contender's responses, and whether it serves connections side by side."""
     keepalive, closing = _questions(asking, load)
     findings = check_correctness(server, keepalive=keepalive, closing=closing, together=load.pipelining)
     facts, problems = dict(findings.facts), findings.problems

@@ -1,7 +1,7 @@
-"""Before the rounds: each contender is started once, has to prove its answers, and is calibrated on that launch.
+"""Before the rounds: each contender is started once, has to prove its responses, and is calibrated on that launch.
 
-What mostly waits (answers that don't come, servers that don't close) is tried side by side; blocks of load run alone.
-Nothing measured here is used in the verdict.
+Checks that mostly wait (for missing responses, for servers that don't close) run side by side; blocks of load run
+alone. Nothing measured here is used in the verdict.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ from dragstrip.record import Entrant, Load
 from dragstrip.scrutiny import BEHAVIOUR_S, CORRECTNESS_S, Deadline
 from dragstrip.workload import HTTP2
 
-#: How many contenders are up and checked at once, and how many of them receive requests at once.
-AT_ONCE, ASKED_AT_ONCE = 16, 4
+#: How many contenders are up and checked at once, and how many of them get requests at once.
+AT_ONCE, CHECKED_AT_ONCE = 16, 4
 
-#: They start one after another, so that none slows another's start; after this time the next one starts anyway.
+#: Contenders start one after another, so that none slows another's start; after this time the next one starts anyway.
 HELD_UP_S = 0.5
 
 #: Number of awaited contenders that a progress line names.
 NAMED = 3
 
 #: Seconds between two progress lines that name what Dragstrip is waiting for.
-TELL_S = 1.0
+SHOW_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Tried:
-    """A contender that was tried.
+    """A contender that was checked.
 
     Args:
-        entry: how to start it; an ad hoc one's has the warm-up that was learned.
-        key: under which the result is kept for the next race; None if nothing tells that it will be the same then.
+        entry: how to start it; for an ad hoc contender, with the learned warm-up.
+        key: the result is kept under this key for the next race; None if Dragstrip can't tell whether it changes.
         facts: for the parity sheet.
         reason: why it is out, in words.
     """
@@ -93,18 +93,18 @@ class Rejected(_Tried):
 
 @dataclass(frozen=True, slots=True)
 class Qualification:
-    """All contenders as they came out of qualification, in the order in which they were named."""
+    """All contenders after qualification, in the order in which they were named."""
 
     contenders: tuple[Qualified | Rejected, ...]
 
     @property
     def ready(self) -> dict[str, Qualified]:
-        """Those that can race, by name."""
+        """The contenders that can race, by name."""
         return {tried.name: tried for tried in self.contenders if isinstance(tried, Qualified)}
 
     @property
     def rejected(self) -> dict[str, str]:
-        """Why the others can't, by name."""
+        """Why the other contenders can't race, by name."""
         return {tried.name: tried.reason for tried in self.contenders if isinstance(tried, Rejected)}
 
     def entrants(self) -> tuple[Entrant, ...]:
@@ -115,7 +115,7 @@ class Qualification:
 def set_up(
     request: Request, load: Load, lanes: Lanes, seed: int, progress: Progress
 ) -> Iterator[tuple[RaceSetup, Mapping[str, Ready | Missing]]]:
-    """What rounds share, and what there is of each contender; all is stopped at the end.
+    """What rounds share, and whether each contender is installed; everything is stopped at the end.
 
     Raises:
         NotReady: a contender named by hand is missing something.
@@ -155,8 +155,8 @@ def qualify_all(
     """Checks and calibrates every contender, or takes its stored qualification; leaves none running.
 
     Args:
-        states: by name, what ``contender.check`` said.
-        store: stored qualifications; None: all are checked again, and nothing is stored.
+        states: results of ``contender.check``, by name.
+        store: stored qualifications; None: all contenders are checked again, and nothing is stored.
         site: where contenders are built.
     """
     named, workload = entries, setup.workload
@@ -183,14 +183,14 @@ def qualify_all(
 
 @dataclass
 class _Candidate:
-    """One contender on its way through.
+    """One contender during qualification.
 
     Args:
-        version: as it told, "" where it is missing.
-        key, kept: its qualification of before, if one stands.
-        rejected: why it is out; None: nothing was found against it so far.
-        limit: of what it does now.
-        wanted: statements that its answers took in the database.
+        version: as its program reports it; "" if it is missing.
+        key, kept: its stored qualification, if one is still valid.
+        rejected: why it is out; None while every check has passed.
+        limit: time limit of its current check.
+        wanted: statements that its responses need in the database.
     """
 
     entry: Entry
@@ -211,25 +211,25 @@ class _Candidate:
 
     @property
     def running(self) -> LaunchedServer | None:
-        """Its launch, if it is up and nothing was found against it."""
+        """Its launch, if it is up and every check has passed so far."""
         return self.launched if self.rejected is None else None
 
     @property
     def waited_for(self) -> str:
-        """Its name, and how long what it does now has taken of how long it may."""
+        """Its name, and how much of its time limit its current check has used."""
         if self.limit is None:
             return self.name
         return f"{self.name}, {self.limit.spent_s:.0f} s of {self.limit.within_s:.0f} s"
 
     def announce(self, progress: Progress) -> None:
-        """Says on the display what became of it."""
+        """Shows the result on the display."""
         if self.rejected is not None:
             progress.out(self.name, self.rejected)
         else:
             progress.ready(self.name, self.kept.when if self.kept else None)
 
     def result(self) -> Qualified | Rejected:
-        """What it came to: by its calibration, by what was kept, or out."""
+        """Its result: qualified by calibration, qualified by a stored qualification, or rejected."""
         if self.calibrated is not None and self.rejected is None:
             facts = {**parity.sheet_texts(self.facts), **self.entry.parity, **self.calibrated.facts}
             entry, calibration = self.calibrated.entry, self.calibrated.calibration
@@ -246,7 +246,7 @@ class _Candidate:
 def _candidate(
     entry: Entry, state: Ready | Missing, progress: Progress, store: QualificationStore | None, site: Site
 ) -> _Candidate:
-    """A contender before it is tried: built, and looked up among the qualifications that were kept."""
+    """A contender before its checks: built, and with its stored qualification if there is one."""
     if isinstance(state, Missing):
         return _Candidate(entry, "", rejected=f"missing: {state.reason}; {state.remedy}")
     try:
@@ -263,34 +263,34 @@ def _candidate(
 
 
 def _why(error: StageError, entry: Entry) -> str:
-    """What went wrong, without the contender's name in front."""
+    """An error's message without the contender's name in front."""
     return str(error).removeprefix(f"{entry.name}: ")
 
 
 def _qualify(setup: RaceSetup, candidates: Sequence[_Candidate], progress: Progress) -> None:
-    """Some contenders at once: asked side by side, loaded one by one, watched while idle together, stopped together."""
+    """Qualifies some contenders at once: checks them side by side, loads them one by one, watches them while idle."""
     with setup.database_up(), Servers(setup.engine) as servers:
-        asked = _SideBySide()
+        checks = _SideBySide()
         for candidate in candidates:
-            asked.begin(candidate, partial(_launch_and_ask, setup, servers, candidate, asked.room))
+            checks.begin(candidate, partial(_launch_and_check, setup, servers, candidate, checks.room))
             candidate.started.wait(HELD_UP_S)
-            asked.tell(progress)
-        asked.end(progress)
+            checks.show(progress)
+        checks.end(progress)
         _prove_by_the_database(setup, candidates)
         rejected = [candidate for candidate in candidates if candidate.rejected is not None]
         servers.stop([candidate.launched for candidate in rejected if candidate.launched])
         for candidate in candidates:
             _calibrate(setup, servers, candidate, progress)
         _look_at_idle(candidates)
-        # An ad hoc server's warm-up must be seen from its beginning: it is asked so much only now.
+        # Calibration must see an ad hoc server's warm-up from its beginning: it gets these many requests only now.
         for candidate in candidates:
             if candidate.running and candidate.entry.contender is None:
-                asked.begin(candidate, partial(_ask_ad_hoc, setup, candidate, asked.room))
-        asked.end(progress)
+                checks.begin(candidate, partial(_check_ad_hoc, setup, candidate, checks.room))
+        checks.end(progress)
 
 
-def _launch_and_ask(setup: RaceSetup, servers: Servers, candidate: _Candidate, room: threading.Semaphore) -> None:
-    """Starts a contender and has it prove its answers; runs in a thread of its own."""
+def _launch_and_check(setup: RaceSetup, servers: Servers, candidate: _Candidate, room: threading.Semaphore) -> None:
+    """Starts a contender and checks its responses; runs in its own thread."""
     candidate.limit = Deadline(candidate.entry.wake_s)
     try:
         candidate.launched = servers.add(setup.launch(candidate.entry))
@@ -302,24 +302,24 @@ def _launch_and_ask(setup: RaceSetup, servers: Servers, candidate: _Candidate, r
     if launched := candidate.running:
         with room:
             candidate.limit = Deadline(CORRECTNESS_S)
-            _ask(setup, candidate, launched)
+            _check(setup, candidate, launched)
 
 
-def _ask(setup: RaceSetup, candidate: _Candidate, launched: LaunchedServer) -> None:
-    """Has a contender prove its answers, and tries what it does with connections. Runs beside others' asking."""
+def _check(setup: RaceSetup, candidate: _Candidate, launched: LaunchedServer) -> None:
+    """Checks a contender's responses, and what it does with connections; others are checked at the same time."""
     if setup.workload.asks_database:
         candidate.wanted = statements(setup.asking(launched), setup.load)
     findings = setup.prove(launched)
     candidate.facts = dict(findings.facts)
     if findings.problems:
         candidate.rejected = launched.death("in scrutineering") or "; ".join(findings.problems)
-    # What is tried with connections is HTTP/1's.
+    # The checks of connections are for HTTP/1.
     elif candidate.entry.contender is not None and candidate.entry.http(setup.load.http) != HTTP2:
         candidate.facts |= setup.connection_facts(launched)
 
 
 def _prove_by_the_database(setup: RaceSetup, candidates: Sequence[_Candidate]) -> None:
-    """Takes out contenders that responded without a query; all were sent requests, and none is under load."""
+    """Rejects contenders that responded without a query; all were sent requests, and none is under load."""
     running = {candidate.name: launched for candidate in candidates if (launched := candidate.running)}
     used = database_proof.usage_of(setup.instance)
     stale = database_proof.stale_answers(setup, running.values())
@@ -329,8 +329,8 @@ def _prove_by_the_database(setup: RaceSetup, candidates: Sequence[_Candidate]) -
             candidate.rejected = missing or stale.get(candidate.name)
 
 
-def _ask_ad_hoc(setup: RaceSetup, candidate: _Candidate, room: threading.Semaphore) -> None:
-    """What an ad hoc contender does with connections; runs in a thread of its own."""
+def _check_ad_hoc(setup: RaceSetup, candidate: _Candidate, room: threading.Semaphore) -> None:
+    """Checks what an ad hoc contender does with connections; runs in its own thread."""
     if launched := candidate.running:
         with room:
             candidate.limit = Deadline(BEHAVIOUR_S)
@@ -340,7 +340,7 @@ def _ask_ad_hoc(setup: RaceSetup, candidate: _Candidate, room: threading.Semapho
 
 
 def _calibrate(setup: RaceSetup, servers: Servers, candidate: _Candidate, progress: Progress) -> None:
-    """Loads a contender that is up, alone; one that gives no right answer is out and stopped."""
+    """Loads a contender that is up, alone; stops and rejects it if it sends no correct response."""
     if launched := candidate.running:
         progress.phase(f"calibrating {candidate.name}")
         try:
@@ -360,18 +360,18 @@ def _look_at_idle(candidates: Sequence[_Candidate]) -> None:
 
 
 class _SideBySide:
-    """Runs calls that mostly wait in threads of their own; an interruption abandons them.
+    """Runs checks that mostly wait, each in its own thread; an interruption abandons them.
 
     The threads are daemons: their waits end with the servers. ``room`` limits what they do apart from waiting.
     """
 
     def __init__(self) -> None:
-        self.room = threading.Semaphore(ASKED_AT_ONCE)
+        self.room = threading.Semaphore(CHECKED_AT_ONCE)
         self._checks: list[tuple[Future[None], _Candidate]] = []
-        self._tell_at = time.monotonic() + TELL_S
+        self._show_at = time.monotonic() + SHOW_S
 
     def begin(self, candidate: _Candidate, call: Callable[[], None]) -> None:
-        """Has one more contender asked, in a thread of its own."""
+        """Starts a contender's check in its own thread."""
         done = Future[None]()
         self._checks.append((done, candidate))
 
@@ -382,28 +382,28 @@ class _SideBySide:
             except BaseException as error:
                 done.set_exception(error)
 
-        threading.Thread(target=run, name=f"asking {candidate.name}", daemon=True).start()
+        threading.Thread(target=run, name=f"checking {candidate.name}", daemon=True).start()
 
-    def tell(self, progress: Progress) -> None:
-        """Says who is waited for, and for how long at most, if it was not said just now."""
-        if time.monotonic() < self._tell_at:
+    def show(self, progress: Progress) -> None:
+        """Shows which contenders Dragstrip waits for, and for how long at most, unless it was just shown."""
+        if time.monotonic() < self._show_at:
             return
         left = [candidate.waited_for for done, candidate in self._checks if not done.done()]
         more = f"; and {len(left) - NAMED} more" if len(left) > NAMED else ""
         if left:
             count = f"{len(left)} of {len(self._checks)}"
             progress.phase(f"checking {count}: {'; '.join(left[:NAMED])}{more}", waiting=True)
-        self._tell_at = time.monotonic() + TELL_S
+        self._show_at = time.monotonic() + SHOW_S
 
     def end(self, progress: Progress) -> None:
-        """Waits for all of them, and now and then shows which.
+        """Waits for all checks, and shows now and then which are left.
 
         Raises:
-            Exception: what one of them raised.
+            Exception: the first that a check raised.
         """
         results = [done for done, _ in self._checks]
-        while wait(results, max(self._tell_at - time.monotonic(), 0.01)).not_done:
-            self.tell(progress)
+        while wait(results, max(self._show_at - time.monotonic(), 0.01)).not_done:
+            self.show(progress)
         self._checks.clear()
         for done in results:
             done.result()

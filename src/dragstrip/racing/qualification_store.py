@@ -1,9 +1,9 @@
-"""Scrutineering's results, kept beside the store for as long as nothing that they depend on has changed.
+"""Qualifications, kept next to the store for as long as nothing that they depend on has changed.
 
-A proof is reused only for the very same programs. Its key covers the definition and its files, the parameters, and
-place, size and time of change of every program, module and build. It also covers the private environment's files and
-the system's list of packages. Workload, load, lanes, machine, boot, and the code of Dragstrip that proves are in it,
-too. One file per check; if a file can't be read or written, the contender is simply checked again.
+A qualification is reused only for the same programs. Its key covers the definition and its files, the parameters, and
+the place, size and time of change of every program, module and build. It also covers the private environment's files,
+the system's list of packages, workload, load, lanes, machine, boot, and the code of Dragstrip that checks. Each has its
+own file; if a file can't be read or written, the contender is simply checked again.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from dragstrip.record import Load
 from dragstrip.version import __version__
 from dragstrip.workload import Workload
 
-#: Seconds for which a proof stands: a week; an hour where others were at work on the cores while it was calibrated.
+#: Seconds for which a qualification is valid: a week, or an hour if other programs disturbed its calibration.
 GOOD_S, DISTURBED_S = 7 * 86_400.0, 3_600.0
 
-#: Most files that one private environment may have and still be looked through before every race.
+#: The largest number of files in a private environment that Dragstrip looks through before every race.
 MAX_FILES = 50_000
 
 _PACKAGE = Path(__file__).parents[1]
@@ -42,10 +42,10 @@ _SHAPE = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptQualification:
-    """What one contender showed when it was proved and calibrated.
+    """The result of checking and calibrating one contender.
 
     Args:
-        at_s: wall clock, seconds since 1970; good_s: for how long it stands.
+        at_s: wall clock, seconds since 1970; good_s: for how long it is valid.
         parity: facts for the parity sheet.
     """
 
@@ -61,11 +61,11 @@ class KeptQualification:
 
 
 class QualificationStore:
-    """The kept proofs of one kind of race on this machine.
+    """The kept qualifications of one kind of race on this machine.
 
     Args:
-        folder: made, for its owner alone, when the first proof is kept.
-        context: what all contenders' proofs depend on, see ``context``.
+        folder: created, for its owner alone, when the first qualification is kept.
+        context: what all contenders' qualifications depend on, see ``context``.
         fresh: none is reused; new ones are stored anyway.
     """
 
@@ -73,7 +73,7 @@ class QualificationStore:
         self._folder, self._context, self._fresh = folder, tuple(context), fresh
 
     def key(self, entry: Entry, ready: Ready, built: Path | None) -> str | None:
-        """What a contender's proof depends on, as one word; None where that can't be told, as of an ad hoc server."""
+        """A hash of what a contender's qualification depends on; None if that is unknown, as for an ad hoc server."""
         if entry.contender is None:
             return None
         try:
@@ -89,21 +89,21 @@ class QualificationStore:
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
     def find(self, key: str | None) -> KeptQualification | None:
-        """The proof of this key, if there is one that still stands."""
+        """The qualification of this key, if there is one that is still valid."""
         if key is None or self._fresh:
             return None
         try:
             file = self._folder / f"{key}.json"
             for state in (self._folder.stat(), file.stat()):
                 if state.st_uid != os.geteuid() or state.st_mode & 0o022:
-                    return None  # whoever else may write here could pass off anything as proved
+                    return None  # another user who may write here could forge a qualification
             proof = _proof(json.loads(file.read_text(encoding="utf-8")), key)
         except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return None
         return proof if 0 <= time.time() - proof.at_s <= min(proof.good_s, GOOD_S) else None
 
     def keep(self, key: str | None, proof: KeptQualification) -> None:
-        """Keeps a proof, whole or not at all; those that stand no more are removed. None: it is not kept."""
+        """Keeps a qualification, whole or not at all; removes those that are too old. None: it is not kept."""
         if key is None:
             return
         with contextlib.suppress(OSError):
@@ -123,14 +123,14 @@ class QualificationStore:
                 raise
 
     def forget(self, key: str | None) -> None:
-        """Forgets a contender that was taken out of its race: the next race checks it again."""
+        """Forgets a contender that was taken out of its race, so that the next race checks it again."""
         if key is not None:
             with contextlib.suppress(OSError):
                 (self._folder / f"{key}.json").unlink(missing_ok=True)
 
 
 def context(workload: Workload, load: Load, lanes: Lanes, io: str, facts: Facts, *more: str) -> tuple[str, ...]:
-    """What the proofs of all contenders of a race depend on; ``facts``: the machine's; ``more``: whatever else."""
+    """What all qualifications of a race depend on; ``facts``: the machine's; ``more``: further texts."""
     code = [*_PACKAGE.glob("scrutiny/*.py"), *_PACKAGE.glob("racing/*.py"), *_PACKAGE.glob("_engine*")]
     return (
         __version__, *sorted(map(_identity, code)),
@@ -140,7 +140,7 @@ def context(workload: Workload, load: Load, lanes: Lanes, io: str, facts: Facts,
 
 
 def _identity(place: Path) -> str:
-    """A file as it is now: where it really lies, its size, when it was last changed."""
+    """A file as it is now: its resolved path, its size, and when it was last changed."""
     real = place.resolve(strict=True)
     state = real.stat()
     return f"{real} {state.st_dev} {state.st_ino} {state.st_size} {state.st_mtime_ns} {state.st_ctime_ns}"
@@ -151,27 +151,27 @@ def _beside(entry: Entry, ready: Ready, built: Path | None) -> list[str]:
     contender = entry.contender
     assert contender is not None
     values = discovery.settings(contender, ready.programs)
-    said = [f"{name}={value}" for name, value in sorted(values.items())]
-    # The definition's hash covers them as they were when it was read: this, as they are now.
-    said += [_identity(contender.folder / name) for name in contender.files()]
+    parts = [f"{name}={value}" for name, value in sorted(values.items())]
+    # The definition's hash covers its files as they were when it was read; these are as they are now.
+    parts += [_identity(contender.folder / name) for name in contender.files()]
     needed = [text for text in contender.fields.needs.files if all(values.get(name) for name in placeholders(text))]
-    said += [_identity(place) for text in needed if (place := Path(fill(text, values))).exists()]
+    parts += [_identity(place) for text in needed if (place := Path(fill(text, values))).exists()]
     if modules := values.get("modules"):
-        said += sorted(_identity(place) for place in Path(modules).glob("*.so"))
-    install, own = contender.fields.install, (contender.name,)
-    folders = {discovery.environment(install.pip or own), discovery.environment(install.npm or own)}
-    folders |= {discovery.environment(way.pip or way.npm or own) for way in install.alternatives}
+        parts += sorted(_identity(place) for place in Path(modules).glob("*.so"))
+    install, default = contender.fields.install, (contender.name,)
+    folders = {discovery.environment(install.pip or default), discovery.environment(install.npm or default)}
+    folders |= {discovery.environment(way.pip or way.npm or default) for way in install.alternatives}
     folders |= {built} if built else set()
     for folder in sorted(folders):
-        said += _tree(folder)
-    return [*said, _identity(_DPKG) if _DPKG.exists() else ""]
+        parts += _tree(folder)
+    return [*parts, _identity(_DPKG) if _DPKG.exists() else ""]
 
 
 def _tree(folder: Path) -> list[str]:
     """Every file below a folder: its place, size and time of change.
 
     Raises:
-        ValueError: there are too many to look at.
+        ValueError: there are too many files.
     """
     files: list[str] = []
     waiting = [str(folder)] if folder.is_dir() else []

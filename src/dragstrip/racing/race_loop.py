@@ -1,7 +1,7 @@
 """Drives the rounds of a race: its columns take turns, each until its pairs are decided or the budget is spent.
 
-Every round launches a column's contenders afresh, so a number at one workload owes nothing to another workload's load.
-Which column has the next round depends on the seed and on how many rounds each column has, never on a ratio.
+Every round launches a column's contenders afresh, so a number at one workload does not depend on another workload's
+load. Which column has the next round depends on the seed and on how many rounds each column has, never on a ratio.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class RaceLoop:
         names = [column.name for column in race.columns]
         shown = [ColumnProgress(progress, name) for name in names] if len(names) > 1 else [progress]
         self.columns = [
-            ColumnLoop(self, at, names[at], setup, shown[at], contenders)
-            for at, (setup, contenders) in enumerate(entered)
+            ColumnLoop(self, index, names[index], setup, shown[index], contenders)
+            for index, (setup, contenders) in enumerate(entered)
         ]
 
     def drive(self) -> Race:
@@ -65,7 +65,7 @@ class RaceLoop:
         return self.race.plan.budget_s - sum(column.spent_s for column in self.columns)
 
     def part(self, column: ColumnLoop) -> float:
-        """A column's share of what is left, by how long its rounds take among those of the open columns."""
+        """A column's share of the remaining budget, in proportion to how long its rounds take."""
         open_ = [other for other in self.columns if other.finished is None]
         known_s = [other.typical_s for other in open_ if other.typical_s]
         usual_s = sum(known_s) / len(known_s) if known_s else 1.0
@@ -88,7 +88,7 @@ class RaceLoop:
         return [column for column in self.columns if column.finished is None]
 
     def _next(self, open_: Sequence[ColumnLoop]) -> ColumnLoop:
-        """The column with the fewest rounds; among equals by the order that was drawn for that turn."""
+        """The column with the fewest rounds; of equals, the first in the order that is drawn for that turn."""
         turn = min(column.done for column in open_)
         waiting = {column.name: column for column in open_ if column.done == turn}
         drawn = schedule.order_of_columns(self.race.seed, turn, [column.name for column in self.columns])
@@ -100,20 +100,21 @@ class ColumnLoop(RoundLoop):
 
     Args:
         whole: the loop of all columns; it shares out the budget and holds the whole race's record.
-        at: which of the race's columns it is; name: that column's.
+        column: the column's index in the race; name: its name.
     """
 
     def __init__(
         self,
         whole: RaceLoop,
-        at: int,
+        column: int,
         name: str,
         setup: RaceSetup,
         progress: Progress,
         contenders: Mapping[str, Qualified],
     ) -> None:
         super().__init__(setup, progress, contenders)
-        self.whole, self.at, self.name, self.race = whole, at, name, analysis.by_column(whole.race)[at]
+        self.whole, self.column, self.name = whole, column, name
+        self.race = analysis.by_column(whole.race)[column]
         self.spent_s = sum((round_.ended_ns - round_.started_ns) / 1e9 for round_ in self.race.rounds)
         self.void_in_a_row = 0
         #: None while it goes on.
@@ -128,7 +129,7 @@ class ColumnLoop(RoundLoop):
 
     @property
     def done(self) -> int:
-        """Its rounds that count."""
+        """How many of its rounds count."""
         return sum(not round_.void for round_ in self.race.rounds)
 
     @property
@@ -137,7 +138,7 @@ class ColumnLoop(RoundLoop):
         return self.spent_s / max(len(self.race.rounds), 1)
 
     def budget_s(self) -> float:
-        """What it has spent, and its part of what is left."""
+        """The seconds that it has spent, and its part of those that are left."""
         return self.spent_s + self.whole.part(self) * self.whole.left_s()
 
     def overtime_s(self) -> float:
@@ -164,7 +165,7 @@ class ColumnLoop(RoundLoop):
         return Ending.BUDGET if left <= 0 else None
 
     def next_round(self) -> RoundPlan:
-        """The contenders that are needed; all if the design is fixed, or if more launches must be met by all.
+        """Plans the needed contenders; all if the number of rounds is fixed, or if no pair needs another round.
 
         Rounds are numbered through the whole race.
         """
@@ -183,7 +184,7 @@ class ColumnLoop(RoundLoop):
     def _block(self, plan: Plan, name: str, pass_index: int, phase: float) -> PlannedBlock:
         lead_ns, counted_ns = schedule.block_of(plan, name)
         rate_per_s = self.setup.load.rate_per_s
-        if not rate_per_s:  # an open loop counts requests by when they are meant to leave: it has no waves
+        if not rate_per_s:  # an open loop has no waves: it counts requests by when they are meant to leave
             lead_ns += schedule.lead_in_delay_ns(phase, self.contenders[name].calibration.p50_ns)
         return PlannedBlock(
             contender=name, pass_index=pass_index, lead_ns=lead_ns, counted_ns=counted_ns, rate_per_s=rate_per_s
@@ -203,7 +204,7 @@ class ColumnLoop(RoundLoop):
         )
 
     def plan(self) -> Plan:
-        """The column's plan; with fewer blocks a round if its budget would not pay for the ten rounds that decide."""
+        """The column's plan; with fewer blocks in a round if the budget would not pay for ten rounds."""
         plan, missing = self.race.plan, schedule.MIN_ROUNDS - self.done
         if plan.rounds_fixed or missing <= 0 or not self.race.rounds:
             return plan
@@ -211,27 +212,27 @@ class ColumnLoop(RoundLoop):
         return plan if share >= 1 else schedule.with_fewer_blocks(plan, max(share, 0.0))
 
     def commit_round(self, outcome: Outcome, events: Sequence[Event]) -> None:
-        """Stores the round, and judges the column without the contenders that it took out."""
-        record = replace(outcome.round, column=self.at)
+        """Stores the round, and judges the column without the contenders that the round took out."""
+        record = replace(outcome.round, column=self.column)
         self.whole.store.append_round(self.race.id, record)
         self.void_in_a_row = self.void_in_a_row + 1 if record.void else 0
-        seen = tuple(replace(event, column=self.at) for event in events)
-        for event in seen:
+        own_events = tuple(replace(event, column=self.column) for event in events)
+        for event in own_events:
             self.whole.store.append_event(self.race.id, event)
         self.race, self.whole.race = (
-            replace(race, rounds=(*race.rounds, record), events=(*race.events, *seen))
+            replace(race, rounds=(*race.rounds, record), events=(*race.events, *own_events))
             for race in (self.race, self.whole.race)
         )
         self.take_out_contenders(outcome.out, record.index)
 
     def take_out_contenders(self, fallen: Mapping[str, str], index: int) -> None:
-        """Takes contenders out of this column, by name with the reason, and judges it; other columns go on with them.
+        """Takes contenders out of this column, by name with the reason, and judges it; they stay in other columns.
 
         Args:
             index: the round that took them out.
         """
         for name, reason in fallen.items():
-            self.whole.store.entrant_out(self.race.id, name, reason, index, self.at)
+            self.whole.store.entrant_out(self.race.id, name, reason, index, self.column)
             self.contenders.pop(name, None)
             self.progress.out(name, reason)
         entrants = tuple(
@@ -239,5 +240,5 @@ class ColumnLoop(RoundLoop):
             for entrant in self.race.entrants
         )
         self.race = analysis.with_column(self.race, 0, entrants)
-        self.whole.race = analysis.with_column(self.whole.race, self.at, entrants)
+        self.whole.race = analysis.with_column(self.whole.race, self.column, entrants)
         self.judge()

@@ -1,4 +1,4 @@
-"""What is to be raced and how, as one value, and what refuses it before anything is started or stored."""
+"""What to race and how, as one value, and the checks of it before anything is started or stored."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ from dragstrip.workload import load as load_workload
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What is to be raced and how: the command line's words as one value.
+    """What to race and how: the command line's options as one value.
 
     Args:
         entries: at least two, names distinct.
-        connections: None: as many as the workload is meant for, or else as is usual.
+        connections: None: the workload's own number, or otherwise the default.
         budget_s: wall-clock seconds for the rounds; None: the default (``schedule.usual_budget_s``).
         rounds: exactly this many rounds, without early stop; None for the stopping rule.
         explicit: a contender that is not ready refuses the race (named by hand) instead of being left out (line-up).
         threads: engine threads; None for one per engine core.
-        purpose: what the race is for, where a command runs it for something; it becomes an event of its record.
-        http: "1.1", or "1.0" as ab speaks it, for write-ups of old.
+        purpose: what the race is for, if a command runs it for something; it becomes an event of the record.
+        http: "1.1", or "1.0" as ab speaks it, for old write-ups.
         streams: over HTTP/2, requests at a time on each connection.
-        rate_per_s: of an open loop, the same for all.
+        rate_per_s: of an open loop, the same for all contenders.
         pace: how sharply an open loop's schedule is kept (``record.Load``).
-        io: the engine's back end: "auto" (io_uring where it works, else epoll), "uring" or "epoll".
+        io: the engine's back end: "auto" (io_uring if it works, otherwise epoll), "uring" or "epoll".
         also: further workloads, each a column of the same race.
         efficiency: CPU per request at two rates, each a column: a tenth and half of what the slowest serves.
-        offered: rates by workload, each a column, in place of ``rate_per_s``: of a race that is run again.
+        offered: for a race that is run again: rates by workload, each a column, in place of ``rate_per_s``.
         fresh_scrutiny: checks and calibrates every contender again, even if nothing has changed since the last time.
-        awake: "auto": the cores are kept from sleeping while blocks run; "off": they do as the kernel wants.
-        wait: how the engine waits for answers: "sleep", "poll", or "auto": polls where its cores are its own.
+        awake: "auto": the cores are kept from sleeping while blocks run; "off": the kernel decides.
+        wait: how the engine waits for responses: "sleep", "poll", or "auto": polls if no server uses its cores.
         site: the machine or machines that it runs on.
         allowed: hosts other than this machine that may be loaded.
     """
@@ -78,34 +78,34 @@ class Request:
 
     @property
     def workloads(self) -> tuple[Workload, ...]:
-        """All of them, in the order of their columns."""
+        """All workloads, in the order of their columns."""
         return (self.workload, *self.also)
 
     def __post_init__(self) -> None:
-        """Refuses what no race can be run with, before anything is started or stored.
+        """Refuses values that no race can run with, before anything is started or stored.
 
         Raises:
-            BadUsage: says which field, what was given and what would do.
+            BadUsage: names the field, the value and what would be valid.
         """
         for name in options.BOUNDS:
             object.__setattr__(self, name, options.validated(name, getattr(self, name)))
-        asked = MetricChoice.of(self.metric)
-        if self.efficiency and asked.name == AUTO:
-            object.__setattr__(self, "metric", str(replace(asked, name="cpu")))
+        choice = MetricChoice.of(self.metric)
+        if self.efficiency and choice.name == AUTO:
+            object.__setattr__(self, "metric", str(replace(choice, name="cpu")))
         if self.budget_s is None and self.allowed:
-            object.__setattr__(self, "budget_s", schedule.USUAL_S)  # more was not allowed
+            object.__setattr__(self, "budget_s", schedule.USUAL_S)  # a longer race was not allowed
         refuse_elsewhere(self.entries, self.allowed, usual_connections(self), self.budget_s or schedule.USUAL_S)
 
 
 def usual_connections(request: Request) -> int:
-    """As many as are asked for, as the workload is meant for, or else as is usual."""
+    """The requested number of connections, otherwise the workload's own, otherwise the default."""
     return request.connections or request.workload.traffic.connections or DEFAULT_CONNECTIONS
 
 
 def refuse_elsewhere(
     entries: Sequence[Entry], allowed: Sequence[AllowedHost], connections: int, budget_s: float
 ) -> None:
-    """Holds a race of addresses to what was allowed: calibration and warm-up ask as fast as a server answers.
+    """Checks races of addresses against what was allowed: calibration and warm-up load as fast as a server responds.
 
     Raises:
         BadUsage: a host that was not allowed, or more load than was allowed there.
@@ -133,12 +133,12 @@ def lanes_of(request: Request) -> machine.Lanes:
 
 def database_lane(lanes: machine.Lanes, workloads: Sequence[Workload], *, divisible: bool) -> machine.Lanes:
     """The core sets, with one for the database if needed; ``divisible``: the user did not name the servers' cores."""
-    asked = any(workload.asks_database for workload in workloads)
-    return machine.with_database(lanes, divisible=divisible) if asked else lanes
+    needed = any(workload.asks_database for workload in workloads)
+    return machine.with_database(lanes, divisible=divisible) if needed else lanes
 
 
 def load_of(request: Request, lanes: machine.Lanes) -> Load:
-    """How blocks are loaded; a closed loop, as calibration has it."""
+    """How blocks are loaded; a closed loop, as in calibration."""
     return Load(
         connections=usual_connections(request),
         threads=request.threads or len(lanes.engine),
@@ -162,10 +162,10 @@ def refuse_few(entries: Sequence[Entry]) -> None:
 
 
 def refuse_workloads(request: Request) -> None:
-    """Every contender has a workload, and every workload two contenders at least; of one workload: all have it.
+    """Every contender must support a workload, and every workload needs two contenders; a single workload needs all.
 
     Raises:
-        BadUsage: one has none of them, a workload has fewer than two, or two workloads have one name.
+        BadUsage: a contender supports none, a workload has fewer than two contenders, or two workloads have one name.
     """
     names = [workload.name for workload in request.workloads]
     listed = {workload.name: workload.served_as for workload in request.workloads}
@@ -178,35 +178,35 @@ def refuse_workloads(request: Request) -> None:
     for name in names:
         having = [entry.name for entry in request.entries if entry.serves(listed[name])]
         if len(having) < 2:
-            here = f"only {having[0]} does" if having else "none does"
+            support = f"only {having[0]} does" if having else "none does"
             raise BadUsage(
-                f"workload {name}: a race needs at least two contenders that support it; here {here}; "
+                f"workload {name}: a race needs at least two contenders that support it; here {support}; "
                 "add another one, or leave the workload out"
             )
 
 
 def refuse_efficiency(request: Request) -> None:
-    """Efficiency is CPU per request at its own two rates.
+    """Efficiency compares CPU per request at two rates that it chooses.
 
     Raises:
-        BadUsage: another metric or rate is asked for with it.
+        BadUsage: another metric or a rate is requested with it.
     """
     if not request.efficiency:
         return
     if MetricChoice.of(request.metric).name != "cpu":
-        raise BadUsage(f"--efficiency compares CPU per request, and --metric {request.metric} something else; use one")
+        raise BadUsage(f"--efficiency compares CPU per request, not --metric {request.metric}; use one of the two")
     if request.rate_per_s is not None and not request.offered:
         raise BadUsage("--efficiency chooses its two rates itself; leave out --rate")
 
 
 def refuse_unfit_load(request: Request, *, open_loop: bool = False) -> None:
-    """A workload that can't be put to servers as asked.
+    """Refuses workloads that can't be sent as requested.
 
     Args:
-        open_loop: requests will leave by the clock, whatever the request says.
+        open_loop: requests will leave by the clock, whatever the request has.
 
     Raises:
-        BadUsage: which, why, and what would do.
+        BadUsage: names the workload, the reason and what to do.
     """
     _refuse_streams(request)
     _refuse_unlike_loads(request)
@@ -215,7 +215,7 @@ def refuse_unfit_load(request: Request, *, open_loop: bool = False) -> None:
 
 
 def _refuse_streams(request: Request) -> None:
-    """Several requests at a time on a connection are HTTP/2's, and every contender has as many."""
+    """Several requests at a time on a connection need HTTP/2 for every contender."""
     if request.streams == 1:
         return
     alone = next((entry.name for entry in request.entries if entry.http(request.http) != HTTP2), None)
@@ -227,7 +227,7 @@ def _refuse_streams(request: Request) -> None:
 
 
 def _refuse_unlike_loads(request: Request) -> None:
-    """Several workloads of one race share its connections; how many requests each sends at once is its own affair."""
+    """Several workloads of one race share its connections; each has its own pipelining."""
     if len(request.workloads) == 1:
         return
     closing = [workload.name for workload in request.workloads if not workload.traffic.keepalive]
@@ -237,9 +237,9 @@ def _refuse_unlike_loads(request: Request) -> None:
         )
     meant = {workload.name: workload.traffic.connections or DEFAULT_CONNECTIONS for workload in request.workloads}
     if request.connections is None and len(set(meant.values())) > 1:
-        said = ", ".join(f"{name} for {count:,}" for name, count in meant.items())
+        counts = ", ".join(f"{name} for {count:,}" for name, count in meant.items())
         raise BadUsage(
-            f"these workloads have different default connections ({said}); choose one number: --connections N"
+            f"these workloads have different default connections ({counts}); choose one number: --connections N"
         )
 
 
@@ -280,10 +280,10 @@ def _refuse_unfit(request: Request, workload: Workload, *, open_loop: bool) -> N
 
 
 def refuse_doubles(entries: Sequence[Entry]) -> None:
-    """Names tell contenders apart.
+    """Names must distinguish contenders.
 
     Raises:
-        BadUsage: two have the same.
+        BadUsage: two have the same name.
     """
     names = [entry.name for entry in entries]
     doubles = sorted({name for name in names if names.count(name) > 1})
@@ -295,20 +295,20 @@ def refuse_doubles(entries: Sequence[Entry]) -> None:
 
 
 def request_of(race: Race, workloads: Sequence[Workload] = ()) -> Request:
-    """The same contenders, plan, load and seed; cores where this machine has them, else its own choice.
+    """The same contenders, plan, load and seed; the same cores if this machine has them, otherwise its own choice.
 
-    Those that were out before the first round are tried again; one that is missing here is left out and named.
+    Contenders that were out before the first round are checked again; one that is missing here is left out and named.
 
     Args:
-        workloads: needed where one of the race's own was a file.
+        workloads: needed if a workload of the race was a file.
 
     Raises:
-        BadUsage: a definition, or the workload, is no longer there.
+        BadUsage: a definition or the workload no longer exists.
     """
-    plan, own = race.plan, {field.name for field in fields(Request)}
-    # Whatever describes the load is asked for again by its own name, what a later version adds too.
-    load = {field.name: getattr(race.load, field.name) for field in fields(Load) if field.name in own}
-    engine_cores = _here(race.engine_cores)
+    plan, names = race.plan, {field.name for field in fields(Request)}
+    # Every field of the load that a request also has, including those that a later version adds.
+    load = {field.name: getattr(race.load, field.name) for field in fields(Load) if field.name in names}
+    engine_cores = _core_list(race.engine_cores)
     load["threads"] = race.load.threads if engine_cores else None
     load["rate_per_s"] = next((column.load.rate_per_s for column in race.columns if column.load.rate_per_s), None)
     first, *also = workloads or map(load_workload, dict.fromkeys(column.workload for column in race.columns))
@@ -328,13 +328,13 @@ def request_of(race: Race, workloads: Sequence[Workload] = ()) -> Request:
         alpha=plan.alpha,
         seed=race.seed,
         rounds=plan.planned_rounds if plan.rounds_fixed else None,
-        server_cores=_here(race.server_cores),
+        server_cores=_core_list(race.server_cores),
         engine_cores=engine_cores,
         io=race.backend,
         explicit=False,
     )
 
 
-def _here(cores: Sequence[int]) -> str | None:
-    """A core list for this machine; None if it has not all of them."""
+def _core_list(cores: Sequence[int]) -> str | None:
+    """A core list for this machine; None if it lacks one of the cores."""
     return show_cores(cores) if cores and set(cores) <= os.sched_getaffinity(0) else None

@@ -1,4 +1,4 @@
-"""Goes on with a race that was cut off, or that is given more budget."""
+"""Resumes a race that was cut off, or that gets more budget."""
 
 from __future__ import annotations
 
@@ -34,33 +34,33 @@ def resume(
     site: Site = LOCAL,
     allowed: Sequence[AllowedHost] = (),
 ) -> Race:
-    """Goes on with a race that was cut off: same seed, plan and lanes; the rounds count on from the last recorded.
+    """Resumes a race with the same seed, plan and lanes; rounds are numbered on from the last recorded round.
 
     Args:
         workloads: the race's own, in any order.
-        extra_s: seconds of further budget, also for a race that has spent its own.
+        extra_s: seconds of further budget, also for a race that has spent its budget.
         site: the machine or machines that it runs on.
         allowed: hosts other than this machine that may be loaded.
 
     Raises:
-        BadUsage: the race has ended by its own rule, or goes on in another process, or a contender's definition has
+        BadUsage: the race has ended by its own rule, another process is running it, or a contender's definition has
             changed since.
     """
     own_id = store.load(race_id).id
     with writing(store.path, own_id):
-        race = store.load(own_id)  # as the process that had it before has left it
+        race = store.load(own_id)  # read again: another process may have added to it before
         _refuse_ended(race, extra_s)
         refuse_other_machine(race, site)
-        given = _given(race, workloads)
+        by_name = _by_name(race, workloads)
         racing_on = _unchanged(race, {entry.name: entry for entry in entries})
         refuse_elsewhere(list(racing_on.values()), allowed, race.load.connections, extra_s or race.plan.budget_s)
         lanes = site.lanes(_cores(race.server_cores), _cores(race.engine_cores))
         lanes = database_lane(lanes, workloads, divisible=False)
-        first = given[analysis.by_column(race)[0].workload]
+        first = by_name[analysis.by_column(race)[0].workload]
         with site.race_setup(first, race.load, lanes, race.seed, race.backend, *awake_and_wait_of(race)) as setup:
             if extra_s is not None:
                 race = _extended(race, extra_s, store)
-            return _loop(replace(race, finished=Ending.NONE), racing_on, given, setup, store, progress, site).drive()
+            return _loop(replace(race, finished=Ending.NONE), racing_on, by_name, setup, store, progress, site).drive()
 
 
 def _loop(
@@ -72,14 +72,14 @@ def _loop(
     progress: Progress,
     site: Site,
 ) -> RaceLoop:
-    """The race's loop, with every contender qualified again; those that fail now are out."""
+    """The race's loop, with every contender qualified again; contenders that fail now are out."""
     states = {name: Ready(entrant.version, {}) for entrant in race.entrants if (name := entrant.name) in entries}
     entered, rejected = [], []
     for column in analysis.by_column(race):
-        own = [entries[entrant.name] for entrant in column.entrants if not entrant.out]
-        at = setup.for_workload(workloads[column.workload], column.load.rate_per_s)
-        qualification = qualify_all(at.for_workload(at.workload, 0.0), own, states, progress, site=site)
-        entered.append((at, qualification.ready))
+        still_in = [entries[entrant.name] for entrant in column.entrants if not entrant.out]
+        workload = workloads[column.workload]
+        qualification = qualify_all(setup.for_workload(workload, 0.0), still_in, states, progress, site=site)
+        entered.append((setup.for_workload(workload, column.load.rate_per_s), qualification.ready))
         rejected.append(qualification.rejected)
     store.append_event(race.id, event(EventKind.RESUMED))
     loop = RaceLoop(store, progress, race, entered)
@@ -88,23 +88,23 @@ def _loop(
     return loop
 
 
-def _given(race: Race, workloads: Sequence[Workload]) -> dict[str, Workload]:
+def _by_name(race: Race, workloads: Sequence[Workload]) -> dict[str, Workload]:
     """The race's workloads, by name.
 
     Raises:
-        BadUsage: other ones are given.
+        BadUsage: they are not the race's.
     """
-    given = {workload.name: workload for workload in workloads}
-    wanted = dict.fromkeys(column.workload for column in race.columns)
-    if given.keys() != wanted.keys():
+    by_name = {workload.name: workload for workload in workloads}
+    raced = dict.fromkeys(column.workload for column in race.columns)
+    if by_name.keys() != raced.keys():
         raise BadUsage(
-            f"race {race.id} is of workload {', '.join(wanted)}, not {', '.join(given)}; --workload FILE names its file"
+            f"race {race.id} has workload {', '.join(raced)}, not {', '.join(by_name)}; --workload FILE names its file"
         )
-    return given
+    return by_name
 
 
 def _unchanged(race: Race, entries: Mapping[str, Entry]) -> dict[str, Entry]:
-    """The entries of those still in the race by name, if their definitions are as they were.
+    """The entries of contenders still in the race, by name, if their definitions are unchanged.
 
     Raises:
         BadUsage: a definition has changed since.
@@ -121,10 +121,10 @@ def _unchanged(race: Race, entries: Mapping[str, Entry]) -> dict[str, Entry]:
 
 
 def refuse_other_machine(race: Race, site: Site) -> None:
-    """Rounds of one race are of the same machine, or machines.
+    """All rounds of a race must run on the same machine or machines.
 
     Raises:
-        BadUsage: it was raced on others.
+        BadUsage: the race ran on others.
     """
     then, now = race.machine.fleet, site.machines()
     if then == now:
@@ -139,17 +139,19 @@ def refuse_other_machine(race: Race, site: Site) -> None:
 
 
 def _refuse_other_facts(race: Race, facts: Facts) -> None:
-    """The machine is the one that the record describes; for an imported race, since the same boot.
+    """The machine must be the one in the record; for an imported race, since the same boot.
 
     Raises:
-        BadUsage: it is another one.
+        BadUsage: it is another machine.
     """
-    then, now = ((*of.identity, of.boot) if race.imported else of.identity for of in (race.machine, facts))
+    then, now = (
+        (*machine.identity, machine.boot) if race.imported else machine.identity for machine in (race.machine, facts)
+    )
     if any(before not in (None, after) for before, after in zip(then, now, strict=True)):
         imported = "was imported and " if race.imported else ""
         raise BadUsage(
             f"race {race.id} {imported}ran on another machine ({_listed(then)}; this one: {_listed(now)}), so its "
-            f"rounds would be of two; race it again here instead: `dragstrip rerun {race.id}`"
+            f"rounds would be from two machines; race it again here instead: `dragstrip rerun {race.id}`"
         )
 
 
@@ -173,11 +175,11 @@ def _refuse_ended(race: Race, extra_s: float | None) -> None:
 
 
 def _extended(race: Race, extra_s: float, store: Store) -> Race:
-    """The race with more budget, recorded: the last round counts on by what it pays for at the pace so far."""
+    """The race with more budget, recorded; its planned last round moves by what that pays for at the pace so far."""
     spent_s = sum((round_.ended_ns - round_.started_ns) / 1e9 for round_ in race.rounds)
     done = max(sum(not round_.void for round_ in column.rounds) for column in analysis.by_column(race))
     budget_s = max(race.plan.budget_s, spent_s) + extra_s
-    # Of several columns those that are open need a round each; at the pace so far it is as if all were.
+    # Only open columns need a round each; this counts as if all were open.
     turn_s = len(race.columns) * spent_s / max(len(race.rounds), 1)
     pays_for = schedule.planned_rounds(budget_s - spent_s, turn_s) if race.rounds else 0
     planned = max(race.plan.planned_rounds, done + pays_for)

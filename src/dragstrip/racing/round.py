@@ -54,7 +54,7 @@ def run_blocks(
     Args:
         launched: the servers that they load, connected and warm.
         index: of the round; with an open loop's rate it fixes when requests leave.
-        restless: contenders that work while idle: they stand still but for their own blocks.
+        restless: contenders that work while idle: they are frozen except in their own blocks.
     """
     idle_workers = {name: launched[name].running for name in sorted(restless & launched.keys())}
     plans = [
@@ -89,7 +89,7 @@ def block_record(
     """One block's record from what the engine handed back.
 
     Args:
-        kind_names: of the workload's requests, where it has several.
+        kind_names: of the workload's requests, if it has several.
     """
     kinds = dict(zip(kind_names, kind_counts(tally), strict=True))
     return Block(
@@ -107,19 +107,19 @@ def kind_counts(tally: Tally) -> list[KindCount]:
     return [KindCount(**{field.name: getattr(kind, field.name) for field in fields(KindCount)}) for kind in tally.kinds]
 
 
-#: Fills in why blocks are void; ``single_threaded`` says of each contender whether it has one thread only.
+#: Fills in why blocks are void; the mapping has, by contender, whether it has only one thread.
 Judge = Callable[[Sequence[Block], Mapping[str, bool]], tuple[Block, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundPlan:
-    """What one round is to do.
+    """The plan of one round.
 
     Args:
         index: 0-based.
         launches: contenders in the order of their launch.
         blocks: in their order.
-        judge: says which of them are void.
+        judge: decides which blocks are void.
     """
 
     index: int
@@ -133,7 +133,7 @@ class Outcome:
     """A round's record, the contenders that it took out with the reasons, and other events.
 
     Args:
-        planned: the blocks that were run, one for each of the record's: those of contenders that were warm.
+        planned: the plan of each block in the record: blocks of contenders that were not warm did not run.
     """
 
     round: Round
@@ -146,14 +146,14 @@ def run_round(setup: RaceSetup, plan: RoundPlan, contenders: Mapping[str, Qualif
     """Runs one whole round and stops every server of it, however it ends.
 
     Args:
-        contenders: those still in the race, by name.
+        contenders: the contenders still in the race, by name.
     """
     return _Round(setup, plan, contenders, Servers(setup.engine)).run()
 
 
 @dataclass
 class _Round:
-    """A round, and what it has come to so far.
+    """A round and its results so far.
 
     Args:
         out: contenders taken out, with the reasons.
@@ -178,7 +178,7 @@ class _Round:
                 self.out = self._fallen_under_load() | self.out
                 self._take_out_by_the_database()
                 database_lost = database is not None and not database.alive()
-        except StageError:  # a contender's own has been caught already: this one is the database's
+        except StageError:  # a contender's error has been caught already: this is the database's
             database_lost = True
         record = Round(
             index=self.plan.index,
@@ -189,13 +189,13 @@ class _Round:
         )
         if text := self.setup.database.log_tail() if self.setup.database else "":
             self.events.append(machine_events.event(EventKind.DATABASE, text=text, round=self.plan.index))
-        # A contender that fell with the database fell by no fault of its own.
+        # A contender that failed together with the database did nothing wrong.
         void = (Void(kind=VoidKind.DATABASE),) if database_lost else validity.round_reasons(record)
         out = {} if database_lost else self.out
         return Outcome(round=replace(record, void=void), planned=self.planned, out=out, events=self.events)
 
     def _launch_all(self) -> None:
-        """Launches the round's contenders, one after another; takes out those that did not come up."""
+        """Launches the round's contenders, one after another; takes out any that did not come up."""
         for name in self.plan.launches:
             try:
                 self.servers.add(self.setup.launch(self.contenders[name].entry))
@@ -203,7 +203,7 @@ class _Round:
                 self.out[name] = str(error)
 
     def _warm_up_all(self) -> None:
-        """Warms up those that run, one after another; takes out those that gave no correct response."""
+        """Warms up running contenders, one after another; takes out any that sent no correct response."""
         for launched in self.servers:
             try:
                 launched.warm_up = warm_up(self.setup, launched, self.contenders[launched.name].calibration.p50_ns)
@@ -240,13 +240,13 @@ class _Round:
         """Contenders that died or gave incorrect responses under load, with the reason in words."""
         out: dict[str, str] = {}
         for launched in self.servers:
-            own = [block for block in self.blocks if block.contender == launched.name]
-            gave_up, fault = bool(own) and all(block.gave_up for block in own), validity.wrong_under_load(own)
+            blocks = [block for block in self.blocks if block.contender == launched.name]
+            gave_up, fault = bool(blocks) and all(block.gave_up for block in blocks), validity.wrong_under_load(blocks)
             failed = gave_up or fault is not None or not launched.running.alive()
             if failed and (died := launched.death("under load")):
                 out[launched.name] = died
             elif gave_up:
-                out[launched.name] = f"refused every connection under load: {own[0].sample}"
+                out[launched.name] = f"refused every connection under load: {blocks[0].sample}"
             elif fault is not None:
                 out[launched.name] = _load_fault_text(fault)
         return out

@@ -1,4 +1,4 @@
-"""One race from what was asked for to its stored record; docs/ARCHITECTURE.md lists its steps and their files."""
+"""One race from its request to its stored record; docs/ARCHITECTURE.md lists its steps and their files."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def run(request: Request, *, store: Store, progress: Progress) -> Race:
     """Runs a race to its end and returns it as recorded.
 
     Raises:
-        BadUsage: fewer than two contenders, two of one name, cores that don't exist.
+        BadUsage: fewer than two contenders, two with one name, cores that don't exist.
         NotReady: a contender named by hand is missing something.
-        KeyboardInterrupt: passed on, after what was measured has been kept and every server stopped.
+        KeyboardInterrupt: passed on, after every round so far has been kept and every server stopped.
     """
     _refuse(request)
     lanes = lanes_of(request)
@@ -49,12 +49,12 @@ def run(request: Request, *, store: Store, progress: Progress) -> Race:
     seed = request.seed if request.seed is not None else secrets.randbits(32)
     started, started_ns = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic_ns()
     facts = request.site.facts()
-    kept = {
-        workload.name: _kept_qualifications(request, workload, store, load, lanes, facts)
+    stores = {
+        workload.name: _qualification_store(request, workload, store, load, lanes, facts)
         for workload in request.workloads
     }
     with set_up(request, load, lanes, seed, progress) as (setup, states):
-        entered = prepare_columns(request, setup, states, progress, kept)
+        entered = prepare_columns(request, setup, states, progress, stores)
         known = request.site.with_profile(facts, store.path, lanes)
         race = _record(request, entered, started, started_ns, setup.with_facts(known))
         with writing(store.path, race.id):
@@ -64,15 +64,15 @@ def run(request: Request, *, store: Store, progress: Progress) -> Race:
     for column, prepared in zip(analysis.by_column(race), entered, strict=True):
         # The next race checks again every contender that was taken out.
         out = {entrant.name for entrant in column.entrants if entrant.out}
-        if (store_of := kept[prepared.workload]) is not None:
+        if (qualifications := stores[prepared.workload]) is not None:
             for contender in prepared.qualification.contenders:
                 if contender.name in out:
-                    store_of.forget(contender.key)
+                    qualifications.forget(contender.key)
     return race
 
 
 def _refuse(request: Request) -> None:
-    """Refuses what no race can be run with, before anything is started or stored."""
+    """Refuses a request that no race can run with, before anything is started or stored."""
     refuse_few(request.entries)
     refuse_doubles(request.entries)
     refuse_workloads(request)
@@ -81,10 +81,10 @@ def _refuse(request: Request) -> None:
     schedule.refuse_metric(request.metric, request.rate_per_s)
 
 
-def _kept_qualifications(
+def _qualification_store(
     request: Request, workload: Workload, store: Store, load: Load, lanes: machine.Lanes, facts: Facts
 ) -> QualificationStore | None:
-    """Results for a workload that are kept beside the store, of races like this one; None for other machines' files.
+    """Qualifications for a workload of races like this one, kept next to the store; None for races on other machines.
 
     Raises:
         NotReady: the workload queries a database that is not installed.
@@ -106,8 +106,8 @@ def _record(request: Request, entered: Sequence[PreparedColumn], started: str, s
         [Event(at_ns=started_ns, kind=purpose.kind, subject=purpose.subject, names=purpose.names)] if purpose else []
     )
     calibration = (
-        replace(event, column=at)
-        for at, column in enumerate(entered)
+        replace(event, column=index)
+        for index, column in enumerate(entered)
         for contender in column.qualification.ready.values()
         for event in contender.calibration.events
     )

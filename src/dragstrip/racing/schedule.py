@@ -19,7 +19,7 @@ from dragstrip.metrics import ANSWERS, MetricChoice
 from dragstrip.racing.options import OfferedRate
 from dragstrip.record import Plan
 
-#: Lead-in (loaded, not counted) and counted part, in typical latencies, and the most that they last.
+#: Lead-in (loaded, not counted) and counted part, in typical latencies, and their maximum lengths.
 #: A block under 20 latencies means nothing: a server with 40 ms stalls read three times too fast.
 LEAD_LATENCIES, MAX_LEAD_NS = 5, 200_000_000
 COUNTED_LATENCIES, MAX_COUNTED_NS = 20, 1_000_000_000
@@ -27,10 +27,10 @@ COUNTED_LATENCIES, MAX_COUNTED_NS = 20, 1_000_000_000
 #: Shortest lead-in of a contender whose definition does not allow less; shortest counted part, in lead-ins.
 LEAD_NS, COUNTED_LEADS = 10_000_000, 2.5
 
-#: Passes per round: at least, at most, and the floor that a short budget may lower them to; and for how long each
-#: contender is at least loaded in a round. On recorded noise a race's evidence per second is the same for half and for
-#: double that time (a round's launches scatter too); less makes the ten rounds that any verdict takes sooner, more
-#: makes a round's number less prey to one bad pass.
+#: Passes per round: the usual minimum, the maximum, and the minimum under a short budget; and the shortest time for
+#: which each contender is loaded in a round. On recorded noise a race's evidence per second is the same for half and
+#: for double that time (a round's launches also scatter). A shorter time completes the ten rounds that any verdict
+#: needs sooner; a longer time makes a round's number depend less on one bad pass.
 PASSES, MAX_PASSES, PASSES_FLOOR, LOADED_S = 8, 60, 3, 0.28
 
 #: Rounds that a budget must be able to pay for before it pays for more passes: two above the fewest
@@ -66,15 +66,15 @@ class RoundOrder:
 
 
 def order_of(plan: Plan, seed: int, index: int, names: Sequence[str]) -> RoundOrder:
-    """The order of round ``index`` of a planned race; ``round_order`` says what raises.
+    """The order of round ``index`` of a planned race; it raises as ``round_order`` does.
 
     Args:
-        names: the contenders that run in it: some may be out, or needed no more.
+        names: the contenders that run in the round; some of the race's may be out, or no longer needed.
     """
-    own = {name: plan.blocks[name][2] for name in names if name in plan.blocks}
-    # The most passes of any contender that runs: without the fastest one, some passes would be empty.
-    passes = max(own.values()) if own and len(own) == len(names) else plan.passes
-    return round_order(seed, index, names, passes, own=own)
+    takes = {name: plan.blocks[name][2] for name in names if name in plan.blocks}
+    # The most passes of any contender in the round: if the fastest is out, some of the plan's passes would be empty.
+    passes = max(takes.values()) if takes and len(takes) == len(names) else plan.passes
+    return round_order(seed, index, names, passes, takes=takes)
 
 
 def block_of(plan: Plan, name: str) -> tuple[int, int]:
@@ -89,11 +89,11 @@ def round_order(
     names: Sequence[str],
     passes: int,
     *,
-    own: Mapping[str, int] | None = None,
+    takes: Mapping[str, int] | None = None,
 ) -> RoundOrder:
     """Draws the order of round ``index``; the order in which the names are given does not matter.
 
-    Of two contenders only the first one is drawn, and all passes are alike: neighbours in time share the machine's
+    Of two contenders only the first is drawn, and all passes are alike: neighbours in time share the machine's
     fast phases, and each contender always runs after the other.
 
     The generator is Philox4x64-10 (Salmon et al. 2011), a counter-based one keyed by (seed, index). Only its
@@ -103,8 +103,8 @@ def round_order(
         seed: of the race; taken modulo 2^64.
         index: 0-based round.
         passes: blocks of each contender, at least 1.
-        own: in how many of the passes a contender takes part, if not in all; they are spread evenly over the
-            round, and where they begin is drawn.
+        takes: in how many of the passes a contender takes part, if not in all; these are spread evenly over the
+            round, and their offset is drawn.
 
     Raises:
         BadUsage: no name, a name given twice, or no pass.
@@ -119,34 +119,34 @@ def round_order(
     shuffled = [_shuffled(ordered, words) for _ in range(passes + 1)]
     drawn = shuffled[1:2] * passes if len(ordered) == 2 else shuffled[1:]
     # Drawn last, so that the order itself is the same with and without.
-    takes = {name: _spread((own or {}).get(name, passes), passes, next(words)) for name in ordered}
+    runs = {name: _spread((takes or {}).get(name, passes), passes, next(words)) for name in ordered}
     return RoundOrder(
         launches=shuffled[0],
-        passes=tuple(tuple(name for name in names if takes[name][at]) for at, names in enumerate(drawn)),
+        passes=tuple(tuple(name for name in names if runs[name][number]) for number, names in enumerate(drawn)),
     )
 
 
 def _spread(count: int, passes: int, word: int) -> tuple[bool, ...]:
-    """In which passes a contender runs: ``count`` of them (1 to all), as evenly as may be, from a drawn place on."""
+    """For each pass, whether a contender runs: in ``count`` of them (1 to all), evenly spread from a drawn offset."""
     count, offset = min(max(count, 1), passes), (word * passes) >> _WORD
-    steps = [(at + offset) * count // passes for at in range(passes + 1)]
+    steps = [(number + offset) * count // passes for number in range(passes + 1)]
     return tuple(after > before for before, after in pairwise(steps))
 
 
 def lead_in_phases(seed: int, index: int, passes: Mapping[str, int]) -> dict[str, tuple[float, ...]]:
     """By how many latencies, from 0 to 1, the lead-in of each of a contender's blocks is lengthened in round ``index``.
 
-    Connections of a server that waits answer in step: all at once, then none for a latency. Such waves begin with the
-    block, and a counted part that always began at the same place among them would always count the same part of a wave
-    too much or too little. So that place is drawn for the round, and spread evenly over its blocks: of k blocks
-    all together count as if the edges were a k-th of a wave apart.
+    If a server waits, all its connections respond at once, then none for a latency. Such waves begin with the block. A
+    counted part that always began at the same point of a wave would always count the same part of a wave too much or
+    too little. So this point is drawn for the round, and spread evenly over its blocks: k blocks together count as if
+    the edges were a k-th of a wave apart.
 
     Args:
         passes: how many blocks each contender has.
     """
     words = _words(seed, _PHASES | index, len(passes))
     drawn = {name: next(words) / (1 << _WORD) for name in sorted(passes)}
-    return {name: tuple((drawn[name] + at / count) % 1 for at in range(count)) for name, count in passes.items()}
+    return {name: tuple((drawn[name] + block / count) % 1 for block in range(count)) for name, count in passes.items()}
 
 
 def _words(seed: int, index: int, count: int) -> Iterator[int]:
@@ -168,7 +168,7 @@ def block_lengths(p50_ns: Mapping[str, int], leads_ns: Iterable[int] = ()) -> tu
 
     Args:
         p50_ns: each contender's typical latency from calibration; empty gives the shortest block.
-        leads_ns: the lead-in that each contender needs at the least, ``LEAD_NS`` where there is none.
+        leads_ns: the lead-in that each contender needs at least; empty gives ``LEAD_NS``.
     """
     slowest_ns, least_ns = max(p50_ns.values(), default=0), max(leads_ns, default=LEAD_NS)
     lead_ns = min(max(LEAD_LATENCIES * slowest_ns, least_ns), MAX_LEAD_NS)
@@ -194,24 +194,24 @@ def own_lengths(
 
 
 def own_passes(lengths_ns: Mapping[str, tuple[int, int]], *, launch_s: float, budget_s: float) -> dict[str, int]:
-    """In how many passes of a round each contender takes part; of blocks up to 70 ms as many as ``passes`` says.
+    """In how many passes of a round each contender takes part; with blocks up to 70 ms as many as from ``passes``.
 
-    Each is loaded for the same time, 0.28 s or what makes a third of the round measuring, in 8 to 60 passes. It is
-    twice that time at most, so that one with long blocks takes fewer. Where the budget could not pay for 12 rounds of
-    that, all get fewer by the same share, but at least 3.
+    Each contender is loaded for the same time, 0.28 s or what makes a third of the round measuring, in 8 to 60 passes.
+    The time is doubled at most: a contender with long blocks takes part in fewer passes. If the budget could not pay
+    for 12 such rounds, all contenders get fewer passes by the same share, but at least 3.
 
     Args:
         lengths_ns: lead-in and counted part by contender.
         launch_s: launching and warming up all contenders once.
         budget_s: for all rounds.
     """
-    blocks_s = {name: max(sum(both) / 1e9, 1e-9) for name, both in lengths_ns.items()}
+    blocks_s = {name: max(sum(length_ns) / 1e9, 1e-9) for name, length_ns in lengths_ns.items()}
     each_s = max(LOADED_S, launch_s / 2 / max(len(blocks_s), 1))
     wanted = {}
-    for name, one_s in blocks_s.items():
-        # Longer than the machine's slow phases last, a few blocks meet as many of those as many short ones.
-        least = min(PASSES, ceil(2 * each_s / one_s - 1e-9))
-        wanted[name] = min(max(ceil(each_s / one_s - 1e-9), least, PASSES_FLOOR), MAX_PASSES)
+    for name, block_s in blocks_s.items():
+        # A few blocks that last longer than the machine's slow phases meet as many of them as many short blocks do.
+        least = min(PASSES, ceil(2 * each_s / block_s - 1e-9))
+        wanted[name] = min(max(ceil(each_s / block_s - 1e-9), least, PASSES_FLOOR), MAX_PASSES)
     payable_s = budget_s / ROUNDS_WANTED - launch_s
     share = min(payable_s / max(sum(wanted[name] * block_s for name, block_s in blocks_s.items()), 1e-9), 1.0)
     return {name: max(floor(count * share + 1e-9), PASSES_FLOOR) for name, count in wanted.items()}
@@ -223,10 +223,10 @@ def loaded_s(blocks: Mapping[str, tuple[int, int, int]]) -> float:
 
 
 def with_fewer_blocks(plan: Plan, share: float) -> Plan:
-    """The plan with so large a share of each round's blocks, three of each contender at the least.
+    """The plan with this share of each round's blocks, but at least three of each contender.
 
-    For rounds that take longer than was planned for, so that the budget still pays for the ten that decide. It looks
-    at the clock only, never at a ratio.
+    It is for rounds that take longer than planned, so that the budget still pays for the ten that any verdict needs.
+    The share depends on the clock only, never on a ratio.
     """
 
     def fewer(passes: int) -> int:
@@ -237,12 +237,12 @@ def with_fewer_blocks(plan: Plan, share: float) -> Plan:
 
 
 def lead_in_delay_ns(phase: float, p50_ns: int) -> int:
-    """What a phase (``lead_in_phases``) adds to the lead-in of a contender with this typical latency."""
+    """Nanoseconds that a phase (``lead_in_phases``) adds to the lead-in of a contender with this typical latency."""
     return int(phase * min(p50_ns, MAX_COUNTED_NS))
 
 
 def usual_passes(block_s: float) -> int:
-    """How many passes a round has whose contenders launch quickly."""
+    """How many passes a round has if its contenders launch quickly."""
     return min(max(ceil(LOADED_S / block_s - 1e-9), PASSES), MAX_PASSES)
 
 
@@ -250,8 +250,8 @@ def passes(*, launch_s: float, block_s: float, contenders: int, budget_s: float)
     """How many passes a round has.
 
     8 to 60, so that a third of the time is measuring and each contender is loaded for 0.28 s. Fewer, down to 3,
-    where the budget could not pay for 12 rounds of that: verdicts need ten rounds at the least, and more rounds
-    average more launches.
+    if the budget could not pay for 12 such rounds: verdicts need at least ten rounds, and more rounds average more
+    launches.
 
     Args:
         launch_s: launching and warming up all contenders once.
@@ -269,7 +269,7 @@ def usual_budget_s(round_s: float, columns: int = 1) -> float:
     """A column's default budget: a minute for all columns, or what its twelve rounds take; five minutes at most.
 
     Args:
-        round_s: of as few blocks as may be.
+        round_s: of a round with as few blocks as possible.
         columns: how many columns share it.
     """
     wanted_s = ROUNDS_WANTED * round_s / (1 - RESERVE)
@@ -279,8 +279,8 @@ def usual_budget_s(round_s: float, columns: int = 1) -> float:
 def planned_rounds(budget_s: float, round_s: float) -> int:
     """The planned last round N, fixed before the race: what nine tenths of the budget pay for, at least 10.
 
-    Ten even where the budget can't be expected to pay for them: nothing is decided before, the clock ends the
-    race anyway, and an estimate that was too cautious then costs nothing.
+    It is ten even if the budget is not expected to pay for them: nothing is decided before, the clock ends the race
+    anyway, and an estimate that was too cautious then costs nothing.
     """
     return max(floor((1 - RESERVE) * budget_s / max(round_s, 1e-9) + 1e-9), MIN_ROUNDS)
 
@@ -289,7 +289,7 @@ def refuse_metric(metric: str, rate_per_s: OfferedRate) -> None:
     """Latencies are compared in an open loop only.
 
     Raises:
-        BadUsage: one is asked for, and no rate.
+        BadUsage: a latency metric without a rate.
     """
     if MetricChoice.of(metric).quantile and rate_per_s is None:
         raise BadUsage(
@@ -302,8 +302,8 @@ def rate(asked_per_s: OfferedRate, capacity_per_s: Mapping[str, float]) -> float
     """The rate that is offered to all, 0 for a closed loop.
 
     Args:
-        capacity_per_s: each contender's answers a second in calibration. Half the slowest's is rounded to two digits:
-            the rate is shown, typed again and compared between races.
+        capacity_per_s: each contender's responses per second in calibration. Half of the slowest's is rounded to two
+            digits, because the rate is shown, typed again and compared between races.
     """
     if not isinstance(asked_per_s, str):
         return asked_per_s or 0.0
@@ -318,13 +318,13 @@ def efficiency_rates(capacity_per_s: Mapping[str, float]) -> tuple[float, float]
 
 def order_of_columns(seed: int, turn: int, columns: Sequence[str]) -> tuple[str, ...]:
     """The order in which a race's columns have their round in a turn: drawn, as ``round_order`` draws."""
-    # Beyond any round's index, so that no round of the race is drawn from the same words.
+    # The key is beyond any round's index, so that no round of the race is drawn from the same words.
     return _shuffled(list(columns), _words(seed, _COLUMNS | turn, len(columns)))
 
 
 def long_enough(counted_ns: int, metric: str, rate_per_s: float) -> int:
-    """The counted part of an open loop's blocks: long enough for the answers that the metric's quantile needs."""
+    """The counted part of an open loop's blocks: long enough for the responses that the metric's quantile needs."""
     if not rate_per_s:
         return counted_ns
-    answers = ANSWERS[MetricChoice.of(metric).quantile or "p50"]
-    return max(counted_ns, ceil(answers / rate_per_s * 1e9))
+    responses = ANSWERS[MetricChoice.of(metric).quantile or "p50"]
+    return max(counted_ns, ceil(responses / rate_per_s * 1e9))

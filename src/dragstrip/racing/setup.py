@@ -1,4 +1,4 @@
-"""What every round of a race shares: engine, cores, load, scratch space, a supervisor for each contender."""
+"""Sets up what every round of a race shares: engine, cores, load, scratch space, a supervisor for each contender."""
 
 from __future__ import annotations
 
@@ -44,13 +44,12 @@ if TYPE_CHECKING:
 class RaceSetup:
     """What every round of a race shares: engine, cores, load, and how servers are launched.
 
-    A race over several machines has one of its own kind (``fleet``): whatever asks a machine for something is a
-    method here.
+    A race over several machines has a subclass (``fleet``), so everything that depends on the machine is a method here.
 
     Args:
         awake: what keeps the cores awake while blocks run.
-        database: what instances of it are made of; None where no workload of the race asks one.
-        instance: the one that is up now.
+        database: creates instances of the database; None if no workload of the race queries one.
+        instance: the instance that is up now.
         observed: servers' CPU time is read on another machine.
         heads: by workload and contender, the heads of its reference responses at its first launch.
     """
@@ -80,7 +79,7 @@ class RaceSetup:
 
     @contextmanager
     def database_up(self) -> Iterator[Instance | None]:
-        """A fresh instance of the database for as long; None where the workload asks none.
+        """A fresh instance of the database while the block lasts; None if the workload queries none.
 
         Raises:
             StageError: it can't be started.
@@ -95,15 +94,15 @@ class RaceSetup:
                 self.instance = None
 
     def launch(self, entry: Entry) -> LaunchedServer:
-        """Starts a contender and waits for its first right answer.
+        """Starts a contender and waits for its first correct response.
 
         Raises:
-            StageError: it didn't come to serve; names it, the reason and its last log lines.
+            StageError: it did not serve; the message has its name, the reason and its last log lines.
         """
         return self.launching.launch(entry, self.workload, self.load.http, self.instance)
 
     def asking(self, launched: LaunchedServer) -> Asking:
-        """What a launch is asked."""
+        """The requests to a launched contender, and the correct responses."""
         return Asking.of(self.workload, self.seed, launched.entry, launched.data)
 
     def prove(self, launched: LaunchedServer) -> Findings:
@@ -114,7 +113,7 @@ class RaceSetup:
         return connection_facts(self.asking(launched), launched.server)
 
     def count_from_now(self, launched: LaunchedServer) -> Callable[[], int | None]:
-        """What a contender counts itself from now on; see ``scrutiny.count_from_now``."""
+        """Starts a contender's own count of its requests; see ``scrutiny.count_from_now``."""
         return count_from_now(launched.own_count, launched.server)
 
     def watch(self, running: Running, session: int) -> None:
@@ -122,7 +121,7 @@ class RaceSetup:
         watch_cpu_time(self.engine, running, session)
 
     def surroundings(self) -> Surroundings:
-        """What compares the race's machine before and after each round."""
+        """Compares the race's machine before and after each round."""
         return MachineMonitor(self.lanes.all)
 
     def wait_for_quiet(self, *, busy_below: float, at_most_s: float) -> None:
@@ -158,18 +157,18 @@ class RaceSetup:
         """A round is about to begin."""
 
     def end_round(self, record: Round) -> tuple[Round, Sequence[Event]]:
-        """The round as it is to be kept, and what else was seen: its servers are stopped."""
+        """The round as the store keeps it, and further events; its servers are stopped."""
         return record, ()
 
     def recover(self, lost: MachineLost) -> bool:
-        """Whether the race can go on after a machine of it was lost; this one has only itself to lose."""
+        """Whether the race can go on after one of its machines was lost; on a single machine it can't."""
         return False
 
     def connect(self, launched: LaunchedServer) -> int:
         """Opens the round's connections to a contender; returns the engine's session.
 
         Raises:
-            StageError: it accepts no connections, though it just answered.
+            StageError: it accepts no connections, though it just responded.
         """
         from dragstrip._engine import EngineError
 
@@ -177,7 +176,7 @@ class RaceSetup:
         exchanges = asking.exchanges(keepalive=load.keepalive, http=load.http)
         try:
             exchanges = with_own_form(launched.server, exchanges)
-            # The heads of its first launch, which was scrutineered.
+            # The heads come from its first launch, which was scrutineered.
             if (key := (self.workload.name, name)) not in self.heads:
                 self.heads[key] = reference_heads(launched.server, exchanges)
         except TROUBLE as error:
@@ -189,7 +188,7 @@ class RaceSetup:
             return self.engine.open(plan)
         except EngineError as error:
             if launched.running.alive() and error.kind == "descriptors":
-                raise  # our own descriptors are too few: not this contender's fault
+                raise  # the engine has too few descriptors, which is not the contender's fault
             raise StageError(f"{name}: {error}; its last words: {launched.last_words()}") from error
 
 
@@ -205,8 +204,8 @@ def session_plan(
     """A launch's connections and what goes over them, as the engine takes it.
 
     Args:
-        exchanges: ``asking``'s, in the form that this contender has. heads: of its reference responses.
-        turns: of an open loop that several generators share (``_engine.SessionPlan``).
+        exchanges: of ``asking``, in this contender's own form. heads: of its reference responses.
+        turns: this generator's turns in an open loop that several generators share (``_engine.SessionPlan``).
     """
     from dragstrip._engine import SessionPlan, Target, Tls
 
@@ -231,7 +230,7 @@ def session_plan(
 def watch_cpu_time(engine: Engine, running: Running, session: int) -> None:
     """Tells the engine where the contender's CPU time can be read; its threads are all there once it is warm.
 
-    One that dies in this moment leaves nothing to read: its blocks will tell that it is gone.
+    If the contender has just died, there is nothing to read; its blocks will show that.
     """
     from dragstrip._engine import EngineError
 
@@ -248,8 +247,8 @@ def block_plan(
     """A timed block, as the engine takes it.
 
     Args:
-        rate_per_s: of an open loop from the lead-in's begin to the block's end; 0: a closed loop.
-        pace: how sharply that is kept (``record.Load``).
+        rate_per_s: of an open loop, from the beginning of the lead-in to the end of the block; 0: a closed loop.
+        pace: how precisely the rate is kept (``record.Load``).
     """
     from dragstrip._engine import BlockPlan, OpenLoop, RateStep
 
@@ -262,7 +261,7 @@ def waits(cores: Sequence[int], wait: str, *, shared: bool) -> tuple[str, str | 
     """How an engine waits, and why its race's cores must not be kept busy, in words; None if they may be.
 
     Args:
-        wait: as in ``Request``. shared: servers run on the engine's cores, too.
+        wait: as in ``Request``. shared: servers also run on the engine's cores.
     """
     against = keep_awake.against_spinning(cores, [machine.siblings(core) for core in cores])
     return (keep_awake.usual_wait(against, shared=shared) if wait == "auto" else wait), against
@@ -294,7 +293,7 @@ def race_setup(
     keep: str = keep_awake.OFF,
     wait: str = "sleep",
 ) -> Iterator[RaceSetup]:
-    """Everything that is shared is there, and is put away at the end, whatever happens.
+    """Sets up what rounds share, and releases it at the end, whatever happens.
 
     Args:
         keep: whether cores are kept awake while blocks run, "auto" or "off".
@@ -303,14 +302,14 @@ def race_setup(
     Raises:
         EngineFailure: the engine can't run.
     """
-    from dragstrip._engine import Engine, EngineError  # old results must be readable where it can't load
+    from dragstrip._engine import Engine, EngineError  # old results must be readable if it can't load
 
     launcher.sweep_stale()
     cores_before = os.sched_getaffinity(0)
     with ExitStack() as resources:
         scratch = resources.enter_context(launcher.scratch_root())
         if not lanes.shared:
-            # We and the supervisors stay off the servers' lane.
+            # Dragstrip and the supervisors stay off the servers' lane.
             os.sched_setaffinity(0, lanes.engine)
             resources.callback(os.sched_setaffinity, 0, cores_before)
         waiting = waiting_engine(lanes.all, lanes.server, wait, shared=lanes.shared, on=keep != keep_awake.OFF)
@@ -329,9 +328,10 @@ def race_setup(
 
 
 class Site(Protocol):
-    """The machine, or the machines, of a race; the functions of ``contender`` and ``machine`` say what each raises.
+    """The machine or machines of a race; each method raises what the function of that name in ``contender`` or
+    ``machine`` raises.
 
-    ``machines``: name and identity of each, by which a race's rounds are of the same ones; None for one machine.
+    ``machines``: identity of each by name, because all rounds of a race need the same machines; None for one machine.
     """
 
     def machines(self) -> dict[str, str] | None: ...
@@ -358,7 +358,7 @@ class _Local:
     race_setup = staticmethod(race_setup)
 
     def machines(self) -> None:
-        """None: it is one machine alone."""
+        """None, because this is a single machine."""
 
 
 LOCAL: Site = _Local()

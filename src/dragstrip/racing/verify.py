@@ -16,7 +16,7 @@ from dragstrip.workload import load as load_workload
 
 
 class ProofStatus(StrEnum):
-    """What became of a contender; one that is missing was tried at no workload."""
+    """The result for a contender; a missing contender is not checked at any workload."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -25,10 +25,10 @@ class ProofStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """How one contender fared in scrutineering at one workload.
+    """A contender's result in scrutineering at one workload.
 
     Args:
-        reason: why it did not pass, else "".
+        reason: why it did not pass; "" if it passed.
         facts: its parity sheet.
     """
 

@@ -1,13 +1,14 @@
 """Warms a server up until successive slices of load show no rise, and waits until it is idle afterwards.
 
-Method: docs/METHOD.md, "Warm-up". The slope is Theil's (1950) median of pairwise slopes, because
-one slice that the machine disturbed must not decide.
+Method: docs/METHOD.md, "Warm-up". The slope is Theil's (1950) median of pairwise slopes, because one disturbed slice
+must not decide.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -18,41 +19,42 @@ from dragstrip.racing.launching import LaunchedServer, WarmUp
 from dragstrip.racing.setup import RaceSetup, block_plan
 from dragstrip.scrutiny import nothing_right
 
-#: Slices looked at; the last of a warm-up.
+#: The number of slices, the last of a warm-up, in which a rise is looked for.
 WINDOW = 10
 
-#: A rise over the window, relative to its median, that counts as none.
+#: The largest rise over the window, relative to its median, that counts as no rise.
 FLAT = 0.01
 
-#: A warm-up slice lasts five typical latencies, within these bounds; of a server that needs more than half of the
-#: longest for one answer, two: else none might fall into it.
+#: A warm-up slice lasts five typical latencies, within these bounds. If a response takes more than half of the longest
+#: slice, it lasts two latencies, so that a response falls into it.
 SLICE_LATENCIES, MIN_SLICE_NS, MAX_SLICE_NS, MIN_SLICE_LATENCIES = 5, 5_000_000, 50_000_000, 2
 
-#: A server is at rest if it used less than this share of a core in this many looks in a row, each of this length; the
+#: A server is idle if it used less than this share of a core in this many looks in a row, each of this length; and the
 #: longest wait for that.
 REST_BELOW, REST_LOOKS, REST_LOOK_S, MAX_REST_S = 0.05, 2, 0.01, 0.3
 
-#: If other programs slow a warm-up down, it lasts at most this multiple of its definition's times, by the clock.
+#: If other programs slow a warm-up down, it lasts at most this multiple of the definition's times, by the clock.
 MAX_WARM_UP_TIMES = 3
 
-#: A server is not called unsettled by the slices of its first window alone: those of a slow one take up all its time,
-#: and the first of them are of a cold server.
+#: The first window alone does not show that a server is unsettled: a slow server's first window takes all of its time,
+#: and its first slices are of a cold server.
 MIN_WINDOWS = 2
 
-#: The first look at a server of which nothing is known, for the length of its slices. Then those that are long enough
-#: for handshakes of many connections at once, before whose end no request is in flight; the last one is long enough
-#: even if other programs take the cores.
+#: The first look at an unknown server, which sets the length of its slices. The longer looks allow for the handshakes
+#: of many connections at once, before which no request is in flight; the last is long enough even if other programs
+#: take the cores.
 LOOKS_NS = (20_000_000, 400_000_000, 4_000_000_000)
 
 
 def warm_up(setup: RaceSetup, launched: LaunchedServer, p50_ns: int | None = None) -> WarmUp:
     """Connects to a server and loads it until successive slices show no rise, or its ``warm_up.most_s`` is spent.
 
-    Time that others took from its core or the engine's warms nothing up: only what was left counts towards the least
-    and the most. A slice's speed is answers per CPU second where that can be read, which others' bursts hardly move.
+    Time that other programs took from its core or the engine's warms nothing up: only the rest counts towards the
+    definition's times. A slice's speed is in responses per CPU second if that is readable, because bursts of other
+    programs hardly change it.
 
     Args:
-        p50_ns: its typical latency, for the length of a slice; None if unknown yet.
+        p50_ns: its typical latency, for the length of a slice; None if still unknown.
 
     Raises:
         StageError: it accepts no connections, or sends no correct response.
@@ -85,10 +87,10 @@ def warm_up(setup: RaceSetup, launched: LaunchedServer, p50_ns: int | None = Non
 
 
 def _first_look(setup: RaceSetup, launched: LaunchedServer) -> int:
-    """The typical latency of a server of which nothing is known, in nanoseconds.
+    """The typical latency of an unknown server, in nanoseconds.
 
     Raises:
-        StageError: it did not respond: ten slices more would each wait for the time limit of a response.
+        StageError: it did not respond; ten more slices would each wait for the time limit of a response.
     """
     for look_ns in LOOKS_NS:
         (tally,) = setup.engine.run([block_plan(launched.connected(), counted_ns=look_ns)])
@@ -98,16 +100,16 @@ def _first_look(setup: RaceSetup, launched: LaunchedServer) -> int:
         launched.disconnect(setup.engine)
         reason = nothing_right(tally.errors, tally.sample, launched.running.log_tail(5))
         raise StageError(f"{launched.name}: {reason}")
-    # Where few came within the counted part, they are the quickest; most took until all had come.
+    # If few responses came within the counted part, they are the fastest; most took until the end of the block.
     p50_ns = tally.p50_ns if tally.requests >= setup.load.connections else tally.duration_ns
     return own_p50_ns(tally, p50_ns, len(setup.lanes.server))
 
 
 def wait_until_idle(running: Running) -> None:
-    """Waits until a server works no more, at most ``MAX_REST_S``: the last that was warmed up; others had that time.
+    """Waits until the server that was warmed up last is idle, at most ``MAX_REST_S``; the others had that time.
 
-    A just-in-time compiler's own threads go on after the load ends. On one core they had hardly run beside the main
-    thread: Node's first blocks were a third slower where it was the last one to be warmed up.
+    A just-in-time compiler's own threads continue after the load ends. On one core they hardly run while the main
+    thread does: Node's first blocks were a third slower if it was the last server to be warmed up.
     """
     looks_at_rest, until_s = 0, time.monotonic() + MAX_REST_S
     before_ns = sum(running.thread_cpu_ns().values())
@@ -122,23 +124,23 @@ def rise(rates: Sequence[float]) -> tuple[float, float]:
     """Relative rise over the last slices and its standard error.
 
     Args:
-        rates: answers per second of successive slices, oldest first, at least three.
+        rates: responses per second of successive slices, oldest first, at least three.
 
     Returns:
         ``(rise, error)``: Theil's slope times the window's span over the median rate; and a
-        standard error from the scaled median absolute deviation of what the line leaves over.
+        standard error from the scaled median absolute deviation of the residuals.
     """
     window = np.asarray(rates[-WINDOW:], dtype=float)
-    at = np.arange(len(window), dtype=float)
+    time_ = np.arange(len(window), dtype=float)
     middle = float(np.median(window))
     if len(window) < 3 or middle <= 0:
         return float("inf"), 0.0
     first, second = np.triu_indices(len(window), k=1)
-    slope = float(np.median((window[second] - window[first]) / (at[second] - at[first])))
-    left = window - slope * at
+    slope = float(np.median((window[second] - window[first]) / (time_[second] - time_[first])))
+    left = window - slope * time_
     scatter = 1.4826 * float(np.median(np.abs(left - np.median(left))))
-    span = at[-1] - at[0]
-    error = scatter / float(np.sqrt(np.sum((at - at.mean()) ** 2))) * span
+    span = time_[-1] - time_[0]
+    error = scatter / float(np.sqrt(np.sum((time_ - time_.mean()) ** 2))) * span
     return slope * span / middle, error / middle
 
 
@@ -147,20 +149,21 @@ def settled(rates: Sequence[float]) -> bool:
     if len(rates) < WINDOW:
         return False
     relative_rise, error = rise(rates)
-    return bool(relative_rise <= max(FLAT, 2 * error))  # numpy's own would be kept as bytes
+    return bool(relative_rise <= max(FLAT, 2 * error))  # SQLite would store numpy's bool as bytes
 
 
 def enough_s(rates: Sequence[float], slice_s: float) -> float:
     """After how many seconds a warm-up, watched for longer, had nothing left to gain.
 
-    The end of the first of two successive windows whose medians come up to the level of the last third. Up to it
-    means within ``FLAT``, or within two standard errors, but never more than 3 % below, so that noise can't hide a
-    real rise. A later dip is a disturbance, not a rise that goes on.
+    This is the end of the first of two successive windows whose medians reach the level of the last third: they are
+    within ``FLAT`` of it, or within two standard errors, but never more than 3 % below, so that noise can't hide a real
+    rise. A later dip is a disturbance, not a rise that continues.
 
     Args:
-        rates: answers per second of successive slices of ``slice_s`` seconds, oldest first.
+        rates: responses per second of successive slices of ``slice_s`` seconds, oldest first.
     """
-    windows = [np.asarray(rates[at : at + WINDOW], dtype=float) for at in range(0, len(rates) - WINDOW + 1, WINDOW)]
+    starts = range(0, len(rates) - WINDOW + 1, WINDOW)
+    windows = [np.asarray(rates[start : start + WINDOW], dtype=float) for start in starts]
     if not windows:
         return len(rates) * slice_s
     last = np.concatenate(windows[-max(len(windows) // 3, 1) :])
@@ -168,5 +171,5 @@ def enough_s(rates: Sequence[float], slice_s: float) -> float:
     scatter = 1.4826 * float(np.median(np.abs(last - level))) / max(level, 1e-12)
     slack = max(FLAT, min(2 * 1.25 * scatter * (2 / WINDOW) ** 0.5, 0.03))
     reached = [float(np.median(window)) >= (1 - slack) * level for window in windows]
-    first = next((at for at in range(len(reached) - 1) if reached[at] and reached[at + 1]), len(reached) - 1)
+    first = next((number for number, both in enumerate(pairwise(reached)) if all(both)), len(reached) - 1)
     return (first + 1) * WINDOW * slice_s

@@ -61,7 +61,7 @@ def test_efficiency_decides_by_cpu_and_chooses_its_rates_itself() -> None:
     """Another metric, or a rate, is refused by name; the message shows two digits of each rate."""
     assert asked("nginx-lua", "node", efficiency=True).metric == "cpu"
     assert asked("nginx-lua", "node", efficiency=True, metric="typical-auto").metric == "typical-cpu"
-    with pytest.raises(BadUsage, match="--efficiency compares CPU per request, and --metric throughput"):
+    with pytest.raises(BadUsage, match="--efficiency compares CPU per request, not --metric throughput"):
         refuse_efficiency(asked("nginx-lua", "node", efficiency=True, metric="throughput"))
     with pytest.raises(BadUsage, match="leave out --rate"):
         refuse_efficiency(asked("nginx-lua", "node", efficiency=True, rate_per_s=100.0))

@@ -223,7 +223,7 @@ def plan_of(blocks: dict[str, tuple[int, int, int]]) -> Plan:
 def test_each_contender_runs_in_its_own_number_of_passes_spread_evenly(seed, index, names, count, data) -> None:
     """Any stretch of the round, its end joined to its beginning, has a contender's share of the passes, within one."""
     own = {name: data.draw(st.integers(1, count)) for name in names}
-    order = round_order(seed, index, names, count, own=own)
+    order = round_order(seed, index, names, count, takes=own)
     assert len(order.passes) == count
     for name in names:
         runs = [name in drawn for drawn in order.passes]
@@ -239,12 +239,12 @@ def test_passes_of_their_own_leave_the_drawn_order_as_it_was(seed, index, names,
     """Launches are the same, and each pass is the same permutation with some left out."""
     own = {name: data.draw(st.integers(1, count)) for name in names}
     old = round_order(seed, index, names, count)
-    new = round_order(seed, index, names, count, own=own)
+    new = round_order(seed, index, names, count, takes=own)
     assert new.launches == old.launches
     for before, after in zip(old.passes, new.passes, strict=True):
         assert after == tuple(name for name in before if name in after)
-    assert round_order(seed, index, names, count, own=dict.fromkeys(names, count)) == old
-    assert round_order(seed, index, names[::-1], count, own=own) == new
+    assert round_order(seed, index, names, count, takes=dict.fromkeys(names, count)) == old
+    assert round_order(seed, index, names[::-1], count, takes=own) == new
 
 
 def test_a_plan_without_lengths_of_their_own_gives_all_contenders_the_same_blocks() -> None:
