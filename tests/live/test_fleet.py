@@ -444,7 +444,7 @@ def test_what_a_machine_lacks_is_told_with_its_name(machines: Machines) -> None:
     text = machines.fleet().read_text()
     lacking = {
         "`dragstrip fleet install lacking.toml` puts Dragstrip there": (sys.executable, "/nosuch/python"),
-        "lacking.toml: one: cores = '4095': it has the cores": ('cores = "0"', 'cores = "4095"'),
+        "lacking.toml: one: cores = '4095': this user may use cores": ('cores = "0"', 'cores = "4095"'),
         "address = '10.78.0.99': the servers' machine can't listen there": ('"10.78.0.2"', '"10.78.0.99"'),
     }
     for told_of, (was, now) in lacking.items():

@@ -1,4 +1,4 @@
-"""A fleet as the site of a race: what ``racing`` asks before it and around its rounds, asked of agents."""
+"""A fleet as the site of a race: forwards to agents what ``racing`` does before a race and around its rounds."""
 
 from __future__ import annotations
 
@@ -47,21 +47,21 @@ from dragstrip.workload import Workload
 if TYPE_CHECKING:
     from dragstrip._engine import Engine
 
-#: Exchanges by which a generator's clock is held against the observer's: the quickest of them counts.
+#: Exchanges that compare a generator's clock with the observer's: the fastest of them counts.
 EXCHANGES = 100
 
-#: A generator's clock may drift so far from the observer's in one round: blocks then begin at one instant still.
+#: The largest drift of a generator's clock from the observer's in one round with which blocks still start together.
 MAX_DRIFT_NS = 50_000
 
-#: Seconds beyond its own limit that a contender's launch or proof may take to be told here.
-TOLD_S = 30.0
+#: Seconds beyond its own limit that the reply about a contender's launch or proof may take.
+REPLY_S = 30.0
 
 
 def refuse_database(workload: Workload) -> None:
     """No machine of a fleet has the role of a database.
 
     Raises:
-        BadUsage: the workload asks one.
+        BadUsage: the workload queries one.
     """
     if workload.asks_database:
         raise BadUsage(
@@ -70,7 +70,7 @@ def refuse_database(workload: Workload) -> None:
 
 
 class FleetAwake(Awake):
-    """What keeps all machines' cores awake; off where nothing was found to do on any of them."""
+    """Keeps all machines' cores awake; off if no machine has a way to do so."""
 
     def __init__(self, machines: Machines, opened: Mapping[str, Opened]) -> None:
         texts = {f"{name}: {machine.awake}" for name, machine in opened.items()}
@@ -115,53 +115,53 @@ class FleetSurroundings:
 
 @dataclass
 class FleetSetup(RaceSetup):
-    """What rounds share, where each part of it is another machine's affair.
+    """What rounds share if servers and generators are other machines.
 
     Args:
-        reopen: opens the race on all machines again, after one was lost.
+        reopen: opens the race on all machines again after one was lost.
     """
 
     machines: Machines = field(kw_only=True)
     reopen: Callable[[], None] = field(kw_only=True)
 
     def __post_init__(self) -> None:
-        #: Each generator's, as they were when the round began.
+        #: Each generator's clock offset when the round began.
         self.offsets: dict[str, Offset] = {}
-        #: Of each run of the round: the tallies of its blocks, by generator.
+        #: For each run of the round: the tallies of its blocks, by generator.
         self.parts: list[Sequence[Sequence[Tally]]] = []
-        #: Of the same runs, each machine's traffic.
+        #: Each machine's traffic in the same runs.
         self.traffic: dict[str, list[Traffic]] = defaultdict(list)
 
     def for_workload(self, workload: Workload, rate_per_s: float) -> RaceSetup:
         """The same machines for another workload, or another rate.
 
         Raises:
-            BadUsage: it asks a database, which no machine of a fleet has.
+            BadUsage: it queries a database, which no machine of a fleet has.
         """
         refuse_database(workload)
         return super().for_workload(workload, rate_per_s)
 
-    def saw(self, parts: Sequence[Sequence[Tally]], traffic: Mapping[str, Traffic]) -> None:
+    def note_run(self, parts: Sequence[Sequence[Tally]], traffic: Mapping[str, Traffic]) -> None:
         """A run's tallies by generator, and each machine's traffic; the record keeps a round's."""
         if any(tally.lead_ns for part in parts for tally in part):  # tallies of warm-ups have no lead-in
             self.parts.append(parts)
-            for name, own in traffic.items():
-                self.traffic[name].append(own)
+            for name, reading in traffic.items():
+                self.traffic[name].append(reading)
 
     def stand_by(self, entries: Iterable[Entry]) -> None:
         sent = [SentEntry.of(entry) for entry in entries if entry.url is None]
         self.machines.server.channel.ask(ServerDuties.stand_by, sent)
 
     def launch(self, entry: Entry) -> LaunchedServer:
-        """Starts a contender on the servers' machine and waits for its first right answer."""
+        """Starts a contender on the servers' machine and waits for its first correct response."""
         if entry.url is not None:
-            at = AtAddress(entry.url.host, entry.url.port)
-            return LaunchedServer(entry=entry, running=at, own_count=None)
+            running = AtAddress(entry.url.host, entry.url.port)
+            return LaunchedServer(entry=entry, running=running, own_count=None)
         channel = self.machines.server.channel
         launching = channel.begin(ServerDuties.launch, SentEntry.of(entry), SentWorkload.of(self.workload))
-        started = launching(2 * entry.wake_s + TOLD_S)
-        running = RemoteServer(channel, started)
-        return LaunchedServer(entry=entry, running=running, own_count=None, drawn_by=started.drawn_by)
+        started = launching(2 * entry.wake_s + REPLY_S)
+        server = RemoteServer(channel, started)
+        return LaunchedServer(entry=entry, running=server, own_count=None, drawn_by=started.drawn_by)
 
     def connect(self, launched: LaunchedServer) -> int:
         """Opens the round's connections from all generators; returns the session."""
@@ -172,21 +172,21 @@ class FleetSetup(RaceSetup):
             return engine.open_at(running.host, running.port, number, asking)
         except EngineRefusal as error:
             if error.kind == "descriptors":
-                raise EngineFailure(str(error)) from error  # a generator's are too few: no fault of this contender's
+                raise EngineFailure(str(error)) from error  # too few on a generator: not the contender's fault
             words = launched.last_words()
             raise StageError(f"{launched.name}: {error}; its last words: {words}") from error
 
     def prove(self, launched: LaunchedServer) -> Findings:
-        """Has a contender prove its answers to the first generator."""
-        proof = self._proof(GeneratorDuties.prove, launched, 2 * CORRECTNESS_S + TOLD_S)
+        """Has the first generator check a contender's responses."""
+        proof = self._proof(GeneratorDuties.prove, launched, 2 * CORRECTNESS_S + REPLY_S)
         return Findings(problems=proof.problems, facts=dict(proof.facts))
 
     def connection_facts(self, launched: LaunchedServer) -> dict[str, parity.Fact]:
-        return dict(self._proof(GeneratorDuties.connection_facts, launched, 120.0 + TOLD_S).facts)
+        return dict(self._proof(GeneratorDuties.connection_facts, launched, 120.0 + REPLY_S).facts)
 
     def _proof(self, duty: Callable[..., Proof], launched: LaunchedServer, within_s: float) -> Proof:
-        at, channel = launched.running, self.machines.generators[0].channel
-        return channel.begin(duty, asking=self._sent_asking(launched), host=at.host, port=at.port)(within_s)
+        running, channel = launched.running, self.machines.generators[0].channel
+        return channel.begin(duty, asking=self._sent_asking(launched), host=running.host, port=running.port)(within_s)
 
     def _sent_asking(self, launched: LaunchedServer) -> SentAsking:
         asked = self.asking(launched)
@@ -197,7 +197,7 @@ class FleetSetup(RaceSetup):
         )  # fmt: skip
 
     def count_from_now(self, launched: LaunchedServer) -> Callable[[], int | None]:
-        """What it counts itself, asked on its own machine."""
+        """Starts a contender's own count, on its own machine."""
         running, channel = launched.running, self.machines.server.channel
         if not isinstance(running, RemoteServer):
             return lambda: None
@@ -205,7 +205,7 @@ class FleetSetup(RaceSetup):
         return lambda: channel.ask(ServerDuties.end_count, running.number)
 
     def watch(self, running: Running, session: int) -> None:
-        """Has the observer read its CPU time; the session's marks name it."""
+        """Has the observer read a contender's CPU time; the session's marks name the contender."""
         if isinstance(running, RemoteServer):
             try:
                 running.watch()
@@ -220,23 +220,23 @@ class FleetSetup(RaceSetup):
         """Does not wait: no other race runs on a fleet's machines."""
 
     def begin_round(self) -> None:
-        """Holds every generator's clock against the observer's."""
+        """Compares every generator's clock with the observer's."""
         self.parts.clear()
         self.traffic.clear()
         self.offsets.clear()
         self.offsets.update(self._measured())
 
     def end_round(self, record: Round) -> tuple[Round, Sequence[Event]]:
-        """The round, void where clocks have drifted apart; and each generator's share of it."""
+        """The round, void if clocks have drifted apart; and each generator's share of it."""
         after = self._measured()
         events, drifts = list[Event](), [0]
-        for at, generator in enumerate(self.machines.generators):
+        for index, generator in enumerate(self.machines.generators):
             first, last = self.offsets[generator.name], after[generator.name]
             drift_ns = abs((last.offset_ns or 0) - (first.offset_ns or 0))
-            # Half of the round trip is what an exchange itself may be wrong by.
+            # An exchange itself may be wrong by half of its round trip.
             unsure_ns = (first.round_trip_ns + last.round_trip_ns) // 2
             drifts.append(max(drift_ns - unsure_ns, 0) if unsure_ns > MAX_DRIFT_NS else drift_ns)
-            numbers = _share([tally for parts in self.parts for tally in parts[at]])
+            numbers = _share([tally for parts in self.parts for tally in parts[index]])
             numbers |= {"offset_ns": last.offset_ns or 0, "drift_ns": drift_ns, "round_trip_ns": last.round_trip_ns}
             events.append(event(EventKind.GENERATOR, generator.name, "", **numbers))
         events += self._links()
@@ -246,7 +246,7 @@ class FleetSetup(RaceSetup):
         return record, events
 
     def _links(self) -> Iterator[Event]:
-        """What each machine's link did in the round's runs, with the blocks' own bytes and requests beside it."""
+        """The traffic of each machine's link in the round's runs, and the bytes and requests of its blocks."""
         tallies = [tally for parts in self.parts for part in parts for tally in part]
         loaded = {
             "bytes_in": sum(tally.bytes_in for tally in tallies),
@@ -271,16 +271,16 @@ class FleetSetup(RaceSetup):
             offset = node.channel.ask(GeneratorDuties.clock_offset, EXCHANGES)
             if offset.offset_ns is None:
                 server = self.machines.server
-                server.channel.begin(Duties.beat)(SERVER_S)  # raises if it is that one that is gone
-                raise MachineLost(node.name, f"the observer on {server.name} does not answer it; see the data link")
+                server.channel.begin(Duties.beat)(SERVER_S)  # raises if the servers' machine is gone
+                raise MachineLost(node.name, f"the observer on {server.name} does not answer it; check the data link")
             return offset
 
-        # One after the other: exchanges of two at once would wait for each other.
+        # Generators take turns: simultaneous exchanges would wait for each other.
         return {generator.name: exchange(generator) for generator in self.machines.generators}
 
 
 def _share(tallies: Sequence[Tally]) -> dict[str, float]:
-    """What one generator did in a round's blocks."""
+    """The counts of one generator in a round's blocks."""
     from dragstrip._engine import merge, quantiles
 
     numbers: dict[str, float] = {
@@ -293,15 +293,15 @@ def _share(tallies: Sequence[Tally]) -> dict[str, float]:
     return numbers
 
 
-#: After the last generator's mark a block begins so much later than an answer takes: four of the longest round trips.
+#: A block begins this long after the last generator's mark: four of the longest round trips, within these bounds.
 AHEAD_TRIPS, MIN_AHEAD_NS, MAX_AHEAD_NS = 4, 300_000, 50_000_000
 
-#: Seconds that a contender's build may take; that a machine may take to open a race, and to close it.
+#: Seconds that a contender's build may take; seconds that a machine may take to open or close a race.
 BUILD_S, OPEN_S = 960.0, 60.0
 
 
 class FleetSite:
-    """All machines of a fleet, as ``racing.setup.Site`` has it."""
+    """All machines of a fleet, as a ``racing.setup.Site``."""
 
     def __init__(self, machines: Machines) -> None:
         self._machines = machines
@@ -310,7 +310,7 @@ class FleetSite:
         return {node.name: node.identity for node in self._machines.all}
 
     def facts(self) -> Facts:
-        """Of the servers' machine, and below ``machines`` of all machines."""
+        """Facts of the servers' machine; those of all machines are in ``machines``."""
         facts_of = dict(self._machines.on_all(lambda node: (node.name, node.channel.ask(Duties.facts))))
         machines = {
             node.name: FleetMachine(
@@ -323,13 +323,13 @@ class FleetSite:
         return replace(facts_of[self._machines.server.name], fleet=self.machines(), machines=machines)
 
     def with_profile(self, facts: Facts, store: Path, lanes: Lanes) -> Facts:
-        """The same facts: these machines were not examined here."""
+        """The same facts: there is no examination of these machines."""
         return facts
 
     def lanes(self, server: str | None, engine: str | None) -> Lanes:
         """Each machine's cores; for generators, the first generator's."""
-        own, first = self._machines.server, self._machines.generators[0]
-        return Lanes(self._cores(own).server, self._cores(first).engine, shared=False, note="")
+        servers, first = self._machines.server, self._machines.generators[0]
+        return Lanes(self._cores(servers).server, self._cores(first).engine, shared=False, note="")
 
     def check(self, entry: Entry) -> Ready | Missing:
         """Whether a contender is installed on the servers' machine."""
@@ -364,20 +364,20 @@ class FleetSite:
             engine = RemoteEngine(
                 self._machines, load, [opened[generator.name] for generator in self._machines.generators]
             )
-            # Never launched from here: the agent on the servers' machine has its own.
+            # Nothing is launched here: the agent on the servers' machine has its own.
             none = Launching(lanes.server, Path("/nonexistent"), contextlib.ExitStack(), seed)
             setup = FleetSetup(
                 cast("Engine", engine), lanes, load, workload, none, seed,
                 awake=FleetAwake(self._machines, opened), observed=True, machines=self._machines, reopen=reopen,
             )  # fmt: skip
-            engine.observed = setup.saw
+            engine.observed = setup.note_run
             yield setup
 
     @contextlib.contextmanager
     def open_race(
         self, load: Load, *, seed: int, io: str, keep: str, wait: str
     ) -> Iterator[tuple[Mapping[str, Opened], Callable[[], None]]]:
-        """Keeps observer and engines open; yields each machine's reply, and a function that opens all again.
+        """Keeps observer and engines open; yields each machine's reply, and a function that opens them all again.
 
         Raises:
             BadUsage: more generators than connections. EngineFailure: a generator's engine can't run.
@@ -402,7 +402,7 @@ class FleetSite:
             self._closed()
 
     def _opened(self, load: Load, seed: int, io: str, wait: str, *, keep_cores_awake: bool) -> dict[str, Opened]:
-        """Opens the race on every machine: the observer first, to which every generator's marks go."""
+        """Opens the race on every machine: first the observer, because every generator sends marks to it."""
         token, server = secrets.token_hex(16), self._machines.server
         address = server.machine.address
         opening = server.channel.begin(
@@ -420,29 +420,29 @@ class FleetSite:
 
         opened |= dict(self._machines.on_all(begin, self._machines.generators))
         port = opened[server.name].port
-        trips_ns = self._marked(port, address, token, ahead_ns=0)
+        trips_ns = self._set_marks(port, address, token, ahead_ns=0)
         ahead_ns = min(max(AHEAD_TRIPS * max(trips_ns), MIN_AHEAD_NS), MAX_AHEAD_NS)
-        self._marked(port, address, token, ahead_ns=ahead_ns)
+        self._set_marks(port, address, token, ahead_ns=ahead_ns)
         return opened
 
-    def _marked(self, port: int, address: str, token: str, ahead_ns: int) -> list[int]:
-        """Has each send its marks there, and says how long its quickest exchange took.
+    def _set_marks(self, port: int, address: str, token: str, ahead_ns: int) -> list[int]:
+        """Has each generator send its marks to the observer; returns how long its fastest exchange took.
 
         Raises:
             MachineLost: the observer does not answer one of them.
         """
         trips_ns = list[int]()
-        for at, generator in enumerate(self._machines.generators):
+        for index, generator in enumerate(self._machines.generators):
             generator.channel.ask(
-                GeneratorDuties.mark, host=address, port=port, token=token, generator=at,
+                GeneratorDuties.mark, host=address, port=port, token=token, generator=index,
                 generators=len(self._machines.generators), ahead_ns=ahead_ns,
             )  # fmt: skip
             offset = generator.channel.ask(GeneratorDuties.clock_offset, EXCHANGES)
             if offset.offset_ns is None:
-                self._server.begin(Duties.beat)(SERVER_S)  # raises if it is that one that is gone
+                self._server.begin(Duties.beat)(SERVER_S)  # raises if the servers' machine is gone
                 raise MachineLost(
                     generator.name,
-                    f"the observer at {address}, UDP port {port}, does not answer it; is the way there free?",
+                    f"the observer at {address}, UDP port {port}, does not answer it; does a firewall block it?",
                 )
             trips_ns.append(offset.round_trip_ns)
         return trips_ns

@@ -1,6 +1,6 @@
-"""Who uses a machine of a fleet now: one client at a time, since two would measure each other.
+"""Holds a machine of a fleet for one client at a time, because two would disturb each other's measurements.
 
-The agent that holds a machine listens on an abstract unix socket: the name belongs to the machine's network namespace,
+The agent that holds a machine listens on an abstract unix socket. The name belongs to the machine's network namespace,
 and is free as soon as the agent is gone, however it ended.
 """
 
@@ -20,17 +20,17 @@ from datetime import UTC, datetime
 from dragstrip.errors import BadUsage
 
 _NAME = "\0dragstrip-fleet"
-#: Seconds between two tries, and within which the holder says who it is.
+#: Seconds between two tries, and seconds within which the holder must send its words.
 AGAIN_S, ANSWER_S = 0.2, 2.0
-#: No holder says more than this.
+#: The longest words of a holder.
 _MAX_BYTES = 4096
 
-#: This process among the clients of a fleet.
+#: Identifies this process among the clients of a fleet.
 SESSION = secrets.token_hex(16)
 
 
 def this_client() -> str:
-    """Who asks for a machine, in words for whoever asks after that."""
+    """This client's user, machine and process, in words for the next client that wants the machine."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):
@@ -42,16 +42,16 @@ def hold(session: str, holder: str) -> None:
     """Holds this machine for a client, until this process ends; several agents of one client hold it together.
 
     Raises:
-        BadUsage: another client has it; says who, and since when.
+        BadUsage: another client has it; the message has its words, and since when.
     """
     words = {"session": session, "holder": holder, "since": datetime.now(UTC).isoformat(timespec="seconds")}
     taken = _bound()
-    there = _holder() if taken is None else words
-    if there.get("session") != session:
-        who = there.get("holder", "another client")
-        since = f" since {there['since']}" if "since" in there else ""
+    current = _holder() if taken is None else words
+    if current.get("session") != session:
+        client = current.get("holder", "another client")
+        since = f" since {current['since']}" if "since" in current else ""
         raise BadUsage(
-            f"it is in use by {who}{since}; wait until that run ends, or stop it with `dragstrip fleet down FILE`"
+            f"it is in use by {client}{since}; wait until that run ends, or stop it with `dragstrip fleet down FILE`"
         )
     threading.Thread(target=_answer, args=(taken, json.dumps(words).encode()), name="holder", daemon=True).start()
 
@@ -71,18 +71,18 @@ def _bound() -> socket.socket | None:
 
 
 def _holder() -> dict[str, str]:
-    """What the holder says of itself; empty if it is gone or says something else."""
+    """The words of the current holder; empty if it is gone, or if they are not valid."""
     with contextlib.suppress(OSError, ValueError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
         asking.settimeout(ANSWER_S)
         asking.connect(_NAME)
-        said = json.loads(asking.recv(_MAX_BYTES))
-        if isinstance(said, dict):
-            return {str(key): "".join(filter(str.isprintable, str(value)))[:200] for key, value in said.items()}
+        words = json.loads(asking.recv(_MAX_BYTES))
+        if isinstance(words, dict):
+            return {str(key): "".join(filter(str.isprintable, str(value)))[:200] for key, value in words.items()}
     return {}
 
 
 def _answer(taken: socket.socket | None, words: bytes) -> None:
-    """Tells who asks; waits for the machine first while another agent of the same client has it."""
+    """Sends the holder's words to anyone who connects; first waits while another agent of the same client holds it."""
     while taken is None:
         time.sleep(AGAIN_S)
         taken = _bound()

@@ -1,4 +1,4 @@
-"""All machines of a fleet, connected: their channels, the beats that keep them up, and who answers on each."""
+"""All machines of a fleet, connected: their channels, their identities, and the beats that keep agents running."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from dragstrip.fleet.messages import Hello
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
-#: Seconds between two beats, and within which one must be answered. An agent ends after ``agent.SILENCE_S``.
+#: Seconds between two beats, and seconds that a reply may take. An agent ends after ``agent.SILENCE_S``.
 BEAT_S, BEAT_LOST_S = 2.0, 6.0
-#: Seconds that a machine may take to be there: a connection, ssh's own handshake, and Python's start.
+#: Seconds that a machine may take to connect: the connection, ssh's own handshake, and Python's start.
 CONNECT_S = 30.0
 #: Seconds between two tries to reach a machine that was lost.
 AGAIN_S = 1.0
-#: Seconds that another client's agent gets to end: one whose client is gone notices that after ``agent.SILENCE_S``.
+#: Seconds to wait for another client's agent: if its client is gone, it notices after ``agent.SILENCE_S``.
 HELD_S = 14.0
 
 
 class Connected:
-    """One machine whose agent answers.
+    """One machine with a running agent.
 
     Args:
-        greeting: who it is. clock: how far its clock is from ours.
+        greeting: its identity. clock: how far its clock is ahead of the client's.
     """
 
     def __init__(self, machine: Machine, channel: Channel, greeting: Hello, clock: ControlClock) -> None:
@@ -46,12 +46,12 @@ class Connected:
 
     @property
     def identity(self) -> str:
-        """By which the same machine since the same boot is known."""
+        """A text that identifies the machine and its boot."""
         return f"{self.greeting.machine} {self.greeting.boot}"
 
 
 def connect(fleet: Fleet, machine: Machine, within_s: float = CONNECT_S) -> Connected:
-    """Starts an agent on a machine and learns who answers.
+    """Starts an agent on a machine and checks its identity.
 
     Raises:
         MachineLost: it can't be reached, or what replies is not a Dragstrip agent.
@@ -80,7 +80,7 @@ def connect(fleet: Fleet, machine: Machine, within_s: float = CONNECT_S) -> Conn
 
 
 def _hold(machine: Machine, channel: Channel, within_s: float) -> None:
-    """Holds a machine for this client; waits a while for the agent of another, whose client may be gone.
+    """Holds a machine for this client; waits for another client's agent, because that client may be gone.
 
     Raises:
         BadUsage: another client has it.
@@ -93,14 +93,14 @@ def _hold(machine: Machine, channel: Channel, within_s: float) -> None:
         except BadUsage as held:
             if time.monotonic() >= until:
                 raise BadUsage(f"{machine.name}: {held}") from held
-        time.sleep(AGAIN_S)  # each try also shows the agent that this side is there
+        time.sleep(AGAIN_S)  # each try also shows the agent that its client is there
 
 
 def side_by_side(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
-    """Does something with each, all at once, and waits for all, in daemons: an interrupted process waits for none.
+    """Does something with all items at once and waits for them, in daemon threads: a process that ends waits for none.
 
     Raises:
-        Exception: of those that were raised, the one of the first item.
+        Exception: if several were raised, the one of the first item.
     """
     futures = [Future[_Result]() for _ in items]
 
@@ -117,7 +117,7 @@ def side_by_side(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> li
 
 
 class Machines:
-    """The machines of a fleet, the server's and the generators'; leaving the ``with`` ends every agent.
+    """The machines of a fleet, the servers' machine and the generators; leaving the ``with`` ends every agent.
 
     Args:
         node_wait_s: how long to wait for a lost machine.
@@ -144,7 +144,7 @@ class Machines:
         self.close()
 
     def close(self) -> None:
-        """Ends every agent, all at once: each stops whatever it has started."""
+        """Ends all agents at once; each stops everything that it has started."""
         self._over.set()
         side_by_side(lambda node: node.channel.close(), list(self._connected.values()))
         self._connected.clear()
@@ -160,12 +160,12 @@ class Machines:
 
     @property
     def all(self) -> tuple[Connected, ...]:
-        """The server's first."""
+        """All machines, the servers' machine first."""
         return (self.server, *self.generators)
 
     @contextlib.contextmanager
     def silence(self) -> Iterator[None]:
-        """No beat is sent while this lasts: blocks run."""
+        """Sends no beat while the block lasts, because a beat would disturb measurements."""
         with self._silent:
             yield
 
@@ -173,14 +173,14 @@ class Machines:
         """Does something on all machines (or some) at once, and waits for all.
 
         Raises:
-            Exception: the first that one of them raised.
+            Exception: as ``side_by_side``.
         """
         return side_by_side(work, self.all if some is None else some)
 
     def recover(self) -> bool:
-        """Waits for machines that were lost, ``node_wait_s`` at most; whether all are back, the same since their boot.
+        """Waits ``node_wait_s`` at most for lost machines; returns whether all are back since the same boot.
 
-        An agent that is still there starts afresh: an interrupted round is not continued.
+        Agents on all machines start afresh, because the interrupted round is not continued.
         """
         identities = {node.name: node.identity for node in self.all}
         until = time.monotonic() + self.node_wait_s
@@ -201,16 +201,16 @@ class Machines:
         return not missing
 
     def _back(self, machine: Machine, until_s: float) -> Connected | None:
-        """A machine that was lost, if it is there by then."""
+        """A machine that was lost, if it can be reached in time."""
         try:
             return connect(self.fleet, machine, max(until_s - time.monotonic(), 1.0))
         except MachineLost:
             return None
 
     def _beat_all(self) -> None:
-        """Says to every agent that we are there, and notices those that are not."""
+        """Shows every agent that the client is there, and notices lost agents."""
         while not self._over.wait(BEAT_S):
-            # All at once: one that answers slowly must not keep the others waiting until they end themselves.
+            # All at once: a slow reply must not delay the other beats until those agents end themselves.
             with self._silent:
                 side_by_side(self._beat, list(self._connected.values()))
 

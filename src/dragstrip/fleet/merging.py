@@ -1,6 +1,6 @@
-"""Several generators' parts of one block, or of one second of a load, as one.
+"""Merges several generators' parts of one block, or of one second of a load.
 
-Counts add up and histograms are added; quantiles are read off the sum, never averaged.
+Counts and histograms are added; quantiles are read off the sum, never averaged.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from dragstrip.record import KindCount
 
 _Part = TypeVar("_Part", Tally, KindCount, Slice)
 
-#: Same for all generators, or the first one's own; its clock's times are left to the caller.
+#: Fields taken from the first generator; the caller converts times of its clock.
 _FIRST = ("session", "started_ns", "counted_start_ns")
-#: All of them measure one thing: the longest is taken.
+#: Fields of which the longest is taken, because all generators measure the same thing.
 _LONGEST = (
     "lead_ns", "counted_ns", "duration_ns", "clock_step_ns", "server_cpu_ns", "server_wait_ns", "server_runs",
 )  # fmt: skip
@@ -26,7 +26,7 @@ _QUANTILES = ("p50_ns", "p90_ns", "p99_ns", "p999_ns", "max_ns")
 
 
 def merge(parts: Sequence[_Part]) -> _Part:
-    """The parts of all generators as one; what one of them does not know is unknown."""
+    """All generators' parts as one; a value that is unknown to one of them is unknown."""
     first = parts[0]
     if len(parts) == 1:
         return first

@@ -1,7 +1,7 @@
-"""What goes between the two sides of a fleet: values that make something again on the other side, and replies.
+"""Messages between a client and its agents: values from which the agent rebuilds an object, and replies.
 
-An agent's machine may be in other hands than ours. So nothing of a reply is run or unpickled: it is JSON of a bounded
-length, and what does not fit its model ends the race.
+An agent's machine may be hostile. So nothing in a reply is run or unpickled: a reply is JSON of bounded length, and one
+that does not fit its model ends the race.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dragstrip.record import Counted, KindCount, LoadEnding
 from dragstrip.scrutiny import Encryption
 from dragstrip.workload import HTTP2, Asking, Data, Workload
 
-#: Of the lines between the two sides: it rises where one side would not understand the other.
+#: Version of the messages: it changes if one side would not understand the other.
 PROTOCOL = 2
 
 _MAX_COUNT = 2**63 - 1
@@ -33,7 +33,7 @@ _Count = Annotated[int, Field(ge=0, le=_MAX_COUNT)]
 _Name = Annotated[str, Field(max_length=200)]
 _Port = Annotated[int, Field(ge=0, le=65_535)]
 _Status = Annotated[int, Field(ge=100, le=999)]
-#: What a script printed: the engine keeps no more of it.
+#: The output of a script: the engine keeps no more than this.
 _Printed = Annotated[str, Field(max_length=8 * 2**20)]
 
 
@@ -45,15 +45,15 @@ class SentWorkload:
     text: str
 
     @classmethod
-    def of(cls, asked: Workload) -> Self:
-        """A workload as it is sent."""
-        return cls(asked.name, asked.source.text)
+    def of(cls, loaded: Workload) -> Self:
+        """A workload in the form in which it is sent."""
+        return cls(loaded.name, loaded.source.text)
 
     def load(self, folder: Path) -> Workload:
         """The workload that was sent; its file is written to ``folder`` if this version ships another one.
 
         Raises:
-            BadDefinition: this version doesn't accept it.
+            BadDefinition: this version doesn't accept the file.
         """
         if self.name in workload.names():
             shipped = workload.load(self.name)
@@ -66,7 +66,7 @@ class SentWorkload:
 
 @dataclass(frozen=True, slots=True)
 class SentEntry:
-    """What makes the same contender on another machine."""
+    """The values from which another machine makes the same contender."""
 
     name: str
     kind: str
@@ -76,7 +76,7 @@ class SentEntry:
 
     @classmethod
     def of(cls, entry: Entry) -> Self:
-        """A contender as it is sent."""
+        """A contender in the form in which it is sent."""
         asking = entry.contender.asking if entry.contender is not None else ""
         return cls(entry.name, entry.kind, dict(entry.parameters), entry.definition_hash, asking)
 
@@ -84,13 +84,13 @@ class SentEntry:
         """The contender that was sent.
 
         Raises:
-            BadUsage: its definition is not here, or is another one.
+            BadUsage: its definition is missing here, or differs.
         """
         made = entry_of(self.name, self.kind, self.parameters)
-        # The command was sent; its program belongs to this machine, and need not be on the other.
+        # An ad hoc contender's command was sent; its hash covers a program that only the servers' machine needs.
         if made.kind != "serve" and made.definition_hash != self.definition_hash:
             raise BadUsage(
-                f"{made.name}: its definition on the servers' machine is another one "
+                f"{made.name}: its definition on the servers' machine differs "
                 f"({made.definition_hash[:12]} there, {self.definition_hash[:12]} here); copy the folder there"
             )
         return made.for_workload(self.for_workload, asks_database=False) if self.for_workload else made
@@ -98,11 +98,11 @@ class SentEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentAsking:
-    """What makes the same requests and responses for one launch.
+    """The values from which another machine makes the requests and responses for one launch.
 
     Args:
-        own_form, framed: as in ``Asking``. drawn_by: what drew the launch's data.
-        cacert: who signed its certificate, in PEM; "": it is reached in the clear.
+        own_form, framed: as in ``Asking``. drawn_by: the seed of the launch's data.
+        cacert: the authority that signed its certificate, in PEM; "": without TLS.
     """
 
     workload: SentWorkload
@@ -113,13 +113,13 @@ class SentAsking:
     cacert: str
 
     def asking(self, seed: int, folder: Path) -> Asking:
-        """What was sent; ``folder``: for a workload's file."""
-        asked = self.workload.load(folder)
-        data = asked.data(self.drawn_by) if self.drawn_by else Data()
-        return Asking(workload=asked, seed=seed, mark=self.mark, own_form=self.own_form, framed=self.framed, data=data)
+        """The requests and responses; ``folder``: for the workload's file."""
+        loaded = self.workload.load(folder)
+        data = loaded.data(self.drawn_by) if self.drawn_by else Data()
+        return Asking(workload=loaded, seed=seed, mark=self.mark, own_form=self.own_form, framed=self.framed, data=data)
 
     def encryption(self, folder: Path) -> Encryption | None:
-        """How the launch is reached over TLS; None: in the clear. ``folder``: for its authority's certificate."""
+        """How the launch is reached over TLS; None: without TLS. ``folder``: for its authority's certificate."""
         if not self.cacert:
             return None
         file = folder / f"{hashlib.sha256(self.cacert.encode()).hexdigest()[:16]}.pem"
@@ -132,7 +132,7 @@ class SentAsking:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentBlock:
-    """A block of a race, as ``racing.setup.block_plan`` has it."""
+    """The arguments of ``racing.setup.block_plan``."""
 
     session: int
     lead_ns: int
@@ -149,10 +149,10 @@ class Reply(BaseModel):
 
 
 class Hello(Reply):
-    """Who answers.
+    """The identity of a machine and its agent.
 
     Args:
-        machine, boot: hashes that tell two machines and two boots apart.
+        machine, boot: hashes that distinguish machines and boots.
         sources: hash of the package's files. user: the user that the agent runs as.
     """
 
@@ -172,25 +172,25 @@ class Clock(Reply):
 
 
 class Usage(Reply):
-    """What the agent itself has used so far."""
+    """CPU time that the agent itself has used so far."""
 
     cpu_ns: _Count
     now_ns: _Count
 
 
 class CoreSets(Reply):
-    """The machine's cores: those that serve, and those that load."""
+    """The machine's cores for servers, and its cores for the engine."""
 
     server: tuple[int, ...]
     engine: tuple[int, ...]
 
 
 class Opened(Reply):
-    """What a race found on the machine.
+    """How a race was opened on a machine.
 
     Args:
-        port: the observer's, on the servers' machine.
-        awake, way: what keeps the cores awake, in words; None where nothing does.
+        port: of the observer on the servers' machine.
+        awake, way: what keeps the cores awake, in words, and the way it does; None: nothing does.
         io, backend, wait, stamps, threads: of a generator's engine.
     """
 
@@ -208,7 +208,7 @@ class ServerStarted(Reply):
     """A server that has sent its first correct response.
 
     Args:
-        cacert: of one that speaks TLS who signed its certificate, in PEM; "" for any other.
+        cacert: with TLS, the authority that signed its certificate, in PEM; otherwise "".
     """
 
     number: _Count
@@ -222,7 +222,7 @@ class ServerStarted(Reply):
 
 
 class ServerState(Reply):
-    """How a server is now."""
+    """The current state of a server."""
 
     alive: bool
     processes: _Count
@@ -233,14 +233,14 @@ class ServerState(Reply):
 
 
 class Proof(Reply):
-    """What scrutineering found."""
+    """The findings of scrutineering."""
 
     problems: tuple[str, ...]
     facts: dict[str, str]
 
 
 class Offset(Reply):
-    """How far the observer's clock is ahead of the generator's; None without a reply."""
+    """How far the observer's clock is ahead of the generator's; None if the observer does not answer."""
 
     offset_ns: int | None
     round_trip_ns: _Count
@@ -259,7 +259,7 @@ _Part = TypeVar("_Part", Tally, Slice)
 
 
 def _believable(part: _Part) -> _Part:
-    """The same, if its counts can be counted."""
+    """The same part, if all its counts are possible."""
     if not all(0 <= count <= _MAX_COUNT for count in _counts(asdict(part))):
         raise ValueError("a count is below 0 or above 2^63")
     if isinstance(part, Slice) and not all(100 <= status <= 999 for status in part.statuses):
@@ -277,7 +277,7 @@ def _counts(value: object) -> Iterator[int]:
 
 
 class Traffic(Reply):
-    """What a machine's data link and interrupts came to during a run (``machine.link``), by core's number."""
+    """The traffic of a machine's data link during a run, and its interrupts by core number (``machine.link``)."""
 
     lasted_ns: _Count
     received_bytes: _Count
@@ -299,8 +299,8 @@ class LoadScript(Reply):
     """A generator's threads of a script.
 
     Args:
-        hooks: as ``_engine.Script.hooks``. fixed: what it always sends; None where that is not proved.
-        printed: before the load.
+        hooks: as ``_engine.Script.hooks``. fixed: the requests that it always sends; None if that is not proved.
+        printed: its output before the load.
     """
 
     hooks: list[_Name]
@@ -309,7 +309,7 @@ class LoadScript(Reply):
 
 
 class ReferenceResponse(Reply):
-    """A generator's reference response, whose body's bytes stay there: it compares with them."""
+    """A generator's reference response; the bytes of its body stay on the generator, which compares with them."""
 
     learned: Learned
     body_bytes: _Count
@@ -319,7 +319,7 @@ class LoadReady(Reply):
     """A generator that has learned the correct responses and opened its connections (``loading.run.Prepared``).
 
     Args:
-        script: where there is one.
+        script: None if the load has none.
     """
 
     reference: ReferenceResponse
@@ -344,8 +344,8 @@ class LoadRan(Reply):
     """A generator's part of a load.
 
     Args:
-        printed: by a script under load.
-        globals: of a script with ``setup``: the variables that each of its threads had at the end (``_engine.Script``).
+        printed: output of the script under load.
+        globals: for a script with ``setup``: each thread's global variables at the end (``_engine.Script``).
     """
 
     finished: LoadEnding

@@ -1,4 +1,4 @@
-"""What a machine's data link and its cores' interrupts came to while a run of blocks lasted."""
+"""Measures a machine's data link and its cores' interrupts while a run of blocks lasts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Meter:
     """Reads before and after runs.
 
     Args:
-        device: the data link's interface; "" where it is unknown. cores: whose interrupts count.
+        device: the data link's interface; "" if unknown. cores: the cores whose interrupts count.
     """
 
     def __init__(self, device: str, cores: Sequence[int]) -> None:
@@ -24,7 +24,7 @@ class Meter:
         self._first = read_link(self._device, self._cores)
 
     def end(self) -> Traffic:
-        """It is over; all zero where it was not said to begin."""
+        """The traffic since ``begin``; all zero if that was not called."""
         last = read_link(self._device, self._cores)
         first, self._first = self._first or last, None
         taken = zip(first.interrupt_ns, last.interrupt_ns, strict=True)
@@ -42,7 +42,7 @@ class Meter:
 
 
 def summed(traffic: Iterable[Traffic]) -> dict[str, float]:
-    """Several runs' as numbers of one event; cores by their number."""
+    """The traffic of several runs as numbers of one event; interrupts by core number."""
     sums: Counter[str] = Counter()
     mbps = 0
     for reading in traffic:

@@ -1,7 +1,7 @@
-"""Puts this machine's Dragstrip on another, with the packages that it needs, by the way by which agents are reached.
+"""Copies this machine's Dragstrip to another, with the packages that it needs, over the connection to its agent.
 
-Copied, not fetched: both machines then run the same files, and the other one needs no network but ours. It needs the
-same version of Python, on the same kind of processor.
+After copying, both machines run the same files, and the other machine needs no other network. It needs the same version
+of Python, on the same kind of processor.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from dragstrip.fleet.channel import words_for_shell
 from dragstrip.fleet.definition import Fleet, Machine
 from dragstrip.fleet.duties import PACKAGE, own_files
 
-#: The Python that both sides run: compiled packages fit one minor version only.
+#: The Python that both machines run: compiled packages fit one minor version only.
 PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
 
-#: Seconds that a machine may take to say what it is; to take a copy of all; to install what contenders need.
+#: Seconds for a short command on a machine; for copying all files; for installing what contenders need.
 ASK_S, COPY_S, INSTALL_S = 60.0, 900.0, 3600.0
 
-#: Begins what a machine's Python prints about itself.
+#: Marks the line that a machine's Python prints about itself.
 MARK = "dragstrip:"
 
 _START = '#!/bin/sh\nexec "$(dirname "$(readlink -f "$0")")/python" -m dragstrip "$@"\n'
@@ -40,10 +40,10 @@ _START = '#!/bin/sh\nexec "$(dirname "$(readlink -f "$0")")/python" -m dragstrip
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing that is done on a machine.
+    """One step on a machine.
 
     Args:
-        script: for its ``sh``. sends: whether our files go to its stdin.
+        script: for its ``sh``. sends: whether Dragstrip's files are sent to its stdin.
     """
 
     machine: Machine
@@ -53,39 +53,39 @@ class Step:
 
 
 def files() -> Iterator[tuple[Path, str]]:
-    """Every file that goes there, and its place below ``site-packages``: our package, and all that it needs."""
+    """Every file to copy, and its place below ``site-packages``: Dragstrip's package and those that it needs."""
     for file in own_files():
         yield file, f"{PACKAGE.name}/{file.relative_to(PACKAGE)}"
     for package in _needed("dragstrip", {}).values():
-        own = package.metadata["Name"] == "dragstrip"
+        is_ours = package.metadata["Name"] == "dragstrip"
         for path in package.files or ():
             place = Path(str(package.locate_file(path)))
-            kept = path.parts[0] != ".." and "__pycache__" not in path.parts
-            # Of an editable install of ours only its name and version: its files are above.
-            if kept and place.is_file() and (not own or (".dist-info" in path.parts[0])):
+            wanted = path.parts[0] != ".." and "__pycache__" not in path.parts
+            # Dragstrip's own files are above; only its name and version are taken from an editable install.
+            if wanted and place.is_file() and (not is_ours or (".dist-info" in path.parts[0])):
                 yield place, str(path)
 
 
-def _needed(name: str, found: dict[str, Distribution]) -> dict[str, Distribution]:
-    """A package and those that it needs, by name; extras apart. What isn't here is of another system's."""
+def _needed(name: str, packages: dict[str, Distribution]) -> dict[str, Distribution]:
+    """Adds a package and the packages that it needs, by name, without extras; skips packages for other systems."""
     key = re.sub(r"[-_.]+", "-", name).lower()
-    if key not in found:
+    if key not in packages:
         try:
-            found[key] = distribution(name)
+            packages[key] = distribution(name)
         except PackageNotFoundError:
-            return found
-        for line in found[key].requires or ():
+            return packages
+        for line in packages[key].requires or ():
             needs = re.match(r"[A-Za-z0-9][A-Za-z0-9._-]*", line)
             if needs and not re.search(r"\bextra\s*==", line):
-                _needed(needs[0], found)
-    return found
+                _needed(needs[0], packages)
+    return packages
 
 
 def plan(fleet: Fleet, contenders: tuple[str, ...]) -> list[Step]:
-    """What is run on which machine, in this order.
+    """The steps on all machines, in order.
 
     Args:
-        contenders: those whose needs are installed on the servers' machine.
+        contenders: their needs are installed on the servers' machine.
 
     Raises:
         BadUsage: a machine's command is not a path that a copy can be installed to.
@@ -93,7 +93,7 @@ def plan(fleet: Fleet, contenders: tuple[str, ...]) -> list[Step]:
     steps = []
     for machine in fleet.machines:
         if not machine.ssh and not machine.via:
-            continue  # it is this one
+            continue  # it is this machine
         folder = _folder(machine)
         site = f"{folder}/lib/{PYTHON}/site-packages"
         start = f"cat > {folder}/bin/dragstrip && chmod +x {folder}/bin/dragstrip"
@@ -110,14 +110,14 @@ def plan(fleet: Fleet, contenders: tuple[str, ...]) -> list[Step]:
 
 
 def _folder(machine: Machine) -> str:
-    """Where its copy lies, as its shell reads it: the folder above the command's own ``bin``."""
+    """The folder of its copy, as its shell reads it: the folder above the command's own ``bin``."""
     command = machine.command
     place = Path(command[0])
     # The folder is emptied first: it must be Dragstrip's alone, never a home, /usr or /usr/local.
     if len(command) > 1 or place.parts[-3:] != ("dragstrip", "bin", "dragstrip"):
         raise BadUsage(
-            f"{machine.name}: its copy goes to where its command is, and {' '.join(command)!r} names no folder of its "
-            'own; say dragstrip = "~/dragstrip/bin/dragstrip" in the fleet\'s file'
+            f"{machine.name}: its copy goes to the folder of its command, and {' '.join(command)!r} has no folder of "
+            'its own; set dragstrip = "~/dragstrip/bin/dragstrip" in the fleet\'s file'
         )
     return _home(str(place.parent.parent))
 
@@ -127,21 +127,21 @@ def _home(word: str) -> str:
 
 
 def refuse_others(fleet: Fleet) -> None:
-    """Asks every machine for its Python.
+    """Checks every machine's Python.
 
     Raises:
-        BadUsage: a machine whose packages can't be this one's. MachineLost: one can't be reached.
+        BadUsage: a machine can't use this machine's packages. MachineLost: a machine can't be reached.
     """
     kind_here = _kind()
     for machine in {step.machine.name: step.machine for step in plan(fleet, ())}.values():
         ask = "import platform, sys; "
         ask += f"print({MARK!r}, platform.machine(), platform.libc_ver()[0], sys.implementation.name)"
-        said = run(fleet, Step(machine, f"{PYTHON} -I -c {shlex.quote(ask)}", ASK_S)).strip()
-        mark, _, kind = said.partition(" ")
+        output = run(fleet, Step(machine, f"{PYTHON} -I -c {shlex.quote(ask)}", ASK_S)).strip()
+        mark, _, kind = output.partition(" ")
         if mark != MARK:
             raise BadUsage(
-                f"{fleet.file}: {machine.name}: {reached(machine)} ran no {PYTHON} there, but printed {said[:200]!r}; "
-                "give the words that run the command that follows them, like "
+                f"{fleet.file}: {machine.name}: {reached(machine)} ran no {PYTHON} there, but printed "
+                f"{output[:200]!r}; give the words that run the command that follows them, like "
                 'via = ["kubectl", "exec", "-i", "POD", "--"]'
             )
         if kind != kind_here:
@@ -163,32 +163,32 @@ def _kind() -> str:
 
 
 def run(fleet: Fleet, step: Step, sent: IO[bytes] | None = None) -> str:
-    """Does one step; what it said.
+    """Does one step; returns its output.
 
     Args:
-        sent: what goes to its stdin, from its begin.
+        sent: a file whose whole content is sent to its stdin.
 
     Raises:
-        MachineLost: it failed, or took too long; with its last words.
+        MachineLost: it failed, or took too long; the message has its last words.
     """
     words = words_for_shell(step.machine, fleet, step.script)
     if sent is not None:
         sent.seek(0)
     try:
-        given = subprocess.DEVNULL if sent is None else sent
-        done = subprocess.run(words, stdin=given, capture_output=True, text=True, timeout=step.within_s)
+        stdin = subprocess.DEVNULL if sent is None else sent
+        done = subprocess.run(words, stdin=stdin, capture_output=True, text=True, timeout=step.within_s)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise MachineLost(step.machine.name, f"{reached(step.machine)}: `{step.script}`: {error}") from error
     if done.returncode:
-        said = "; ".join((done.stderr or done.stdout).strip().splitlines()[-4:])[:1000] or "(no output)"
-        failed = f"{reached(step.machine)}: `{step.script}` ended with {done.returncode}: {said}"
+        words_at_end = "; ".join((done.stderr or done.stdout).strip().splitlines()[-4:])[:1000] or "(no output)"
+        failed = f"{reached(step.machine)}: `{step.script}` ended with {done.returncode}: {words_at_end}"
         raise MachineLost(step.machine.name, failed)
     return done.stdout
 
 
 @contextmanager
 def packed() -> Iterator[IO[bytes]]:
-    """All files as one archive, for as long."""
+    """All files as one archive, while the block lasts."""
     with tempfile.TemporaryFile() as place:
         with tarfile.open(fileobj=place, mode="w:gz", compresslevel=1) as archive:
             for file, name in files():
@@ -197,10 +197,10 @@ def packed() -> Iterator[IO[bytes]]:
 
 
 def carry_out(fleet: Fleet, steps: Sequence[Step], say: Callable[[str], object]) -> None:
-    """Does all steps, one after the other, and says each before.
+    """Does all steps, one after the other; ``say`` gets each before it begins.
 
     Raises:
-        MachineLost: one failed; those before it are done.
+        MachineLost: a step failed; the steps before it are done.
     """
     with packed() as archive:
         for step in steps:

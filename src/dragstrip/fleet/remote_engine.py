@@ -1,4 +1,4 @@
-"""The engines of all generators as one: each loads with its share of the connections; counts and histograms add up."""
+"""All generators' engines as one: each loads with its share of the connections; counts and histograms add up."""
 
 from __future__ import annotations
 
@@ -22,32 +22,32 @@ if TYPE_CHECKING:
 
 _Reply = TypeVar("_Reply")
 
-#: Seconds beyond a run's own longest time within which its tallies must be here.
+#: Seconds beyond a run's own longest time within which its tallies must arrive.
 MORE_S = 20.0
-#: Seconds within which the servers' machine must answer, where a generator says that its observer does not.
+#: Seconds within which the servers' machine must reply if a generator reports that its observer does not.
 SERVER_S = 5.0
 
 
 def shares(total: int, count: int) -> tuple[int, ...]:
-    """A number of connections, split as evenly as can be, the total exact."""
-    return tuple(total // count + (at < total % count) for at in range(count))
+    """A number of connections, split as evenly as possible; the shares add up to the total."""
+    return tuple(total // count + (index < total % count) for index in range(count))
 
 
 def turns(threads: Sequence[int], connections: Sequence[int]) -> tuple[tuple[int, int], ...]:
-    """Whose turn it is in an open loop's one schedule: each generator's first number, and how many there are.
+    """Each generator's turns in an open loop's common schedule: its first turn, and the number of turns of all.
 
-    A worker without a connection takes none (``SessionPlan.turn_of`` of the engine).
+    A worker without a connection takes no turn (``SessionPlan.turn_of`` of the engine).
     """
-    taking = [min(own, held) for own, held in zip(threads, connections, strict=True)]
+    taking = [min(pair) for pair in zip(threads, connections, strict=True)]
     firsts = itertools.accumulate(taking, initial=0)
     return tuple((first, sum(taking)) for first, _ in zip(firsts, taking, strict=False))
 
 
 class RemoteEngine:
-    """What ``racing`` uses of an engine (``_engine.Engine``), over all generators.
+    """The part of an engine (``_engine.Engine``) that ``racing`` uses, over all generators.
 
     Args:
-        opened: by each generator, in their order.
+        opened: each generator's reply, in their order.
 
     Attributes:
         observed: called with each run's tallies by generator, and each machine's traffic, for the round's record.
@@ -63,45 +63,45 @@ class RemoteEngine:
         self._numbers, self._runs = itertools.count(1), itertools.count(1)
 
     def open_at(self, host: str, port: int, server: int | None, asking: SentAsking) -> int:
-        """Opens a session's connections, each generator its share.
+        """Opens a session's connections; each generator opens its share.
 
         Args:
             server: its number on the servers' machine; None: its CPU time is not read.
-            asking: what it is asked.
+            asking: the requests to it.
 
         Raises:
-            EngineRefusal: one of them can't; what the others opened is closed again.
+            EngineRefusal: a generator can't; the connections of the others are closed again.
         """
         count = len(self._machines.generators)
         split = shares(self._load.connections, count)
-        numbers: list[int] = []
+        sessions: list[int] = []
         within_s = self._load.timeout_ns / 1e9 + MORE_S
         try:
             shared = zip(self._machines.generators, split, turns(self._threads, split), strict=True)
-            for generator, connections, own_turns in shared:
+            for generator, connections, generators_turns in shared:
                 opening = generator.channel.begin(
                     GeneratorDuties.open_session, asking=asking, host=host, port=port,
-                    connections=connections, turns=own_turns,
+                    connections=connections, turns=generators_turns,
                 )  # fmt: skip
-                numbers.append(opening(within_s))
+                sessions.append(opening(within_s))
                 if server is not None:
-                    generator.channel.ask(GeneratorDuties.observe, numbers[-1], server)
+                    generator.channel.ask(GeneratorDuties.observe, sessions[-1], server)
         except BaseException:
-            self._close(numbers)
+            self._close(sessions)
             raise
-        own_number = next(self._numbers)
-        self._sessions[own_number] = tuple(numbers)
-        return own_number
+        number = next(self._numbers)
+        self._sessions[number] = tuple(sessions)
+        return number
 
     def run(self, blocks: Sequence[BlockPlan], *, steal_cores: Sequence[int] = ()) -> list[Tally]:
-        """Runs blocks on all generators at once, in one call of each one's engine; nothing else is sent until the end.
+        """Runs blocks on all generators at once, in one call of each engine; no other message is sent until the end.
 
         Args:
-            steal_cores: taken for the machines' own: each reads its own cores.
+            steal_cores: ignored: each machine reads its own cores.
 
         Raises:
-            MachineLost: a generator is gone, or marks are no longer answered.
-            EngineRefusal: a plan that makes no sense.
+            MachineLost: a generator is gone, or the observer no longer answers its marks.
+            EngineRefusal: a plan is not valid.
         """
         number, longest_s = next(self._runs), sum(self._longest_s(block) for block in blocks)
         block_s = max(self._longest_s(block) for block in blocks)
@@ -110,19 +110,20 @@ class RemoteEngine:
         with self._machines.silence():
             begun = [
                 generator.channel.begin(
-                    GeneratorDuties.run, blocks=[self._sent(block, at) for block in blocks], run=number
+                    GeneratorDuties.run, blocks=[self._sent(block, index) for block in blocks], run=number
                 )
-                for at, generator in enumerate(self._machines.generators)
+                for index, generator in enumerate(self._machines.generators)
             ]
             done = awaited(self._machines.generators, begun, longest_s + MORE_S)
         parts = [reply.tallies for reply in done]
         for generator, part in zip(self._machines.generators, parts, strict=True):
             if len(part) < len(blocks):
                 self._lost(generator, len(part), len(blocks))
-        traffic = {generator.name: own.traffic for generator, own in zip(self._machines.generators, done, strict=True)}
+        replies = zip(self._machines.generators, done, strict=True)
+        traffic = {generator.name: reply.traffic for generator, reply in replies}
         self.observed(parts, traffic | {server.name: server.channel.ask(ServerDuties.end_run)})
         merged = [merge(block) for block in zip(*parts, strict=True)]
-        # Times by this machine's clock, as a round's are.
+        # Times are by this machine's clock, as in a round's record.
         ahead_ns = self._machines.generators[0].clock.offset_ns
         return [
             replace(
@@ -141,7 +142,7 @@ class RemoteEngine:
         stop(self._machines.generators)
 
     def shutdown(self) -> None:
-        """Each agent does that."""
+        """Does nothing: each agent shuts its own engine down."""
 
     def _close(self, numbers: Sequence[int]) -> None:
         for generator, number in zip(self._machines.generators, numbers, strict=False):
@@ -149,21 +150,22 @@ class RemoteEngine:
                 generator.channel.ask(GeneratorDuties.close_session, number)
 
     def _lost(self, generator: Connected, done: int, planned: int) -> None:
-        """A run that ended early: its marks were no longer answered.
+        """Reports a run that ended early because the observer no longer answered its marks.
 
         Raises:
-            MachineLost: the servers' machine, or the generator where that one still answers.
+            MachineLost: the servers' machine, or the generator if the servers' machine still replies.
         """
-        self._machines.server.channel.begin(Duties.beat)(SERVER_S)  # raises if it is that one
+        self._machines.server.channel.begin(Duties.beat)(SERVER_S)  # raises if the servers' machine is lost
         raise MachineLost(
-            generator.name, f"its marks were no longer answered: {done} of {planned} blocks are done; see the data link"
+            generator.name,
+            f"its marks were no longer answered: {done} of {planned} blocks are done; check the data link",
         )
 
     def _longest_s(self, block: BlockPlan) -> float:
         return (block.lead_ns + block.counted_ns + self._load.timeout_ns) / 1e9
 
     def _sent(self, block: BlockPlan, generator: int) -> SentBlock:
-        """A block as sent to a generator: the total rate, of which it serves its own turns."""
+        """A block as it is sent to a generator: with the total rate, of which it takes its own turns."""
         session, open_loop = self._sessions[block.session][generator], block.open_loop
         sent = SentBlock(session=session, lead_ns=block.lead_ns, counted_ns=block.counted_ns)
         if open_loop is None:
@@ -175,17 +177,17 @@ class RemoteEngine:
 def awaited(
     generators: Sequence[Connected], replies: Sequence[Callable[[float], _Reply]], within_s: float
 ) -> list[_Reply]:
-    """Every generator's reply. If one fails, or the user interrupts, the others load no longer.
+    """Waits for every generator's reply. If one fails, or the user interrupts, the others stop.
 
     Raises:
-        DragstripError: the first that was raised. KeyboardInterrupt: the replies are still to be had.
+        DragstripError: the first that was raised. KeyboardInterrupt: the caller can still wait for the replies.
     """
     failed = list[DragstripError]()
 
-    def wait(at: int) -> _Reply:
+    def wait(index: int) -> _Reply:
         try:
-            with named(generators[at]):
-                return replies[at](within_s)
+            with named(generators[index]):
+                return replies[index](within_s)
         except DragstripError as error:
             failed.append(error)
             stop(generators)
@@ -201,7 +203,7 @@ def awaited(
 
 
 def stop(generators: Iterable[Connected]) -> None:
-    """Ends the run of each."""
+    """Ends each generator's run."""
     for generator in generators:
         with contextlib.suppress(MachineLost):
             generator.channel.begin(GeneratorDuties.stop_run)
@@ -209,10 +211,10 @@ def stop(generators: Iterable[Connected]) -> None:
 
 @contextlib.contextmanager
 def named(node: Connected) -> Iterator[None]:
-    """Names the machine in a refusal: a script's file, or the way to the server, may be missing on one of them."""
+    """Names the machine in a refusal: only one machine may lack a script's file, or a route to the server."""
     try:
         yield
     except (BadUsage, DragstripError) as error:
         if type(error) in (BadUsage, DragstripError):
             raise type(error)(f"{node.name}: {error}") from error
-        raise  # it has the name already
+        raise  # its message already has the name

@@ -1,4 +1,4 @@
-"""A contender that is up on the servers' machine, as ``racing`` asks for it (``process.running.Running``)."""
+"""A contender that is up on the servers' machine, as a ``process.running.Running``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dragstrip.process.running import GRACE_S, Ended, Running
 
 
 class RemoteServer(Running):
-    """One launch on another machine. Once its machine is lost it is taken for ended: an agent stops what it started."""
+    """One launch on another machine. If the machine is lost, the launch has ended: its agent stops all servers."""
 
     def __init__(self, channel: Channel, started: ServerStarted) -> None:
         super().__init__(started.host, started.port, started.ready_ns, started.cpu_source, started.note)
@@ -49,7 +49,7 @@ class RemoteServer(Running):
         self._channel.ask(ServerDuties.thaw, self.number)
 
     def watch(self) -> None:
-        """Has the observer read its CPU time."""
+        """Has the observer read the server's CPU time."""
         self._channel.ask(ServerDuties.watch, self.number)
 
     def begin_stop(self, *, grace_s: float = GRACE_S) -> None:
@@ -58,7 +58,7 @@ class RemoteServer(Running):
                 self._channel.ask(ServerDuties.begin_stop, self.number, grace_s)
 
     def stop(self, *, grace_s: float = GRACE_S) -> Ended:
-        """Ends every process of it; again: the same answer."""
+        """Ends all of its processes; a second call returns the same result."""
         if self._ended is None:
             try:
                 self._ended = self._channel.begin(ServerDuties.stop, self.number, grace_s)(grace_s + LOST_S)

@@ -1,4 +1,4 @@
-"""What an agent does on the servers' machine: launches contenders under today's supervisors, watches, stops them."""
+"""The duties of an agent on the servers' machine: launches contenders under supervisors, watches them, stops them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(kw_only=True)
 class _ServersRace(OpenRace):
-    """A race whose servers are here."""
+    """A race whose servers run on this machine."""
 
     launching: Launching
     observer: Observer
@@ -42,15 +42,15 @@ class ServerDuties(Duties[_ServersRace]):
         self._servers: dict[int, LaunchedServer] = {}
         self._counting: dict[int, Callable[[], int | None]] = {}
         self._numbers = itertools.count(1)
-        #: Of the blocks that come, the longest.
+        #: Seconds of the longest block of the current run.
         self._block_s = 0.0
 
     def last_sign_s(self) -> float:
-        """Until when a generator's last mark shows that a race goes on."""
+        """The time until which a generator's last mark shows that a race goes on."""
         return self._race.observer.heard_ns / 1e9 + self._block_s if self._race else 0.0
 
     def check(self, entry: SentEntry) -> Ready | Missing:
-        """Whether a contender is installed here; where its programs are is this machine's affair."""
+        """Whether a contender is installed here; the paths of its programs are not sent."""
         state = contender.check(entry.entry())
         return Ready(state.version, {}) if isinstance(state, Ready) else state
 
@@ -61,7 +61,7 @@ class ServerDuties(Duties[_ServersRace]):
         contender.build(entry.entry())
 
     def open(self, *, seed: int, cores: tuple[int, ...], address: str, token: str, keep_cores_awake: bool) -> Opened:
-        """Scratch space, awake cores, and the observer, which listens at the data address from now on."""
+        """Sets up scratch space, awake cores, and the observer, which listens at the data address from now on."""
         from dragstrip._engine import Observer
 
         _refuse_other_address(address)
@@ -84,14 +84,14 @@ class ServerDuties(Duties[_ServersRace]):
         self._open_race().launching.stand_by([sent.entry() for sent in entries])
 
     def launch(self, entry: SentEntry, workload: SentWorkload) -> ServerStarted:
-        """Starts a contender and waits for its first correct response, requested at the data address."""
+        """Starts a contender and waits for its first correct response at the data address."""
         launching = self._open_race().launching
         launched = launching.launch(entry.entry(), workload.load(launching.scratch), "1.1")
         running, number = launched.running, next(self._numbers)
         if running.host.startswith("unix:"):
             running.stop(grace_s=launcher.INTERRUPTED_GRACE_S)
             raise StageError(
-                f"{launched.name}: it listens at a socket file, which no other machine can reach; give {{port}}"
+                f"{launched.name}: it listens at a socket file, which other machines can't reach; use {{port}} instead"
             )
         self._servers[number] = launched
         return ServerStarted(
@@ -112,7 +112,7 @@ class ServerDuties(Duties[_ServersRace]):
         return self._running(number).thread_cpu_ns()
 
     def watch(self, number: int) -> None:
-        """Has the observer read its CPU time from now on: its cgroup's, and that of the threads it has now."""
+        """Has the observer read a server's CPU time from now on: of its cgroup, and of its current threads."""
         running, observer = self._running(number), self._open_race().observer
         observer.watch(number, cgroup_cpu_stat=running.cpu_stat(), schedstats=list(running.schedstats()))
 
@@ -133,17 +133,17 @@ class ServerDuties(Duties[_ServersRace]):
         return ended
 
     def begin_count(self, number: int) -> None:
-        """Begins to count what it says itself that it had."""
+        """Starts a server's own count of its requests."""
         launched = self._server(number)
         self._counting[number] = count_from_now(launched.own_count, launched.server)
 
     def end_count(self, number: int) -> int | None:
-        """What it has counted since; None: it can't say."""
+        """The server's own count since ``begin_count``; None if it can't count."""
         since = self._counting.pop(number, None)
         return since() if since else None
 
     def begin_run(self, block_s: float) -> None:
-        """From now on sync messages come only every ``block_s`` seconds, once per block."""
+        """From now on marks arrive only every ``block_s`` seconds, once per block."""
         self._block_s = block_s
         self._open_race().meter.begin()
 
@@ -151,7 +151,7 @@ class ServerDuties(Duties[_ServersRace]):
         return self._open_race().meter.end()
 
     def close(self) -> None:
-        """The race is over: stops its servers first."""
+        """Ends the race: stops its servers first."""
         for number in list(self._servers):
             running = self._servers.pop(number).running
             running.begin_stop(grace_s=launcher.INTERRUPTED_GRACE_S)
@@ -169,16 +169,16 @@ class ServerDuties(Duties[_ServersRace]):
 
 
 def _refuse_other_address(address: str) -> None:
-    """Refuses an address at which nothing here can listen.
+    """Refuses an address at which this machine can't listen.
 
     Raises:
         BadUsage: it is not an address of this machine.
     """
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as tried:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            tried.bind((address, 0))
+            probe.bind((address, 0))
         except OSError as error:
             raise BadUsage(
-                f"address = {address!r}: the servers' machine can't listen there ({error.strerror}); give one of its "
-                "own in the fleet's file"
+                f"address = {address!r}: the servers' machine can't listen there ({error.strerror}); give one of that "
+                "machine's addresses in the fleet's file"
             ) from error

@@ -1,4 +1,4 @@
-"""A call of an agent's duty as a line of JSON each way: the duty's own signature is what both sides hold it to."""
+"""Calls of an agent's duties as lines of JSON; both sides check them against the duty's signature."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from pydantic import BaseModel, ConfigDict, create_model
 #: The longest line: a round's tallies of a large race are a few million bytes.
 MAX_LINE_BYTES = 64 * 2**20
 
-#: Exact types and no unknown keys; an agent's texts, which a person is shown, are also of bounded length.
+#: Exact types and no unknown keys; texts from an agent, which a person reads, also have a bounded length.
 _CALL = ConfigDict(strict=True, extra="forbid", frozen=True, ser_json_bytes="base64", val_json_bytes="base64")
 REPLY = _CALL | ConfigDict(str_max_length=100_000)
 
 
 @dataclass(frozen=True, slots=True)
 class Shapes:
-    """What goes over the wire for one duty.
+    """The models of one duty's messages.
 
     Args:
-        arguments: by name. reply: ``gives`` is what the duty returns.
-        shown: ``shows`` is what the duty hands to its argument ``show`` before it returns; None: it has none.
+        arguments: by name. reply: its ``gives`` is the duty's result.
+        shown: its ``shows`` is a value that the duty passes to its argument ``show``; None: it has no such argument.
     """
 
     arguments: type[BaseModel]
@@ -36,7 +36,7 @@ class Shapes:
 
 @cache
 def shapes(duty: Callable[..., Any]) -> Shapes:
-    """The shapes of a duty, by the types of its arguments and of what it returns."""
+    """The models of a duty's messages, from the types of its arguments and of its result."""
     hints = typing.get_type_hints(duty, include_extras=True)
     returned, show = hints.pop("return"), hints.pop("show", None)
     shown = None
@@ -52,25 +52,25 @@ def _model(name: str, config: ConfigDict, kinds: Mapping[str, Any]) -> type[Base
 
 
 def encode_call(number: int, duty: Callable[..., Any], arguments: Mapping[str, Any]) -> bytes:
-    """A call's line; ``show`` becomes only whether progress is shown."""
+    """A call's line; instead of ``show`` it has only whether progress is shown."""
     model = shapes(duty).arguments
     values = model(**{name: value for name, value in arguments.items() if name != "show"})
-    looked_at = json.dumps(arguments.get("show") is not None)
-    text = f'{{"id": {number}, "do": "{duty.__name__}", "shown": {looked_at}, "with": {values.model_dump_json()}}}\n'
+    is_shown = json.dumps(arguments.get("show") is not None)
+    text = f'{{"id": {number}, "do": "{duty.__name__}", "shown": {is_shown}, "with": {values.model_dump_json()}}}\n'
     return text.encode()
 
 
 def bind(duty: Callable[..., Any], *values: Any, **named: Any) -> dict[str, Any]:
-    """The arguments of a duty by their names, without whose duty it is."""
+    """The arguments of a duty by their names, without ``self``."""
     _, *arguments = inspect.signature(duty).bind(None, *values, **named).arguments.items()
     return dict(arguments)
 
 
 def decode_arguments(duty: Callable[..., Any], values: object) -> dict[str, Any]:
-    """The arguments of a call that came as JSON.
+    """The arguments of a call that arrived as JSON.
 
     Raises:
         ValidationError: they don't fit the duty.
     """
-    made = shapes(duty).arguments.model_validate_json(json.dumps(values))
-    return {name: getattr(made, name) for name in type(made).model_fields}
+    model = shapes(duty).arguments.model_validate_json(json.dumps(values))
+    return {name: getattr(model, name) for name in type(model).model_fields}

@@ -155,8 +155,8 @@ def settled(rates: Sequence[float]) -> bool:
 def enough_s(rates: Sequence[float], slice_s: float) -> float:
     """After how many seconds a warm-up, watched for longer, had nothing left to gain.
 
-    This is the end of the first of two successive windows whose medians reach the level of the last third: they are
-    within ``FLAT`` of it, or within two standard errors, but never more than 3 % below, so that noise can't hide a real
+    This is the end of the first of two successive windows whose medians reach the level of the last third. A median
+    reaches it within ``FLAT``, or within two standard errors, but never more than 3 % below: noise must not hide a real
     rise. A later dip is a disturbance, not a rise that continues.
 
     Args:

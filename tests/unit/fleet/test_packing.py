@@ -66,7 +66,7 @@ def test_each_machine_gets_a_folder_of_its_own_by_the_way_it_is_reached(tmp_path
 def test_a_copy_never_goes_over_a_folder_that_may_hold_other_things(tmp_path: Path, command: str) -> None:
     """`venv --clear` empties the folder: only one that the fleet's file gives to Dragstrip alone will do."""
     fleet = load(written(tmp_path, TEXT.replace("~/dragstrip/bin/dragstrip", command)))
-    with pytest.raises(BadUsage, match="names no folder of its own"):
+    with pytest.raises(BadUsage, match="has no folder of its own"):
         packing.plan(fleet, ())
 
 

@@ -90,24 +90,24 @@ def test_two_generators_seconds_become_one() -> None:
 @pytest.mark.parametrize(
     ("url", "more", "told"),
     [
-        ("http://127.0.0.1:80/", {}, "each generator would load itself; give the server's own address, as 192.168.7.2"),
+        ("http://127.0.0.1:80/", {}, "each generator of the fleet would load itself; give the server's own address, 192.168.7.2"),
         (
             "http://192.168.7.3/",
             {},
             "192.168.7.3 is not the address of the servers' machine; give that, 192.168.7.2, or",
         ),
-        ("http://server:80/", {}, "say --allow-host server where it is yours to load"),
+        ("http://server:80/", {}, "add --allow-host server if you may load it"),
         ("192.168.7.2:80", {}, "use http://192.168.7.2:80/"),
         (URL, {"requests": 8}, "-n 8: each of 3 generators sends 2 reference requests first"),
-        (URL, {"requests": 8}, "and then sends one at least; give 9 or more"),
-        (URL, {"requests": 2, "check": "status"}, "-n 2: each of 3 generators sends one at least; give 3 or more"),
+        (URL, {"requests": 8}, "and then sends at least one; give 9 or more"),
+        (URL, {"requests": 2, "check": "status"}, "-n 2: each of 3 generators sends at least one; give 3 or more"),
         (
             "http://192.168.7.2/",
             {"unix": "/x"},
             "--unix and --fleet contradict each other: a socket file can't be reached",
         ),
         ("http://192.168.7.2/", {"sources": 4}, "--sources and --fleet contradict each other"),
-        ("http://192.168.7.2/", {"duration_s": 3601.0}, "over a fleet give at most 3600 s"),
+        ("http://192.168.7.2/", {"duration_s": 3601.0}, "over a fleet, give at most 3600 s"),
     ],
 )
 def test_what_several_machines_cannot_do_is_refused(url: str, more: dict[str, Any], told: str) -> None:
