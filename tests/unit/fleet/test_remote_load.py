@@ -90,7 +90,7 @@ def test_two_generators_seconds_become_one() -> None:
 @pytest.mark.parametrize(
     ("url", "more", "told"),
     [
-        ("http://127.0.0.1:80/", {}, "each generator of the fleet would load itself; give the server's own address, 192.168.7.2"),
+        ("http://127.0.0.1:80/", {}, "would load itself; give the server's own address, 192.168.7.2"),
         (
             "http://192.168.7.3/",
             {},
