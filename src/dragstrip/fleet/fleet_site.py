@@ -323,7 +323,7 @@ class FleetSite:
         return replace(facts_of[self._machines.server.name], fleet=self.machines(), machines=machines)
 
     def with_profile(self, facts: Facts, store: Path, lanes: Lanes) -> Facts:
-        """The same facts: there is no examination of these machines."""
+        """The same facts, because these machines were not examined here."""
         return facts
 
     def lanes(self, server: str | None, engine: str | None) -> Lanes:
