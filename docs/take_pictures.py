@@ -78,7 +78,7 @@ def _columns(running: Any, result: Any, file: Path) -> None:
 
 def _terminal(running: Any, result: Any, drawn: Path) -> None:
     """What `dragstrip show` prints at 80 columns."""
-    picture = terminal.terminal_svg(result.record, result.verdict, result.checks, columns=80)
+    picture = terminal.terminal_svg(result, columns=80)
     drawn.write_text(picture, encoding="utf-8")
     watched = Watched(running, drawn.as_uri(), width=980)
     watched.page.goto(drawn.as_uri())

@@ -20,6 +20,7 @@ from dragstrip.report.race import (
     summary,
 )
 from dragstrip.report.race import terminal as race_terminal
+from dragstrip.report.race.summary import JudgedRace
 from dragstrip.validity import inspect
 
 HOSTILE = "<script>alert(1)</script>"
@@ -31,22 +32,23 @@ def shown(race: Race, *, width: int = 100, checks: Any = None, encoding: str = "
     raw = io.BytesIO()
     file = io.TextIOWrapper(raw, encoding=encoding, write_through=True)
     console = Console(width=width, file=file, **{key: more.pop(key) for key in ("force_terminal",) if key in more})
-    race_terminal.show_race(console, race, judge(race), inspect(race) if checks is None else checks, **more)
+    judged = JudgedRace(race, judge(race), inspect(race) if checks is None else checks)
+    race_terminal.show_race(console, judged, **more)
     return raw.getvalue().decode(encoding)
 
 
 def part_of(race: Race) -> summary.Part:
     """The one column of a race."""
-    (part,) = summary.parts_of(race, judge(race), inspect(race))
+    (part,) = JudgedRace.of(race).parts
     return part
 
 
 def rendered(race: Race) -> str:
-    return race_page.render(race, judge(race), inspect(race))
+    return race_page.render(JudgedRace.of(race))
 
 
 def told(race: Race) -> dict[str, Any]:
-    return race_export.race_json(race, judge(race), inspect(race))
+    return race_export.race_json(JudgedRace.of(race))
 
 
 class Reader(html.parser.HTMLParser):

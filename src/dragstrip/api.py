@@ -15,9 +15,9 @@ from __future__ import annotations
 import html
 import io
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack
 
 from rich.console import Console
 
@@ -33,7 +33,7 @@ from dragstrip.report.race import terminal as race_terminal
 from dragstrip.report.race.checks import CheckWithText, with_text
 from dragstrip.report.race.headline import headline
 from dragstrip.report.race.live import Progress
-from dragstrip.report.race.summary import parts_of
+from dragstrip.report.race.summary import JudgedRace
 from dragstrip.store.database import Store, default_path
 from dragstrip.validity import Status, inspect
 from dragstrip.workload import several as workloads_of
@@ -44,43 +44,29 @@ if TYPE_CHECKING:
 __all__ = ["Result", "compare", "race", "stored"]
 
 
-@dataclass(frozen=True)
-class Result:
-    """A race, what its records support, and its validity checks.
+@dataclass(frozen=True, repr=False)
+class Result(JudgedRace):
+    """A judged race, whose checks have their sentences."""
 
-    Args:
-        record: every block, launch and round.
-        verdict: pairs, estimates, tie groups; judged again from the record.
-        checks: the validity checks.
-    """
-
-    record: Race
-    verdict: judging.Verdict = field(repr=False)
-    checks: Sequence[CheckWithText] = field(repr=False)
+    checks: Sequence[CheckWithText] = ()
 
     @classmethod
-    def of(cls, record: Race) -> Result:
+    def of(cls, record: Race) -> Self:
         """Judges a recorded race."""
         return cls(record, judging.judge(record), tuple(map(with_text, inspect(record))))
 
     @property
     def headline(self) -> str:
         """The race in a sentence or two."""
-        return headline(self.record, self.verdict, self.checks)
+        return headline(self)
 
     @property
     def columns(self) -> Mapping[str, Result]:
         """Each workload or rate as a race of its own, by the column's name; their intervals hold at once."""
-        columns = parts_of(self.record, self.verdict, self.checks)
         return {
             part.name: Result(part.race, judging.Verdict((part.verdict,)), tuple(map(with_text, part.checks)))
-            for part in columns
+            for part in self.parts
         }
-
-    @property
-    def void(self) -> bool:
-        """Whether nothing of it may be used as a result."""
-        return summary.is_void(self.record, self.verdict, self.checks)
 
     def pair(self, a: str, b: str) -> judging.Pair:
         """Two contenders compared, seen from the first: ratio, interval and word.
@@ -115,13 +101,13 @@ class Result:
 
     def json(self) -> dict[str, Any]:
         """As ``--json`` gives it (schema 1)."""
-        return race_export.race_json(self.record, self.verdict, self.checks)
+        return race_export.race_json(self)
 
     def to_html(self, path: Path | str) -> Path:
         """Writes the self-contained page."""
         from dragstrip.report.race import page  # Altair takes a third of a second to load
 
-        page.write(self.record, self.verdict, self.checks, Path(path))
+        page.write(self, Path(path))
         return Path(path)
 
     def __repr__(self) -> str:
@@ -130,19 +116,19 @@ class Result:
 
     def __str__(self) -> str:
         console = Console(file=io.StringIO(), width=120, no_color=True)
-        race_terminal.show_race(console, self.record, self.verdict, self.checks)
+        race_terminal.show_race(console, self)
         return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]  # it is the StringIO above
 
     def _repr_html_(self) -> str:
         """The sentence and the ranking, or contender by column."""
-        found = parts_of(self.record, self.verdict, self.checks)
-        if len(found) > 1:
-            table = columns_of.table(self.record, found)
+        parts = self.parts
+        if len(parts) > 1:
+            table = columns_of.table(self)
             heads = ["contender", *(f"{name}, {of}" for name, of in table.heads)]
             lines = [[name, *(f"{cell.text} {cell.letters}".strip() for cell in cells)] for name, cells in table.rows]
-            notes = "".join(f"<p>{_escaped(line)}</p>" for line in columns_of.legend(self.record, self.verdict, table))
+            notes = "".join(f"<p>{_escaped(line)}</p>" for line in columns_of.legend(self, table))
         else:
-            cost = "CPU µs/request" if found[0].verdict.metric == "cpu" else "requests/s"
+            cost = "CPU µs/request" if parts[0].verdict.metric == "cpu" else "requests/s"
             heads = ["contender", "version", cost, "interval", "rounds"]
             lines = [
                 [
@@ -152,7 +138,7 @@ class Result:
                     figures.span(row.main.low, row.main.high),
                     str(row.estimate.rounds),
                 ]
-                for row in found[0].rows
+                for row in parts[0].rows
             ]
             worst = "".join(
                 f"<li>{_escaped(f'{check.status}: {check.label}: {check.detail}')}</li>"

@@ -11,8 +11,8 @@ import answers as script
 import pytest
 import samples
 
-from dragstrip import analysis, validity
 from dragstrip.report.race.export import race_json
+from dragstrip.report.race.summary import JudgedRace
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
@@ -27,7 +27,7 @@ def line(answers: ModuleType, name: str, rates: dict[str, float], **changes: Any
     """One race's line: a race of these speeds, judged, exported as JSON and read by the script itself."""
     race = samples.race(rates, seed=3, rounds=20, passes=3)
     (kind,) = [one for one in answers.KINDS if one.name == name]
-    told = race_json(race, analysis.judge(race), validity.inspect(race)) | {"finished": "decided", "void": False}
+    told = race_json(JudgedRace.of(race)) | {"finished": "decided", "void": False}
     around = {"kind": name, "duty": 20, "code": "now", "budget_s": 20, "exit": 0, "truth": kind.truth, "took_s": 12.0}
     made = around | answers.told_of(kind, told) | changes
     return made | {"method": answers.METHOD_VERSION}

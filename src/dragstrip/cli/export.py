@@ -18,8 +18,7 @@ from dragstrip.cli.outputs import OutputFile, write_or_refuse
 from dragstrip.errors import BadUsage
 from dragstrip.record import Race
 from dragstrip.report.race import formats, latency, tables
-from dragstrip.report.race.summary import parts_of
-from dragstrip.validity import inspect
+from dragstrip.report.race.summary import JudgedRace
 
 #: What a file's name says; the record itself for any other.
 SUFFIXES = {
@@ -104,7 +103,7 @@ def _files(race: Race, chosen: str, options: ExportOptions) -> Iterator[tuple[Pa
     elif chosen == "parquet":
         yield options.file, lambda: tables.parquet(_rows(race, options.rounds))
     elif chosen == "html":
-        yield options.file, lambda: formats.html(race, analysis.judge(race), inspect(race))
+        yield options.file, lambda: formats.html(JudgedRace.of(race))
     else:
         text = _text(race, chosen, options)
         yield options.file, lambda: text
@@ -162,7 +161,7 @@ def _text(race: Race, chosen: str, options: ExportOptions) -> str:
         return latency.hlog(race)
     if chosen == "hgrm":
         return _hgrm(race, options.contender)
-    return formats.MAKERS[chosen](race, analysis.judge(race), inspect(race))
+    return formats.MAKERS[chosen](JudgedRace.of(race))
 
 
 def _hgrm(race: Race, contender: str | None) -> str:
@@ -185,11 +184,11 @@ def _drawn(race: Race, chosen: str, options: ExportOptions) -> Iterator[tuple[Pa
     if name == "columns":
         if len(race.columns) == 1:
             raise BadUsage(f"--chart columns: race {race.id} has one workload, {race.workload}; use another chart")
-        drawn = charts.draw_columns(race, parts_of(race, analysis.judge(race), inspect(race)), dark=options.dark)
+        drawn = charts.draw_columns(JudgedRace.of(race), dark=options.dark)
         yield file, partial(_picture, drawn, chosen)
         return
     _refuse_several(race, f"the chart {name!r}" if not every_chart else "the charts' folder")
-    (part,) = parts_of(race, analysis.judge(race), inspect(race))
+    (part,) = JudgedRace.of(race).parts
     if not part.rows:
         raise BadUsage(f"nothing to draw: no contender of race {race.id} has numbers")
     for chart_name, kind in product(charts.CHARTS, ("png", "svg")) if every_chart else [(name, chosen)]:

@@ -15,7 +15,7 @@ from typing import Literal, TypeVar
 import click
 from rich.console import Console
 
-from dragstrip import analysis, contender
+from dragstrip import contender
 from dragstrip.cli import completion
 from dragstrip.cli import options as opts
 from dragstrip.cli.consent import ask_to_run
@@ -41,8 +41,8 @@ from dragstrip.report.race import badge, formats, headline, markdown, thresholds
 from dragstrip.report.race import export as race_export
 from dragstrip.report.race import terminal as race_terminal
 from dragstrip.report.race.live import Progress
+from dragstrip.report.race.summary import JudgedRace
 from dragstrip.store.database import Store, default_path
-from dragstrip.validity import inspect
 from dragstrip.workload import several as workloads_of
 
 Value = TypeVar("Value")
@@ -362,19 +362,17 @@ def _with_own_names(
 
 def _conclude(console: Console, result: Race, options: RaceOptions) -> None:
     """Shows and writes what came of a race, and exits with its code where that is not 0."""
-    judged, checks = analysis.judge(result), inspect(result)
-    race_terminal.show_race(
-        console, result, judged, checks, all_pairs=options.pairs, verbose=options.verbose, run="last"
-    )
+    judged = JudgedRace.of(result)
+    race_terminal.show_race(console, judged, all_pairs=options.pairs, verbose=options.verbose, run="last")
     place = options.store_path or default_path()
     console.print(f"record  race {result.id} in {place} (dragstrip show {result.id})", soft_wrap=True)
-    rules = thresholds.rulings(result, judged, checks, options.rules)
+    rules = thresholds.rulings(judged, options.rules)
     failure = write_all(
         [
-            ("--json", options.json_path, lambda: json_text(race_export.race_json(result, judged, checks, rules))),
-            ("--html", options.html_path, lambda: formats.html(result, judged, checks)),
-            ("--junit", options.junit_path, lambda: formats.junit(result, judged, checks, rules)),
-            ("--export-markdown", options.markdown_path, lambda: markdown.race(result, judged, checks, rules)),
+            ("--json", options.json_path, lambda: json_text(race_export.race_json(judged, rules))),
+            ("--html", options.html_path, lambda: formats.html(judged)),
+            ("--junit", options.junit_path, lambda: formats.junit(judged, rules)),
+            ("--export-markdown", options.markdown_path, lambda: markdown.race(judged, rules)),
         ],
         measured=True,
         again=f"race {result.id} is stored; `dragstrip report {result.id} --html FILE --json FILE` writes them again",
@@ -384,10 +382,10 @@ def _conclude(console: Console, result: Race, options: RaceOptions) -> None:
     if options.html_path and failure is None:
         console.print(f"page    {options.html_path.resolve()}", soft_wrap=True)
     with open_store(options.store_path) as store:  # a list of races then needs to judge none of them
-        verdict = badge.race_badge(result, judged, checks).line
+        verdict = badge.race_badge(judged).line
         store.append_event(result.id, Event(at_ns=time.monotonic_ns(), kind=badge.KIND, text=verdict))
     code = 0
-    if why := headline.no_result_reason(result, judged, checks):
+    if why := headline.no_result_reason(judged):
         click.echo(f"dragstrip: {visible(why)}", err=True)
         code = EXIT_VOID
     elif result.finished is Ending.TOO_FEW:

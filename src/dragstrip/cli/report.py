@@ -7,7 +7,6 @@ from pathlib import Path
 
 import click
 
-from dragstrip import analysis
 from dragstrip.cli import options as opts
 from dragstrip.cli.options import gathered, read_store
 from dragstrip.cli.outputs import json_text, write_or_refuse
@@ -15,7 +14,7 @@ from dragstrip.errors import BadUsage
 from dragstrip.report.race import export as race_export
 from dragstrip.report.race import formats
 from dragstrip.report.race import terminal as race_terminal
-from dragstrip.validity import inspect
+from dragstrip.report.race.summary import JudgedRace
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,12 +35,11 @@ def report(options: ReportOptions) -> None:
     if not (options.html_path or options.json_path or options.svg_path):
         raise BadUsage("report: nothing to write; give --html FILE, --json FILE or --svg FILE")
     with read_store(options.store_path) as store:
-        recorded = store.load(options.run)
-    judged, checks = analysis.judge(recorded), inspect(recorded)
+        judged = JudgedRace.of(store.load(options.run))
     write_or_refuse(
         [
-            ("--json", options.json_path, lambda: json_text(race_export.race_json(recorded, judged, checks))),
-            ("--html", options.html_path, lambda: formats.html(recorded, judged, checks)),
-            ("--svg", options.svg_path, lambda: race_terminal.terminal_svg(recorded, judged, checks)),
+            ("--json", options.json_path, lambda: json_text(race_export.race_json(judged))),
+            ("--html", options.html_path, lambda: formats.html(judged)),
+            ("--svg", options.svg_path, lambda: race_terminal.terminal_svg(judged)),
         ]
     )

@@ -19,6 +19,7 @@ from dragstrip.record import Ending, Race
 from dragstrip.report import comparison
 from dragstrip.report.race import terminal as race_terminal
 from dragstrip.report.race.live import Progress
+from dragstrip.report.race.summary import JudgedRace
 from dragstrip.validity import inspect, is_void
 from dragstrip.workload import several as workloads_of
 
@@ -60,8 +61,7 @@ def rerun(options: RerunOptions) -> None:
         Progress(console, quiet=options.quiet) as progress,
     ):
         after = racing.run(replace(request, site=site), store=store, progress=progress)
-    checks = inspect(after)
-    race_terminal.show_race(console, after, analysis.judge(after), checks)
+    race_terminal.show_race(console, JudgedRace.of(after))
     for race in (after, before):
         if _is_void(race):
             console.print(f"race {race.id} is void and compared with nothing")

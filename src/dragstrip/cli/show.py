@@ -9,12 +9,11 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from dragstrip import analysis
 from dragstrip.cli import options as opts
 from dragstrip.cli.options import gathered, read_store, switch
 from dragstrip.report.race import export as race_export
 from dragstrip.report.race import terminal as race_terminal
-from dragstrip.validity import inspect
+from dragstrip.report.race.summary import JudgedRace
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,12 +33,10 @@ class ShowOptions:
 def show(options: ShowOptions) -> None:
     """Show a stored race, judged again from its records. RUN is its id, the start of one, or last."""
     with read_store(options.store_path) as store:
-        recorded = store.load(options.run)
-    judged, checks = analysis.judge(recorded), inspect(recorded)
+        judged = JudgedRace.of(store.load(options.run))
     if options.as_json:
-        click.echo(json.dumps(race_export.race_json(recorded, judged, checks), indent=2))
+        click.echo(json.dumps(race_export.race_json(judged), indent=2))
         return
-    flags = {"all_pairs": options.pairs, "verbose": options.verbose}
-    race_terminal.show_race(Console(), recorded, judged, checks, run=options.run, **flags)
+    race_terminal.show_race(Console(), judged, all_pairs=options.pairs, verbose=options.verbose, run=options.run)
     if options.parity:
-        race_terminal.show_parity(Console(), recorded)
+        race_terminal.show_parity(Console(), judged.record)

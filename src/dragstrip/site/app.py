@@ -23,9 +23,9 @@ from dragstrip import analysis
 from dragstrip.errors import DragstripError, StoreError
 from dragstrip.report import comparison, figures, glyphs
 from dragstrip.report.race import page as race_page
+from dragstrip.report.race.summary import JudgedRace
 from dragstrip.site import history, views
 from dragstrip.store.database import Store
-from dragstrip.validity import inspect
 
 #: Who may be asked for by name: a page elsewhere that points its own name at 127.0.0.1 is refused.
 HOSTS = ("127.0.0.1", "localhost")
@@ -108,7 +108,7 @@ def _race(request: Request) -> Response:
 def _drawn(store: str, race_id: str, _rounds: int, _finished: str) -> str:
     with Store(Path(store), write=False) as kept:
         race = kept.load(race_id)
-    return race_page.render(race, analysis.judge(race), inspect(race))
+    return race_page.render(JudgedRace.of(race))
 
 
 def _live(request: Request) -> Response:

@@ -13,7 +13,7 @@ from dragstrip.record import Entrant, Race
 from dragstrip.report.race import badge, columns, summary
 from dragstrip.report.race.badge import Badge
 from dragstrip.report.race.headline import headline
-from dragstrip.report.race.summary import of_rates, parts_of
+from dragstrip.report.race.summary import JudgedRace, of_rates
 from dragstrip.store.database import RunLine, Store
 
 #: Maximum races in a contender's history: each one is judged again, once per process.
@@ -102,11 +102,11 @@ def _of_race(path: str, race_id: str, _rounds: int, _finished: str, name: str) -
     try:
         with Store(Path(path), write=False) as store:
             race = store.load(race_id)
-        judged = judge(race)
+        judged = JudgedRace(race, judge(race))
     except DragstripError:
         return ()
     columns = []
-    for part in parts_of(race, judged, ()) if not of_rates(race) else ():
+    for part in judged.parts if not of_rates(race) else ():
         estimate = part.verdict.estimates.get(name)
         for entrant in part.race.entrants:
             if entrant.name == name:
@@ -162,12 +162,11 @@ def standings(path: Path, race_id: str) -> Standings:
     """
     with Store(path, write=False) as store:
         race = store.load(race_id)
-    judged = judge(race)
-    columns_parts = parts_of(race, judged, ())
+    judged = JudgedRace(race, judge(race))
     return Standings(
         race=race,
-        rows=[row for part in columns_parts for row in part.rows],
-        sentence=headline(race, judged, ()),
-        badge=badge.race_badge(race, judged, ()),
-        table=columns.table(race, columns_parts) if len(columns_parts) > 1 else None,
+        rows=[row for part in judged.parts for row in part.rows],
+        sentence=headline(judged),
+        badge=badge.race_badge(judged),
+        table=columns.table(judged) if len(judged.parts) > 1 else None,
     )

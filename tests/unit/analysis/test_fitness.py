@@ -18,6 +18,7 @@ from dragstrip.record import Block, Race
 from dragstrip.report.race import notes
 from dragstrip.report.race.export import race_json, schema
 from dragstrip.report.race.headline import headline
+from dragstrip.report.race.summary import JudgedRace
 from dragstrip.report.race.wording import disturbed_text, metric_reason_text, sentence
 
 MS = samples.MS
@@ -156,7 +157,7 @@ def test_where_answers_wait_and_throughput_compares_nobody_cpu_decides_and_says_
     for race, names in ((two, ("quick",)), (three, ("held", "one"))):
         assert choose(race).metric == "cpu"
         assert choose(race).reason == GeneratorLimit(names, waits=True)
-    said = headline(two, analysis.judge(two), validity.inspect(two))
+    said = headline(JudgedRace.of(two))
     assert "CPU time per request decides: the load generator, not quick, limited the throughput, so" in said
     assert "a server that handles one wait at a time can't be recognised" in said
 
@@ -300,7 +301,7 @@ def test_how_noisy_it_was_is_unknown_where_nothing_that_counts_tells_it(race: Ra
     """It is not "quiet", with nothing lost."""
     assert validity.noise(race) == validity.Noise(level="unknown", lost=None, factor=None)
     assert notes.noise_level(race) == notes.NoiseLevel(None, "how disturbed the machine was is unknown")
-    exported = race_json(race, analysis.judge(race), [])
+    exported = race_json(JudgedRace(race, analysis.judge(race)))
     assert exported["noise"] == {"level": "unknown", "lost": None, "factor": None}
     jsonschema.validate(exported, schema())
 

@@ -28,9 +28,8 @@ from dragstrip.report.race import charts, columns, export, markdown, page, termi
 from dragstrip.report.race.badge import race_badge
 from dragstrip.report.race.headline import headline
 from dragstrip.report.race.live import time_left
-from dragstrip.report.race.summary import parts_of
+from dragstrip.report.race.summary import JudgedRace
 from dragstrip.store.database import Store
-from dragstrip.validity import inspect
 
 HOSTILE = "<script>alert(1)</script>"
 
@@ -38,16 +37,16 @@ HOSTILE = "<script>alert(1)</script>"
 def shown(race: Race, width: int = 80, **more: Any) -> list[str]:
     """The terminal's lines."""
     console = Console(file=io.StringIO(), width=width, no_color=True, force_terminal=False)
-    terminal.show_race(console, race, judge(race), inspect(race), **more)
+    terminal.show_race(console, JudgedRace.of(race), **more)
     return console.file.getvalue().splitlines()  # type: ignore[attr-defined]  # it is the StringIO above
 
 
 def table_of(race: Race) -> columns.Table:
-    return columns.table(race, parts_of(race, judge(race), inspect(race)))
+    return columns.table(JudgedRace.of(race))
 
 
 def said(race: Race) -> str:
-    return headline(race, judge(race), inspect(race))
+    return headline(JudgedRace.of(race))
 
 
 @pytest.fixture(scope="module")
@@ -64,18 +63,18 @@ def test_the_headline_says_who_leads_where_and_who_changes_places(race: Race) ->
     """Only what the intervals show: a tie is reported as a tie, and an unchanged order as unchanged."""
     assert said(race).startswith("static leads at hello, steady at multiply.")
     assert "The order changes: quick is ahead of steady at hello and behind at multiply." in said(race)
-    badge = race_badge(race, judge(race), inspect(race))
+    badge = race_badge(JudgedRace.of(race))
     assert (badge.word, badge.text) == ("ORDER CHANGES", "hello: static; multiply: steady")
 
     same = samples.race_of_two({"hello": {"a": 4e4, "b": 2e4}, "multiply": {"a": 3e4, "b": 2e4}})
     assert said(same) == "a leads at hello and multiply. The order is the same at both."
-    assert race_badge(same, judge(same), inspect(same)).line == "FASTEST a at hello and multiply"
+    assert race_badge(JudgedRace.of(same)).line == "FASTEST a at hello and multiply"
 
     tied = samples.race_of_two({"hello": {"a": 4e4, "b": 2e4}, "multiply": {"a": 3e4, "b": 3e4}})
     assert said(tied).startswith("a leads at hello. At multiply ")
     assert " are tied at the top." in said(tied)
     assert "No pair of contenders is shown to change order." in said(tied)
-    assert race_badge(tied, judge(tied), inspect(tied)).word == "BY WORKLOAD"
+    assert race_badge(JudgedRace.of(tied)).word == "BY WORKLOAD"
 
 
 def test_a_column_without_a_verdict_and_a_void_one_are_told_as_such(race: Race) -> None:
@@ -89,13 +88,14 @@ def test_a_column_without_a_verdict_and_a_void_one_are_told_as_such(race: Race) 
     assert {cell.lacks for _, cells in table_of(half).rows for cell in cells[1:]} == {"void", "not served"}
     unclear = replace(race, rounds=race.rounds[:14])
     checks = [replace(samples.said("accounting", "void", "it adds up to nothing"), column="multiply")]
-    told = headline(unclear, judge(unclear), checks)
+    judged = JudgedRace(unclear, judge(unclear), checks)
+    told = headline(judged)
     assert told.startswith("No verdict yet at hello. Void at multiply: it adds up to nothing.")
-    assert race_badge(unclear, judge(unclear), checks).word == "NO VERDICT"
-    assert not export.race_json(unclear, judge(unclear), checks)["void"]
+    assert race_badge(judged).word == "NO VERDICT"
+    assert not export.race_json(judged)["void"]
     whole = replace(race, rounds=[replace(r, void=samples.voided("errors")) for r in race.rounds], finished=Ending.VOID)
     assert said(whole).startswith("This race is void")
-    assert race_badge(whole, judge(whole), inspect(whole)).word == "VOID"
+    assert race_badge(JudgedRace.of(whole)).word == "VOID"
 
 
 def test_the_table_has_ratios_to_the_columns_best_and_a_letter_for_those_not_told_apart(race: Race) -> None:
@@ -174,7 +174,7 @@ def test_the_parity_sheet_is_each_columns_own(race: Race) -> None:
 
 def test_json_follows_its_schema_and_has_each_column(race: Race) -> None:
     """Pairs and checks name their column; a race of one workload has the same shape, with one column."""
-    told = export.race_json(race, judge(race), inspect(race))
+    told = export.race_json(JudgedRace.of(race))
     jsonschema.validate(json.loads(json.dumps(told)), export.schema())
     assert [column["name"] for column in told["columns"]] == ["hello", "multiply"]
     assert told["columns"][1]["absent"] == ["static"]
@@ -184,7 +184,7 @@ def test_json_follows_its_schema_and_has_each_column(race: Race) -> None:
     assert told["contenders"][0].keys().isdisjoint({"throughput_per_s", "rounds", "parity"})
     assert told["columns"][0]["contenders"][0]["throughput_per_s"]["estimate"] > 0
     one = samples.race()
-    alone = json.loads(json.dumps(export.race_json(one, judge(one), inspect(one))))
+    alone = json.loads(json.dumps(export.race_json(JudgedRace.of(one))))
     jsonschema.validate(alone, export.schema())
     assert alone.keys() == told.keys()
     assert alone["columns"][0].keys() == told["columns"][0].keys()
@@ -194,7 +194,7 @@ def test_json_follows_its_schema_and_has_each_column(race: Race) -> None:
 
 def test_markdown_has_the_table_and_takes_no_name_for_markup(race: Race) -> None:
     """A name from outside stays text."""
-    text = markdown.race(race, judge(race), inspect(race))
+    text = markdown.race(JudgedRace.of(race))
     assert "| contender | hello, throughput | multiply, throughput |" in text
     assert "<script>" not in text
     assert "| steady | 0.5" in text
@@ -293,7 +293,7 @@ def running() -> Iterator[Any]:
 def test_the_page_shows_all_columns_and_each_with_its_sections(running: Any, race: Race, tmp_path: Path) -> None:
     """The chart of all columns first; every link leads somewhere, every chart is drawn, axe finds nothing."""
     file = tmp_path / "race.html"
-    page.write(race, judge(race), inspect(race), file)
+    page.write(JudgedRace.of(race), file)
     watched = Watched(running, file.as_uri(), width=390, theme="dark")
     opened = watched.page
     opened.goto(file.as_uri())
@@ -322,7 +322,7 @@ def test_the_page_shows_all_columns_and_each_with_its_sections(running: Any, rac
 def test_the_page_of_two_rates_says_their_bias(running: Any, tmp_path: Path) -> None:
     """In plain words below the table; its command runs the same again."""
     race = at_two_rates()
-    page.write(race, judge(race), inspect(race), tmp_path / "rates.html")
+    page.write(JudgedRace.of(race), tmp_path / "rates.html")
     watched = Watched(running, (tmp_path / "rates.html").as_uri())
     watched.page.goto((tmp_path / "rates.html").as_uri())
     assert columns.RATES_NOTE in watched.page.locator("#columns").inner_text()

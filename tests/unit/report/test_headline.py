@@ -28,34 +28,34 @@ from dragstrip.report.race import (
 )
 from dragstrip.report.race import export as race_export
 from dragstrip.report.race import page as race_page
+from dragstrip.report.race.summary import JudgedRace
 from dragstrip.store.database import Store
-from dragstrip.validity import inspect
 
 
 def test_the_headline_says_who_leads_and_by_how_much(race: Race) -> None:
     """Several contenders: the leader and its lead; two: the pair's own sentence; a tie at the top names all of it."""
-    several = headline.headline(race, judge(race), [])
+    several = headline.headline(JudgedRace(race, judge(race)))
     assert re.match(r"return is the fastest of 4: it served 1\.2\d+ times the requests of (static|twin) \(", several)
     two = samples.race()
-    assert headline.headline(two, judge(two), []).startswith("quick served 1.3")
+    assert headline.headline(JudgedRace(two, judge(two))).startswith("quick served 1.3")
     tied = samples.race({"one": 50_000.0, "two": 50_000.0, "three": 9_000.0})
-    assert "are tied at the top" in headline.headline(tied, judge(tied), [])
+    assert "are tied at the top" in headline.headline(JudgedRace(tied, judge(tied)))
 
 
 def test_the_headline_never_claims_what_was_not_measured() -> None:
     """No rounds, too few rounds, a single contender left, a void race: each said instead of a verdict."""
     none = samples.race(rounds=0, finished=Ending.NONE)
-    assert "No verdict yet: 0 rounds" in headline.headline(none, judge(none), [])
+    assert "No verdict yet: 0 rounds" in headline.headline(JudgedRace(none, judge(none)))
     few = samples.race(rounds=3, finished=Ending.INTERRUPTED)
-    assert "too early to call" in headline.headline(few, judge(few), [])
+    assert "too early to call" in headline.headline(JudgedRace(few, judge(few)))
     alone = samples.race({"quick": 1000.0}, out={"dud": "died"}, finished=Ending.TOO_FEW)
-    assert headline.headline(alone, judge(alone), []) == (
+    assert headline.headline(JudgedRace(alone, judge(alone))) == (
         "No verdict: fewer than two contenders are left in the race; out: dud."
     )
     whole = samples.race()
     void = samples.said("void passes", "void", "half of the passes are void: steal")
-    assert "void" in headline.headline(whole, judge(whole), [void])
-    assert "void" in headline.headline(replace(whole, finished=Ending.VOID), judge(whole), [])
+    assert "void" in headline.headline(JudgedRace(whole, judge(whole), [void]))
+    assert "void" in headline.headline(JudgedRace(replace(whole, finished=Ending.VOID), judge(whole)))
 
 
 GLANCES = {
@@ -98,13 +98,14 @@ GLANCES = {
 def test_badge_and_headline_alone_tell_who_is_faster_by_how_much(kind: str) -> None:
     """The five-second test: who, which way, how much, or that nothing can be said and why; terminal and page alike."""
     race, checks, wanted = GLANCES[kind]
-    said = f"{badge.race_badge(race, judge(race), checks).line} {headline.headline(race, judge(race), checks)}"
+    judged = JudgedRace(race, judge(race), checks)
+    said = f"{badge.race_badge(judged).line} {headline.headline(judged)}"
     assert re.match(wanted, said), said
     top = re.sub(r"\s+", " ", shown(race, width=80, checks=checks)).strip()
     assert top.startswith(said)
-    text = race_page.render(race, judge(race), checks)
+    text = race_page.render(judged)
     before = re.sub(r"\s+", " ", "".join(Reader(text.partition("<header>")[2].partition("</header>")[0]).text))
-    for part in (badge.race_badge(race, judge(race), checks).text, headline.headline(race, judge(race), checks)):
+    for part in (badge.race_badge(judged).text, headline.headline(judged)):
         assert part in before
 
 
@@ -118,11 +119,11 @@ def test_where_the_race_chose_its_metric_the_headline_says_which_and_why() -> No
     )
     race = samples.changed(race, rounds=cheap, plan=replace(race.plan, metric="cpu"))
     of, verdict, checks = judged_of(race, metric_reason=GeneratorLimit(("lavish",)))
-    assert headline.headline(of, verdict, checks).endswith(
+    assert headline.headline(JudgedRace(of, verdict, checks)).endswith(
         " CPU time per request decides: the load generator, not lavish, limited the throughput."
     )
-    assert badge.race_badge(of, verdict, checks).line.startswith("LESS CPU thrifty: lavish takes 2.0")
-    made = race_export.race_json(of, verdict, checks)
+    assert badge.race_badge(JudgedRace(of, verdict, checks)).line.startswith("LESS CPU thrifty: lavish takes 2.0")
+    made = race_export.race_json(JudgedRace(of, verdict, checks))
     jsonschema.validate(made, race_export.schema())
     assert (made["columns"][0]["metric"], made["columns"][0]["metric_reason"]) == (
         "cpu",
@@ -135,17 +136,17 @@ def test_a_race_with_no_result_says_which_check_and_what_to_do_on_this_machine()
     race = samples.race()
     nothing = samples.race(rounds=0, finished=Ending.BUDGET)
     shared = replace(nothing, machine=replace(nothing.machine, virtual="kvm"))
-    why = headline.no_result_reason(shared, judge(shared), [])
+    why = headline.no_result_reason(JudgedRace(shared, judge(shared)))
     for part in ("no round", "virtual machine (kvm)", "--awake auto", "two cores or fewer"):
         assert part in why
     awake = replace(nothing, machine=replace(nothing.machine, virtual="none", kept_awake=True))
-    assert "--awake" not in headline.no_result_reason(awake, judge(awake), [])
-    assert "because of the check “passes”" in headline.no_result_reason(race, judge(race), [VOID])
+    assert "--awake" not in headline.no_result_reason(JudgedRace(awake, judge(awake)))
+    assert "because of the check “passes”" in headline.no_result_reason(JudgedRace(race, judge(race), [VOID]))
     limit = samples.said("Little's law", "void", "the generator is the limit")
-    assert "--metric cpu" in headline.no_result_reason(race, judge(race), [limit])
-    assert headline.no_result_reason(race, judge(race), []) == ""
+    assert "--metric cpu" in headline.no_result_reason(JudgedRace(race, judge(race), [limit]))
+    assert headline.no_result_reason(JudgedRace(race, judge(race))) == ""
     spent = samples.race({"new": 40_200.0, "old": 40_000.0}, rounds=12, noise=0.05, finished=Ending.BUDGET)
-    assert headline.no_result_reason(spent, judge(spent), []) == "", "an honestly spent budget is an answer"
+    assert headline.no_result_reason(JudgedRace(spent, judge(spent))) == "", "an honestly spent budget is an answer"
 
 
 @pytest.mark.parametrize(
@@ -175,4 +176,4 @@ def test_a_race_exits_3_only_where_nothing_that_was_measured_can_stand(
     assert ended == code
     assert ("no valid result" in capsys.readouterr().err) is (code == 3)
     with Store(place) as store:
-        assert badge.kept(store) == {race.id: badge.race_badge(race, judge(race), inspect(race)).line}
+        assert badge.kept(store) == {race.id: badge.race_badge(JudgedRace.of(race)).line}

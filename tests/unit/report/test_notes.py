@@ -29,6 +29,7 @@ from dragstrip.report.race import (
 )
 from dragstrip.report.race import page as race_page
 from dragstrip.report.race import terminal as race_terminal
+from dragstrip.report.race.summary import JudgedRace
 from dragstrip.validity import observation as seen
 from dragstrip.validity.check import CheckName, Finding, Status, check_result
 from dragstrip.validity.observation import OwnShare, Share
@@ -42,14 +43,14 @@ def test_what_disturbed_a_pair_unequally_stands_beside_it_everywhere() -> None:
     pairs = tuple(replace(p, disturbed=seen) if {p.a, p.b} == {"b", "d"} else p for p in verdict.pairs)
     verdict = Verdict((replace(verdict, pairs=pairs),))
     console = Console(width=80, file=io.StringIO())
-    race_terminal.show_race(console, race, verdict, [])
+    race_terminal.show_race(console, JudgedRace(race, verdict))
     lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]  # it is the StringIO above
     (at,) = [at for at, line in enumerate(lines) if line.startswith("b / d")]
     assert "b was disturbed more than d" in lines[at + 1]
     told = wording.disturbed_text(seen)
     assert "other programs and the hypervisor took 6 % of its time, but 1 % of d's" in told
-    assert told in "".join(Reader(race_page.render(race, verdict, [])).text)
-    made = race_export.race_json(race, verdict, [])
+    assert told in "".join(Reader(race_page.render(JudgedRace(race, verdict))).text)
+    made = race_export.race_json(JudgedRace(race, verdict))
     jsonschema.validate(made, race_export.schema())
     assert [p["widened"] for p in made["pairs"] if p["disturbed"] == told] == [0.02]
 
@@ -77,14 +78,14 @@ def test_many_pairs_disturbed_unequally_are_marked_and_explained_once() -> None:
     shown = {}
     for verbose in (False, True):
         console = Console(width=80, file=io.StringIO())
-        race_terminal.show_race(console, race, verdict, [], verbose=verbose)
+        race_terminal.show_race(console, JudgedRace(race, verdict), verbose=verbose)
         shown[verbose] = console.file.getvalue()  # type: ignore[attr-defined]  # it is the StringIO above
     one = "in 7 pairs the machine disturbed one more than the other: both ends of their intervals were moved out by 2 %"
     assert one in " ".join(shown[False].split())
     assert "b was disturbed more than" not in shown[False]
     assert sum(line.rstrip().endswith("▲") for line in shown[False].splitlines()) == 7
     assert "b was disturbed more than" in shown[True]
-    page = race_page.render(race, verdict, [])
+    page = race_page.render(JudgedRace(race, verdict))
     assert '<details class="disturbed">' in page
     assert all(wording.disturbed_text(pair.disturbed) in "".join(Reader(page).text) for pair in pairs)
 
@@ -101,7 +102,7 @@ def test_the_noise_light_tells_level_factor_and_what_more_budget_would_decide(mo
         assert f"{mark} {level} machine: {taken}; intervals are about 3 times" in text
         assert told(race)["noise"] == {"level": level, "lost": 0.123, "factor": 3.04}
     of, verdict, _ = judged_of(race, more_s=97.0)
-    assert notes.undecided_hint(of, verdict, "last").endswith(
+    assert notes.undecided_hint(JudgedRace(of, verdict), "last").endswith(
         "about 2 min more would decide it: dragstrip race --resume last --budget +2m"
     )
     assert [notes.budget(s) for s in (1, 31, 60, 61, 600, 601, 4000)] == ["10s", "40s", "1m", "2m", "10m", "15m", "70m"]

@@ -12,11 +12,10 @@ import pytest
 import samples
 from browser import Watched, browser, contrast_and_names
 
-from dragstrip.analysis import judge
 from dragstrip.record import Ending, Race
 from dragstrip.report.race import charts
 from dragstrip.report.race import page as race_page
-from dragstrip.validity import inspect
+from dragstrip.report.race.summary import JudgedRace
 
 HOSTILE = "<script>alert(1)</script>"
 NAMES = ("return", "static", "twin", "lua", "node", "go", HOSTILE, "slow")
@@ -39,7 +38,7 @@ def race_of_eight() -> Race:
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("page") / "race.html"
     race = race_of_eight()
-    race_page.write(race, judge(race), inspect(race), path)
+    race_page.write(JudgedRace.of(race), path)
     assert path.stat().st_size < 3 * 2**20
     return path
 
@@ -116,7 +115,7 @@ def test_options_are_not_broken_and_settings_are_in_words(running: Any, tmp_path
         race, entrants=tuple(replace(one, parameters={"workers": "{cores}"}) for one in race.entrants)
     )
     path = tmp_path / "race.html"
-    race_page.write(race, judge(race), inspect(race), path)
+    race_page.write(JudgedRace.of(race), path)
     watched = Watched(running, path.as_uri())
     watched.page.goto(f"{path.as_uri()}#contenders")
     cells = watched.page.locator("#contenders td[data-label='settings']").all_inner_texts()

@@ -38,13 +38,15 @@ from dragstrip.report.race import (
 )
 from dragstrip.report.race import export as race_export
 from dragstrip.report.race import page as race_page
+from dragstrip.report.race.summary import JudgedRace
 from dragstrip.validity import inspect
 
 
 def test_text_from_outside_never_becomes_markup() -> None:
     """Only our scripts run, by digest, and the hostile text is in none of them; it is still there to be read."""
     race = hostile_race()
-    text = race_page.render(race, judge(race), [*inspect(race), samples.said(f"parity, {HOSTILE}", "warn", HOSTILE)])
+    checks = [*inspect(race), samples.said(f"parity, {HOSTILE}", "warn", HOSTILE)]
+    text = race_page.render(JudgedRace(race, judge(race), checks))
     assert HOSTILE not in text
     reader = Reader(text)
     assert reader.open == []
@@ -151,15 +153,15 @@ def test_page_and_terminal_stand_at_any_time_of_a_race(rounds: int, metric: str)
 def test_the_page_is_written_whole_and_readable_by_others(race: Race, tmp_path: Path) -> None:
     """Into a folder that is there; a path that can't be written is refused by name, and nothing is left behind."""
     path = tmp_path / "race.html"
-    race_page.write(race, judge(race), inspect(race), path)
-    race_page.write(race, judge(race), inspect(race), path)
+    race_page.write(JudgedRace.of(race), path)
+    race_page.write(JudgedRace.of(race), path)
     assert [p.name for p in path.parent.iterdir()] == ["race.html"]
     with pytest.raises(BadUsage, match=r"new/race\.html: can't be written"):
-        race_page.write(race, judge(race), inspect(race), tmp_path / "new" / "race.html")
+        race_page.write(JudgedRace.of(race), tmp_path / "new" / "race.html")
     assert path.stat().st_mode & 0o044 or path.stat().st_mode & 0o777 == 0o600
     assert path.read_text(encoding="utf-8").startswith("<!doctype html>")
     with pytest.raises(BadUsage, match=r"race\.html/x\.html: can't be written"):
-        race_page.write(race, judge(race), inspect(race), path / "x.html")
+        race_page.write(JudgedRace.of(race), path / "x.html")
 
 
 def test_the_page_says_how_to_run_it_again() -> None:
@@ -187,8 +189,8 @@ def test_reports_need_no_engine() -> None:
     """Old results can be drawn where the compiled engine cannot load."""
     code = (
         "import sys; sys.modules['dragstrip._engine'] = None\n"
-        "import samples\nfrom dragstrip.analysis import judge\nfrom dragstrip.validity import inspect\n"
+        "import samples\nfrom dragstrip.report.race.summary import JudgedRace\n"
         "from dragstrip.report.race import export, live, page, terminal\n"
-        "race = samples.race()\nassert page.render(race, judge(race), inspect(race))\n"
+        "race = samples.race()\nassert page.render(JudgedRace.of(race))\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": ":".join(filter(None, sys.path))})

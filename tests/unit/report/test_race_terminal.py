@@ -13,9 +13,9 @@ from reports import (
     shown,
 )
 
-from dragstrip.analysis import judge
 from dragstrip.record import Race
 from dragstrip.report.race import terminal as race_terminal
+from dragstrip.report.race.summary import JudgedRace
 from dragstrip.validity import inspect
 
 WARNING = samples.said("generator", "warn", "it used 88 % of its core; give it another")
@@ -100,7 +100,7 @@ def test_the_picture_loads_nothing_and_shows_the_race(race: Race, tmp_path: Path
     """An SVG for the README: well formed, no web font."""
     from xml.etree import ElementTree
 
-    (tmp_path / "race.svg").write_text(race_terminal.terminal_svg(race, judge(race), inspect(race)))
+    (tmp_path / "race.svg").write_text(race_terminal.terminal_svg(JudgedRace.of(race)))
     text = (tmp_path / "race.svg").read_text(encoding="utf-8")
     ElementTree.fromstring(text)
     assert not re.search(r"url\(\W*http|cdn|@font-face|@import", text)

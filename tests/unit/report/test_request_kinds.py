@@ -12,12 +12,11 @@ import pytest
 import samples
 from rich.console import Console
 
-from dragstrip.analysis import judge
 from dragstrip.record import Block, Ending, KindCount, Race
 from dragstrip.report.race import export, page, terminal
 from dragstrip.report.race.latency import kind_rows
+from dragstrip.report.race.summary import JudgedRace
 from dragstrip.store.database import Store
-from dragstrip.validity import inspect
 
 
 def counted(requests: int, p50_ns: int, failed: int = 0) -> KindCount:
@@ -59,26 +58,26 @@ def test_each_kinds_share_is_of_the_right_answers_in_blocks_that_count(race: Rac
 
 def test_json_has_each_kind_and_follows_its_schema(race: Race) -> None:
     """Of a race of one kind it says nothing of them, as before."""
-    told = json.loads(json.dumps(export.race_json(race, judge(race), inspect(race))))
+    told = json.loads(json.dumps(export.race_json(JudgedRace.of(race))))
     jsonschema.validate(told, export.schema())
     look, buy = told["columns"][0]["contenders"][0]["requests_by_kind"]
     assert (look["name"], buy["name"]) == ("look", "buy")
     assert buy["latency_us"]["p99"] >= buy["latency_us"]["p50"] > look["latency_us"]["p50"]
     plain = samples.race()
-    (column,) = export.race_json(plain, judge(plain), inspect(plain))["columns"]
+    (column,) = export.race_json(JudgedRace.of(plain))["columns"]
     assert "requests_by_kind" not in column["contenders"][0]
 
 
 def test_terminal_and_page_show_each_kind(race: Race, tmp_path: Path) -> None:
     """A table, where there are several."""
     out = io.StringIO()
-    terminal.show_race(Console(file=out, width=160), race, judge(race), inspect(race))
+    terminal.show_race(Console(file=out, width=160), JudgedRace.of(race))
     assert "look" in out.getvalue()
     assert "75 %" in out.getvalue()
-    page.write(race, judge(race), inspect(race), tmp_path / "race.html")
+    page.write(JudgedRace.of(race), tmp_path / "race.html")
     assert "Each kind of request" in (tmp_path / "race.html").read_text()
     plain = samples.race()
-    page.write(plain, judge(plain), inspect(plain), tmp_path / "plain.html")
+    page.write(JudgedRace.of(plain), tmp_path / "plain.html")
     assert "Each kind of request" not in (tmp_path / "plain.html").read_text()
 
 

@@ -20,6 +20,7 @@ from dragstrip.report.race import (
     headline,
     summary,
 )
+from dragstrip.report.race.summary import JudgedRace
 from dragstrip.validity import observation as seen
 from dragstrip.validity.check import CheckName, Finding, Status, check_result
 from dragstrip.validity.observation import Generator, OwnShare
@@ -70,13 +71,13 @@ def test_a_void_check_spoils_those_it_names_and_no_others(race: Race) -> None:
     """Their pairs read void, the headline names the excluded; a check without a contender is void for all."""
     use = seen.EngineUse("return", Generator.LIMIT, 0.99, 0.5)
     limit = check_result(CheckName.GENERATOR, [Finding(Status.VOID, use)])
-    assert not summary.is_void(race, judge(race), [limit])
+    assert not JudgedRace(race, judge(race), [limit]).void
     text = re.sub(r"\s+", " ", shown(race, checks=[limit]))
     assert re.search(r"return / slow .*? void", text)
     assert "Excluded as void: return, because the generator is the limit" in text
     assert not text.startswith(" FASTEST return")
-    assert headline.no_result_reason(race, judge(race), [limit]) == ""
-    assert summary.is_void(race, judge(race), [VOID])
+    assert headline.no_result_reason(JudgedRace(race, judge(race), [limit])) == ""
+    assert JudgedRace(race, judge(race), [VOID]).void
 
 
 def test_whom_a_void_check_spoils_is_no_matter_of_what_its_sentence_says() -> None:

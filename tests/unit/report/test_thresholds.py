@@ -17,6 +17,7 @@ from dragstrip.cli.race import _by_thresholds
 from dragstrip.record import Race
 from dragstrip.report.race import export as race_export
 from dragstrip.report.race import formats, markdown, thresholds
+from dragstrip.report.race.summary import JudgedRace
 from dragstrip.validity import inspect
 from dragstrip.validity.check import CheckName, Finding, Status, check_result
 from dragstrip.validity.observation import Errors
@@ -31,7 +32,7 @@ def ruled(
     planted = [Finding(Status.VOID, Errors(name, failed=1, sent=2, errors={})) for name in void]
     checks = [*inspect(race), *([check_result(CheckName.ERRORS, planted)] if planted else [])]
     console = Console(file=io.StringIO(), width=200, no_color=True)
-    code = _by_thresholds(console, thresholds.rulings(race, analysis.judge(race), checks, rules), strict)
+    code = _by_thresholds(console, thresholds.rulings(JudgedRace(race, analysis.judge(race), checks), rules), strict)
     return code, console.file.getvalue()  # type: ignore[attr-defined]
 
 
@@ -99,9 +100,9 @@ def test_each_column_has_its_own() -> None:
 def test_what_became_of_thresholds_is_in_json_markdown_and_junit() -> None:
     """One entry, and one case, per threshold and contender; of several columns each with its name."""
     race = samples.race({"old": 40_000.0, "new": 30_000.0, "other": 45_000.0}, rounds=20, noise=0.002)
-    judged, checks = analysis.judge(race), inspect(race)
-    rules = thresholds.rulings(race, judged, checks, [SLOWER, FASTER])
-    data = race_export.race_json(race, judged, checks, rules)
+    judged = JudgedRace.of(race)
+    rules = thresholds.rulings(judged, [SLOWER, FASTER])
+    data = race_export.race_json(judged, rules)
     jsonschema.validate(data, race_export.schema())
     outcomes = {(one["rule"], one["name"]): one["outcome"] for one in data["rules"]}
     assert outcomes == {
@@ -110,28 +111,28 @@ def test_what_became_of_thresholds_is_in_json_markdown_and_junit() -> None:
         ("faster:3%", "new"): "holds",
         ("faster:3%", "other"): "fails",
     }
-    text = markdown.race(race, judged, checks, rules)
+    text = markdown.race(judged, rules)
     assert "- **fails** `slower:3%`: new is slower by more than 3 % (0.7" in text
     assert text.count("**fails**") == 2
-    found = ElementTree.fromstring(formats.junit(race, judged, checks, rules))
+    found = ElementTree.fromstring(formats.junit(judged, rules))
     cases = {
         (case.get("classname"), case.get("name")): case.find("failure") is not None for case in found.iter("testcase")
     }
     assert {key: cases[key] for key in outcomes} == {key: value == "fails" for key, value in outcomes.items()}
-    plain = race_export.race_json(race, judged, checks)
+    plain = race_export.race_json(judged)
     assert "rules" not in plain
-    assert "fails" not in markdown.race(race, judged, checks)
+    assert "fails" not in markdown.race(judged)
 
 
 def test_thresholds_of_several_columns_name_theirs() -> None:
     """In each output."""
     race = samples.race_of_two(rounds=12)
-    judged, checks = analysis.judge(race), inspect(race)
-    rules = thresholds.rulings(race, judged, checks, [SLOWER])
-    data = race_export.race_json(race, judged, checks, rules)
+    judged = JudgedRace.of(race)
+    rules = thresholds.rulings(judged, [SLOWER])
+    data = race_export.race_json(judged, rules)
     jsonschema.validate(data, race_export.schema())
     assert {one["column"] for one in data["rules"]} == {"hello", "multiply"}
-    assert "`slower:3%`, at hello: slow is slower" in markdown.race(race, judged, checks, rules)
-    suites = ElementTree.fromstring(formats.junit(race, judged, checks, rules)).iter("testsuite")
+    assert "`slower:3%`, at hello: slow is slower" in markdown.race(judged, rules)
+    suites = ElementTree.fromstring(formats.junit(judged, rules)).iter("testsuite")
     named = [{case.get("name") for case in suite if case.get("classname") == "slower:3%"} for suite in suites]
     assert [names for names in named if names] == [{"steady", "slow"}] * 2

@@ -17,6 +17,7 @@ from dragstrip.report.race import database
 from dragstrip.report.race.checks import check_text
 from dragstrip.report.race.export import race_json, schema
 from dragstrip.report.race.messages import void_text
+from dragstrip.report.race.summary import JudgedRace
 from dragstrip.store.database import Store
 from dragstrip.validity import Check
 
@@ -87,7 +88,7 @@ def test_a_clean_race_beside_its_database_passes_every_check_and_tells_both_numb
     use = database_use(race)["quick"]
     assert use.cpu_ns is not None
     assert f"{use.cpu_ns / 1000 / use.answered:.1f}" in told
-    jsonschema.validate(race_json(race, analysis.judge(race), checks), schema())
+    jsonschema.validate(race_json(JudgedRace(race, analysis.judge(race), checks)), schema())
 
 
 @pytest.mark.parametrize("change", [{"cpu": 0.93}, {"within": 0.97}])

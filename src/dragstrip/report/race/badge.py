@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from dragstrip.analysis import ColumnVerdict, Pair
 from dragstrip.metrics import KNOWN, PairVerdict
-from dragstrip.record import EventKind, Race
+from dragstrip.record import EventKind
 from dragstrip.report import figures
 from dragstrip.report.race import summary
 from dragstrip.report.race.columns import changes, leaders
-from dragstrip.report.race.summary import Part, of_rates, parts_of
-from dragstrip.validity import Check
+from dragstrip.report.race.summary import JudgedRace, Part, of_rates
+from dragstrip.report.race.wording import unfit_text
 
 if TYPE_CHECKING:
-    from dragstrip.analysis import ColumnVerdict, Pair, Verdict
     from dragstrip.store.database import Store
 
 #: Kind of the event that leaves a race's badge beside it, so that a list of races needs to judge none of them.
@@ -58,17 +58,17 @@ class Badge:
         return f"{self.word} {self.text}"
 
 
-def race_badge(race: Race, verdict: Verdict, checks: Sequence[Check]) -> Badge:
+def race_badge(judged: JudgedRace) -> Badge:
     """The verdict at a glance; of several columns: who leads where."""
-    parts = parts_of(race, verdict, checks)
+    parts = judged.parts
     if len(parts) == 1:
         return column_badge(parts[0])
     names = figures.several(tuple(part.name for part in parts))
-    if all(part.is_void for part in parts):
+    if judged.void:
         return Badge(Colour.VOID, "VOID", f"no result at {names}")
     first = [leaders(part) for part in parts]
     if not any(first):
-        return Badge(Colour.NONE, "NO VERDICT", f"at {names} after {len(race.rounds)} rounds")
+        return Badge(Colour.NONE, "NO VERDICT", f"at {names} after {len(judged.record.rounds)} rounds")
     text = "; ".join(
         f"{part.name}: {figures.several(who) if len(who) < 3 else f'{len(who)} tied'}"
         for part, who in zip(parts, first, strict=True)
@@ -79,12 +79,12 @@ def race_badge(race: Race, verdict: Verdict, checks: Sequence[Check]) -> Badge:
     if len(set(first)) == 1 and len(first[0]) == 1:
         cpu = all(part.verdict.metric == "cpu" for part in parts)
         return Badge(Colour.FASTER, "LEAST CPU" if cpu else "FASTEST", f"{first[0][0]} at {names}")
-    return Badge(Colour.FASTER, "BY RATE" if of_rates(race) else "BY WORKLOAD", text)
+    return Badge(Colour.FASTER, "BY RATE" if of_rates(judged.record) else "BY WORKLOAD", text)
 
 
 def column_badge(part: Part) -> Badge:
     """What one column came to in a word, which contenders it is about, and by how much."""
-    if part.is_void:
+    if part.void:
         racing = part.names or [entrant.name for entrant in part.race.entrants if not entrant.out]
         return Badge(Colour.VOID, "VOID", f"no result for {_named(racing)}")
     bad = part.void_contenders | part.unjudged.keys()
@@ -110,8 +110,6 @@ def _rounds(count: int) -> str:
 
 def _of_two(pair: Pair) -> Badge:
     if pair.unfit:
-        from dragstrip.report.race.wording import unfit_text
-
         return Badge(Colour.UNDECIDED, "NO VERDICT", f"{pair.a} against {pair.b}: {unfit_text(pair.unfit)}")
     if pair.verdict is PairVerdict.SAME:
         within = f"within {figures.percent(pair.margin)}"

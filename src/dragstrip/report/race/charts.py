@@ -13,15 +13,14 @@ from collections.abc import Callable, Mapping, Sequence
 
 import altair as alt
 
-from dragstrip.analysis import Interval
+from dragstrip.analysis import Interval, round_numbers
 from dragstrip.metrics import KNOWN
-from dragstrip.record import Race
 from dragstrip.report import figures, glyphs
 from dragstrip.report.race import chart_data, summary
 from dragstrip.report.race import columns as columns_of
 from dragstrip.report.race import latency as latency_of
 from dragstrip.report.race.messages import void_text
-from dragstrip.report.race.summary import Part, Row
+from dragstrip.report.race.summary import JudgedRace, Part, Row
 from dragstrip.store.json_values import Json, JsonObject
 
 #: Maximum number of blocks drawn for a race; void blocks are always drawn.
@@ -201,8 +200,6 @@ def _ticks(low: float, high: float) -> list[float]:
 
 def blocks(part: Part) -> Chart:
     """Every block as a point over time, each contender on its own scale; void ones are strokes."""
-    from dragstrip.analysis import round_numbers
-
     race, metric, names = part.race, part.verdict.metric, part.names
     numbers = round_numbers(race, metric)
     start_ns = race.rounds[0].started_ns if race.rounds else 0
@@ -254,9 +251,9 @@ def blocks(part: Part) -> Chart:
     return finished(chart, f"every block over time; blocks of each contender: {counts}")
 
 
-def columns(race: Race, parts: Sequence[Part]) -> Chart:
+def columns(judged: JudgedRace) -> Chart:
     """A line per contender over the columns: its speed over the best's in each. Lines that cross change places."""
-    shown = columns_of.table(race, parts)
+    shown = columns_of.table(judged)
     kinds = {of for _, of in shown.heads}
     kind = kinds.pop() if len(kinds) == 1 else "speed"
     names = [name for name, cells in shown.rows if any(cell.ratio for cell in cells)]
@@ -287,7 +284,9 @@ def columns(race: Race, parts: Sequence[Part]) -> Chart:
         base.mark_point(aria=False, filled=True, size=70, opacity=1).encode(y=y, tooltip=tips),
     ).properties(height=320)
     listed = "; ".join(f"{name} at {head}: {cell.text}" for name, head, cell, _ in drawn)
-    moved = "; ".join(f"{change.first} and {change.second} change places" for change in columns_of.changes(parts))
+    moved = "; ".join(
+        f"{change.first} and {change.second} change places" for change in columns_of.changes(judged.parts)
+    )
     about = f"{kind} of each contender over the best's, by column: {listed}. {moved or 'No change shown'}"
     return finished(layers, about)
 
@@ -344,9 +343,9 @@ def draw(name: str, part: Part, *, dark: bool = False) -> Chart:
     return _alone(CHARTS[name](part), f"{part.race.workload}: {name}", dark=dark)
 
 
-def draw_columns(race: Race, parts: Sequence[Part], *, dark: bool = False) -> Chart:
+def draw_columns(judged: JudgedRace, *, dark: bool = False) -> Chart:
     """The chart of all columns, as ``draw`` makes one."""
-    return _alone(columns(race, parts), ", ".join(part.name for part in parts), dark=dark)
+    return _alone(columns(judged), ", ".join(part.name for part in judged.parts), dark=dark)
 
 
 def _alone(chart: Chart, title: str, *, dark: bool) -> Chart:

@@ -9,16 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING
 
 from dragstrip.metrics import KNOWN, PairVerdict
-from dragstrip.record import Race
 from dragstrip.report import figures
 from dragstrip.report.race import summary
-from dragstrip.report.race.summary import Part, of_rates
-
-if TYPE_CHECKING:
-    from dragstrip.analysis import Verdict
+from dragstrip.report.race.summary import JudgedRace, Part, of_rates
 
 #: What CPU per request at two rates can't tell apart; stands wherever such a table does.
 RATES_NOTE = (
@@ -85,8 +80,9 @@ class Change:
     behind: str
 
 
-def table(race: Race, parts: Sequence[Part]) -> Table:
+def table(judged: JudgedRace) -> Table:
     """The race's table."""
+    race, parts = judged.record, judged.parts
     columns = [_cells(part, all_numbers=of_rates(race)) for part in parts]
     ranks = [{row.name: at for at, row in enumerate(part.valid_rows)} for part in parts]
     names = [entrant.name for entrant in race.entrants]
@@ -124,7 +120,7 @@ def leaders(part: Part) -> tuple[str, ...]:
     """The leaders of a column: the first contender and all that are tied with it; none if nothing is decided."""
     names = [row.name for row in part.valid_rows if row.name not in part.unjudged]
     first = summary.pair_of(part.verdict, *names[:2]) if len(names) > 1 else None
-    if first is None or figures.finite(first.low) is None or part.is_void:
+    if first is None or figures.finite(first.low) is None or part.void:
         return ()
     return tuple(name for name in names if name in part.top_group(names[0]))
 
@@ -146,21 +142,21 @@ def _winners(part: Part) -> dict[frozenset[str], str]:
     return {frozenset((pair.a, pair.b)): pair.a if pair.verdict is PairVerdict.FASTER else pair.b for pair in pairs}
 
 
-def legend(race: Race, verdict: Verdict, shown: Table) -> list[str]:
+def legend(judged: JudgedRace, shown: Table) -> list[str]:
     """What the table's numbers and letters mean."""
-    sure = figures.percent(1 - verdict.alpha)
+    sure = figures.percent(1 - judged.verdict.alpha)
     lines = [
-        f"Each ratio is relative to the best of its column: 0.5 means {_half(verdict)}. "
+        f"Each ratio is relative to the best of its column: 0.5 means {_half(judged.parts)}. "
         f"All intervals of all columns hold simultaneously, with {sure} confidence."
     ]
     if shown.tied:
         lines.append("Contenders with the same letter in a column are tied there.")
-    return lines + ([RATES_NOTE] if of_rates(race) else [])
+    return lines + ([RATES_NOTE] if of_rates(judged.record) else [])
 
 
-def _half(verdict: Verdict) -> str:
+def _half(parts: Sequence[Part]) -> str:
     """What half as good as the best is, by the metrics that decide."""
-    metrics = {column.metric for column in verdict.columns}
+    metrics = {part.verdict.metric for part in parts}
     if metrics == {"throughput"}:
         return "half its speed"
     if metrics == {"cpu"}:

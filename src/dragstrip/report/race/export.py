@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from dragstrip.analysis import Estimate, Interval, Pair, by_column
 from dragstrip.record import Entrant, Race, Round
 from dragstrip.report import figures
 from dragstrip.report.comparison import Ruled
@@ -17,12 +17,9 @@ from dragstrip.report.race.checks import check_text
 from dragstrip.report.race.headline import column_headline, headline
 from dragstrip.report.race.latency import KindRow, kind_rows
 from dragstrip.report.race.messages import event_text, void_text
-from dragstrip.report.race.summary import Part, parts_of
+from dragstrip.report.race.summary import JudgedRace, Part
 from dragstrip.store.json_values import JSON_SCHEMA, Json, JsonObject, picked, plain
-
-if TYPE_CHECKING:
-    from dragstrip.analysis import Estimate, Interval, Pair, Verdict
-    from dragstrip.validity import Check
+from dragstrip.validity import noise
 
 
 def schema() -> JsonObject:
@@ -32,13 +29,13 @@ def schema() -> JsonObject:
     return content
 
 
-def race_json(race: Race, verdict: Verdict, checks: Sequence[Check], rules: Sequence[Ruled] = ()) -> JsonObject:
+def race_json(judged: JudgedRace, rules: Sequence[Ruled] = ()) -> JsonObject:
     """The race, its verdict and its validity; a number that does not exist is null, never NaN.
 
     Args:
         rules: the outcome of ``--fail-if``; no record has it, so only ``dragstrip race`` writes it.
     """
-    parts = parts_of(race, verdict, checks)
+    race, verdict, parts = judged.record, judged.verdict, judged.parts
     ruled: list[Json] = [asdict(rule.ruling) | ({"column": rule.column} if rule.column else {}) for rule in rules]
     return {
         **({"rules": ruled} if ruled else {}),
@@ -63,11 +60,11 @@ def race_json(race: Race, verdict: Verdict, checks: Sequence[Check], rules: Sequ
             for part in parts
             for check in part.checks
         ],
-        "void": all(part.is_void for part in parts),
+        "void": judged.void,
         "more_s": verdict.more_s,
         "noise": _noise(race),
-        "badge": race_badge(race, verdict, checks).line,
-        "headline": headline(race, verdict, checks),
+        "badge": race_badge(judged).line,
+        "headline": headline(judged),
         "rounds": len(race.rounds),
         "void_rounds": [{"round": r.index, "reasons": list(map(void_text, r.void))} for r in race.rounds if r.void],
         "order": [order(round_) for round_ in race.rounds],
@@ -114,7 +111,7 @@ def _column(part: Part) -> JsonObject:
         "groups": [list(group) for group in verdict.groups],
         "pauses": [wording.pauses_text(pauses, verdict) for pauses in verdict.pauses],
         "contradictions": list(map(wording.contradiction_text, verdict.contradictions)),
-        "void": part.is_void,
+        "void": part.void,
         "more_s": verdict.more_s,
         "noise": _noise(race),
         "badge": column_badge(part).line,
@@ -124,9 +121,6 @@ def _column(part: Part) -> JsonObject:
 
 
 def _noise(race: Race) -> JsonObject:
-    from dragstrip.analysis import by_column
-    from dragstrip.validity import noise
-
     # The most disturbed column's: scatter between workloads is not noise.
     seen = max(map(noise, by_column(race)), key=lambda disturbed: disturbed.lost or 0.0)
     return {"level": seen.level, "lost": seen.lost, "factor": figures.finite(seen.factor)}

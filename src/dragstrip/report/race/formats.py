@@ -1,6 +1,6 @@
 """A race in the shapes that other programs read: continuous benchmarking, benchstat, test reports, monitoring.
 
-Each takes a race, its verdict and its checks, and gives text. A contender that is out yields no number in any of them.
+Each takes a judged race and gives text. A contender that is out yields no number in any of them.
 Sources: bencher.dev's "Bencher Metric Format", github-action-benchmark's README (custom tools), Go's benchmark data
 format (design document 14313), the JUnit XML of Apache Ant, the OpenMetrics 1.0 specification.
 """
@@ -11,41 +11,38 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
+from dragstrip.analysis import Interval
 from dragstrip.record import Race
 from dragstrip.report import figures
 from dragstrip.report.comparison import Outcome, Ruled, Ruling
 from dragstrip.report.race import export as race_export
 from dragstrip.report.race import summary, tables
 from dragstrip.report.race.checks import check_text
-from dragstrip.report.race.summary import Part, parts_of
+from dragstrip.report.race.summary import JudgedRace, Part
 from dragstrip.store.json_values import Json, JsonObject
-from dragstrip.validity import Check, Status
+from dragstrip.validity import Status
 
-if TYPE_CHECKING:
-    from dragstrip.analysis import Interval, Verdict
-
-Maker = Callable[[Race, "Verdict", Sequence["Check"]], str]
+Maker = Callable[[JudgedRace], str]
 
 
-def html(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
+def html(judged: JudgedRace) -> str:
     """The race as one HTML page."""
     from dragstrip.report.race import page  # Altair takes a third of a second to load
 
-    return page.render(race, verdict, checks)
+    return page.render(judged)
 
 
-def race_json(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
+def race_json(judged: JudgedRace) -> str:
     """The race as ``--json`` gives it."""
-    return _json(race_export.race_json(race, verdict, checks))
+    return _json(race_export.race_json(judged))
 
 
-def bencher(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
+def bencher(judged: JudgedRace) -> str:
     """Bencher Metric Format: value with its interval's bounds, by contender and measure."""
     measures_by_name: JsonObject = {}
-    for part, row in _rows(race, verdict, checks):
+    for part, row in _rows(judged):
         measures = {name: _bounded(interval) for name, interval in _intervals(row).items() if interval}
         if row.estimate.peak_memory_bytes:
             measures["peak_memory_bytes"] = {"value": row.estimate.peak_memory_bytes}
@@ -53,25 +50,25 @@ def bencher(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
     return _json(measures_by_name)
 
 
-def _github(race: Race, verdict: Verdict, checks: Sequence[Check], *, measure: str, unit: str) -> str:
+def _github(judged: JudgedRace, *, measure: str, unit: str) -> str:
     """One interval of each contender as github-action-benchmark reads it."""
     entries: list[Json] = []
-    for part, row in _rows(race, verdict, checks):
+    for part, row in _rows(judged):
         interval = _intervals(row)[measure]
         if interval is None:
             continue
         half = figures.finite((interval.high - interval.low) / 2)
         entry: JsonObject = {"name": f"{part.name}/{row.name}", "unit": unit, "value": interval.estimate}
         span = f"95 %: {figures.span(interval.low, interval.high) or 'no interval'}"
-        extra = f"{span}\nversion {row.entrant.version}\nrace {race.id}"
+        extra = f"{span}\nversion {row.entrant.version}\nrace {judged.record.id}"
         entries.append(entry | ({} if half is None else {"range": f"± {half:.6g}"}) | {"extra": extra})
     return _json(entries)
 
 
-def go_benchmark(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
+def go_benchmark(judged: JudgedRace) -> str:
     """Go's benchmark text, one line per contender and round, so that benchstat sees launches as its samples."""
     lines = ["goos: linux"]
-    for part in parts_of(race, verdict, checks):
+    for part in judged.parts:
         lines.append(f"pkg: dragstrip/{_word(part.name)}")
         lines += _go_lines(part.race)
     return "\n".join(lines) + "\n"
@@ -90,15 +87,15 @@ def _go_lines(race: Race) -> list[str]:
     return lines
 
 
-def junit(race: Race, verdict: Verdict, checks: Sequence[Check], rules: Sequence[Ruled] = ()) -> str:
+def junit(judged: JudgedRace, rules: Sequence[Ruled] = ()) -> str:
     """JUnit XML: one case per contender (failed: it is out) and one per validity check (failed: it voids the race).
 
     Args:
         rules: what became of ``--fail-if``: one case per threshold and contender.
     """
     suites = []
-    for part in parts_of(race, verdict, checks):
-        suites.append(suite := _suite(f"dragstrip {part.name}", race.started))
+    for part in judged.parts:
+        suites.append(suite := _suite(f"dragstrip {part.name}", judged.record.started))
         _rule_cases(suite, [rule.ruling for rule in rules if rule.column in ("", part.name)])
         for entrant in part.race.entrants:
             _case(suite, "contenders", entrant.name, failed=entrant.out, said=entrant.version)
@@ -130,10 +127,10 @@ def _rule_cases(suite: ElementTree.Element, rulings: Sequence[Ruling]) -> None:
         _case(suite, ruling.rule, ruling.name, failed=failed, said=ruling.text, skipped=ruling.outcome is Outcome.OPEN)
 
 
-def openmetrics(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
+def openmetrics(judged: JudgedRace) -> str:
     """OpenMetrics text: gauges by contender, the interval's bounds as gauges of their own."""
     lines: list[str] = []
-    rows = list(_rows(race, verdict, checks))
+    race, rows = judged.record, list(_rows(judged))
 
     def family(name: str, unit: str, about: str, samples: Sequence[tuple[Mapping[str, str], float | None]]) -> None:
         lines.extend([f"# TYPE {name} gauge", f"# UNIT {name} {unit}"] if unit else [f"# TYPE {name} gauge"])
@@ -164,18 +161,22 @@ def openmetrics(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
             {"race": race.id, "workload": part.name, "metric": p.metric, "a": p.a, "b": p.b, "verdict": p.verdict},
             p.ratio,
         )
-        for part in parts_of(race, verdict, checks)
+        for part in judged.parts
         for p in part.verdict.pairs
     ]
     family("dragstrip_pair_ratio", "", "Speed of a over that of b.", pairs)
-    void = summary.is_void(race, verdict, checks)
-    family("dragstrip_race_void", "", "1 if nothing here may be used as a result.", [({"race": race.id}, float(void))])
+    family(
+        "dragstrip_race_void",
+        "",
+        "1 if nothing here may be used as a result.",
+        [({"race": race.id}, float(judged.void))],
+    )
     return "\n".join([*lines, "# EOF"]) + "\n"
 
 
-def _rows(race: Race, verdict: Verdict, checks: Sequence[Check]) -> Iterator[tuple[Part, summary.Row]]:
+def _rows(judged: JudgedRace) -> Iterator[tuple[Part, summary.Row]]:
     """Every column's contenders with numbers."""
-    for part in parts_of(race, verdict, checks):
+    for part in judged.parts:
         for row in part.rows:
             yield part, row
 

@@ -3,32 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from dragstrip.metrics import KNOWN, PairVerdict
 from dragstrip.record import Ending, Race
 from dragstrip.report import figures
 from dragstrip.report.race.checks import check_text
 from dragstrip.report.race.columns import changes, leaders
-from dragstrip.report.race.summary import Part, Row, is_void, pair_of, parts_of
+from dragstrip.report.race.summary import JudgedRace, Part, Row, pair_of
 from dragstrip.report.race.wording import ended, metric_reason_text, sentence, unfit_text
 from dragstrip.validity import Check, CheckName, Status
-
-if TYPE_CHECKING:
-    from dragstrip.analysis import Verdict
 
 #: This many pairs that change places are named, the others are counted.
 MAX_CHANGES = 2
 
 
-def headline(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
+def headline(judged: JudgedRace) -> str:
     """The race in a sentence or two; of several columns: who leads where, who changes places, and what is open."""
-    parts = parts_of(race, verdict, checks)
+    parts, pairs = judged.parts, judged.verdict.pairs
     if len(parts) == 1:
         return column_headline(parts[0])
-    void = [part for part in parts if part.is_void]
+    void = [part for part in parts if part.void]
     if len(void) == len(parts):
-        causes = [check for check in checks if check.status is Status.VOID]
+        causes = [check for check in judged.checks if check.status is Status.VOID]
         why = check_text(causes[0]) if causes else "too many of its rounds are void"
         return f"This race is void, so it has no verdict: {why}"
     sentences = [_leads(parts)] if any(map(leaders, parts)) else []
@@ -40,18 +36,16 @@ def headline(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
         sentences.append(f"Void at {part.name}: {ended(cause)}")
     sentences += _order(parts)
     sentences += _reasons(parts)
-    open_ = sum(pair.verdict is PairVerdict.UNDECIDED for pair in verdict.pairs)
+    open_ = sum(pair.verdict is PairVerdict.UNDECIDED for pair in pairs)
     if open_ and sentences:
-        sentences.append(
-            f"{open_} of {len(verdict.pairs)} pairs {'is' if open_ == 1 else 'are'} still too close to call."
-        )
+        sentences.append(f"{open_} of {len(pairs)} pairs {'is' if open_ == 1 else 'are'} still too close to call.")
     return " ".join(sentences)
 
 
 def column_headline(part: Part) -> str:
     """One column in a sentence or two."""
     causes, verdict = part.void_checks, part.verdict
-    if part.is_void:
+    if part.void:
         if causes:
             return f"This race is void, so it has no verdict: {check_text(causes[0])}"
         return "This race is void: the machine disturbed too many rounds; run the race again when the machine is quiet."
@@ -159,15 +153,16 @@ def _order(parts: Sequence[Part]) -> list[str]:
     return [f"The order is the same at {everywhere}." if whole else "No pair of contenders is shown to change order."]
 
 
-def no_result_reason(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
+def no_result_reason(judged: JudgedRace) -> str:
     """Why a race that is over has no result at all, and what would give one on this machine; "" if it has one."""
+    race = judged.record
     if race.finished.goes_on or race.finished is Ending.TOO_FEW:
         numbers = True  # it was not over: nothing is refused
     else:
-        numbers = any(figures.finite(pair.ratio) is not None for pair in verdict.pairs)
-    if numbers and not is_void(race, verdict, checks):
+        numbers = any(figures.finite(pair.ratio) is not None for pair in judged.verdict.pairs)
+    if numbers and not judged.void:
         return ""
-    cause = next((check for check in checks if check.status is Status.VOID), None)
+    cause = next((check for check in judged.checks if check.status is Status.VOID), None)
     why = f"of the check “{figures.check(cause.label)}”" if cause else "no round has two valid contenders"
     return f"no valid result, because {why}: {_advice(race, cause)}"
 

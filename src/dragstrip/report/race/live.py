@@ -8,21 +8,19 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
+from dragstrip.analysis import Verdict
 from dragstrip.record import Race
 from dragstrip.report import figures, glyphs
 from dragstrip.report.race import terminal as race_terminal
-from dragstrip.report.race.summary import parts_of
-from dragstrip.validity import CheckName, Status
-
-if TYPE_CHECKING:
-    from dragstrip.analysis import Verdict
-
+from dragstrip.report.race.checks import check_text
+from dragstrip.report.race.summary import JudgedRace
+from dragstrip.validity import CheckName, Status, inspect
 
 #: Maximum number of checks' sentences in a live display; the report has all.
 MAX_TROUBLES = 4
@@ -109,19 +107,18 @@ class Progress:
         self._phase_waits = False
         if left := time_left(race, verdict):
             self._phase += f", {left}"
-        self._standings = self._table(race, verdict) if self._live else None
+        self._standings = self._table(JudgedRace(race, verdict)) if self._live else None
         self._marks = [*failures(verdict), *check_marks(race)] if self._live else []
         # Plain lines: often at first, then now and then, and whenever something was decided.
         worth_a_line = done in (1, 2, 5) or done % 10 == 0 or decided != self._decided
         self._decided = decided
         self._show(self._phase if worth_a_line else "")
 
-    def _table(self, race: Race, verdict: Verdict) -> RenderableType | None:
+    def _table(self, judged: JudgedRace) -> RenderableType | None:
         """The ranking so far; of several columns contender by column."""
-        parts = parts_of(race, verdict, ())
-        if len(parts) > 1:
-            return Group(*race_terminal.columns_table(race, verdict, parts, self._console.width, legend=False))
-        (part,) = parts
+        if len(judged.parts) > 1:
+            return Group(*race_terminal.columns_table(judged, self._console.width, legend=False))
+        (part,) = judged.parts
         return race_terminal.ranking(part.verdict, part.rows, beside=False) if part.rows else None
 
     def _show(self, line: str) -> None:
@@ -175,9 +172,6 @@ def failures(verdict: Verdict) -> list[RenderableType]:
 def check_marks(race: Race) -> list[RenderableType]:
     """The validity checks so far: one mark each, and the sentence of those that warn or void."""
     # Here and not above: a plain or quiet race never asks for it between its rounds.
-    from dragstrip.report.race.checks import check_text
-    from dragstrip.validity import inspect
-
     checks = inspect(race)
     row = Text()
     for check in checks:

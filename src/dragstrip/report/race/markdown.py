@@ -3,37 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from dragstrip.metrics import KNOWN
-from dragstrip.record import Race
 from dragstrip.report import figures
 from dragstrip.report.comparison import Ruled, cell, ruling_items
 from dragstrip.report.race import columns
 from dragstrip.report.race.checks import check_text
 from dragstrip.report.race.headline import headline
-from dragstrip.report.race.summary import Part, pair_of, parts_of
-from dragstrip.validity import Check, Status
-
-if TYPE_CHECKING:
-    from dragstrip.analysis import Verdict
+from dragstrip.report.race.summary import JudgedRace, Part, pair_of
+from dragstrip.validity import Status
 
 
-def race(record: Race, verdict: Verdict, checks: Sequence[Check], rules: Sequence[Ruled] = ()) -> str:
+def race(judged: JudgedRace, rules: Sequence[Ruled] = ()) -> str:
     """One race; nothing that comes from outside is taken for markup.
 
     Args:
         rules: what became of ``--fail-if``.
     """
-    lines = [f"**{cell(headline(record, verdict, checks))}**", ""]
+    record, parts = judged.record, judged.parts
+    lines = [f"**{cell(headline(judged))}**", ""]
     lines += [*held, ""] if (held := ruling_items([(rule.column, rule.ruling) for rule in rules])) else []
-    parts = parts_of(record, verdict, checks)
-    lines += _ranking(parts[0]) if len(parts) == 1 else _columns(record, verdict, parts)
+    lines += _ranking(parts[0]) if len(parts) == 1 else _columns(judged)
     lines += [
         "",
         *(f"- {cell(entrant.name)} is out: {cell(entrant.out)}" for entrant in record.entrants if entrant.out),
     ]
-    for check in checks:
+    for check in judged.checks:
         if check.status is not Status.PASS:
             at = f"at {cell(check.column)}: " if len(parts) > 1 else ""
             lines.append(f"- {check.status}: {at}{cell(check_text(check))}")
@@ -41,18 +36,18 @@ def race(record: Race, verdict: Verdict, checks: Sequence[Check], rules: Sequenc
     return "\n".join(lines) + "\n"
 
 
-def _columns(record: Race, verdict: Verdict, parts: Sequence[Part]) -> list[str]:
+def _columns(judged: JudgedRace) -> list[str]:
     """Contender by column, and which contenders are out of a column."""
-    table = columns.table(record, parts)
+    table = columns.table(judged)
     heads = (f"{cell(name)}, {cell(of)}" for name, of in table.heads)
     lines = [f"| contender | {' | '.join(heads)} |", f"|-|{'-|' * len(table.heads)}"]
     for name, cells in table.rows:
         shown = (f"{cell(entry.text)}{f' {entry.letters}' if entry.letters else ''}" for entry in cells)
         lines.append(f"| {cell(name)} | {' | '.join(shown)} |")
-    lines += ["", *map(cell, columns.legend(record, verdict, table)), ""]
+    lines += ["", *map(cell, columns.legend(judged, table)), ""]
     return lines + [
         f"- {cell(entrant.name)} is out at {cell(part.name)}: {cell(entrant.out)}"
-        for part in parts
+        for part in judged.parts
         for entrant in part.out
     ]
 

@@ -5,17 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from dragstrip.record import Ending, Race
 from dragstrip.report import figures
 from dragstrip.report.race.checks import check_remedy, check_text
-from dragstrip.report.race.summary import Part
+from dragstrip.report.race.summary import JudgedRace, Part
 from dragstrip.report.race.wording import contradiction_text, pauses_text
-from dragstrip.validity import CheckName, Status
-
-if TYPE_CHECKING:
-    from dragstrip.analysis import Verdict
+from dragstrip.validity import CheckName, Status, noise
 
 #: This many notes are shown unasked; each is cut at a word after this many characters.
 MAX_NOTES, MAX_CHARACTERS = 3, 240
@@ -74,8 +70,6 @@ class NoiseLevel:
 
 def noise_level(race: Race) -> NoiseLevel:
     """The level, what was lost, and by which factor that widened the intervals."""
-    from dragstrip.validity import noise
-
     seen = noise(race)
     if seen.level == "quiet":
         return NoiseLevel(Status.PASS, "quiet machine")
@@ -97,12 +91,13 @@ def worst_noise_level(parts: Sequence[Part]) -> NoiseLevel:
     return max(levels, key=lambda level: level.status.rank if level.status else -1)
 
 
-def undecided_hint(race: Race, verdict: Verdict, run: str) -> str:
+def undecided_hint(judged: JudgedRace, run: str) -> str:
     """What is still open, and the command that would decide it; "" where nothing is, or a race has no numbers.
 
     Args:
         run: how the race is named in the command: its id, or "last".
     """
+    race, verdict = judged.record, judged.verdict
     pairs = [pair for pair in verdict.pairs if figures.finite(pair.ratio) is not None]
     open_ = sum(not pair.decided and not pair.unfit for pair in pairs)
     if not open_ or not race.finished or race.finished in (Ending.VOID, Ending.TOO_FEW):

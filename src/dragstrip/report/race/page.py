@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
@@ -30,19 +29,15 @@ from dragstrip.report.race.checks import check_text
 from dragstrip.report.race.latency import QUANTILES, kind_rows
 from dragstrip.report.race.summary import (
     DISTURBED_EACH,
+    JudgedRace,
     Part,
     of_rates,
     pair_of,
-    parts_of,
     shown_beside,
     shown_pairs,
     ties_wide,
 )
 from dragstrip.store.json_values import Json, encode
-
-if TYPE_CHECKING:
-    from dragstrip.analysis import Verdict
-    from dragstrip.validity import Check
 
 #: A page stays below 3 MiB: a longer race's blocks are exported instead. Bytes of base64.
 MAX_RAW = 1_000_000
@@ -51,11 +46,11 @@ MAX_RAW = 1_000_000
 _BYTES = "_bytes"
 
 
-def render(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
+def render(judged: JudgedRace) -> str:
     """The whole page as text."""
-    content = race_export.race_json(race, verdict, checks)
+    content = race_export.race_json(judged)
     data = json.dumps(content, indent=1, ensure_ascii=True)
-    parts = parts_of(race, verdict, checks)
+    race, parts = judged.record, judged.parts
     several = len(parts) > 1
     each = [
         ColumnSections(part, f"c{at}-" if several else "", f"{part.name}: " if several else "", _charts(part))
@@ -63,19 +58,19 @@ def render(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
     ]
     names = list(dict.fromkeys(name for part in parts for name in part.names))
     drawn = {f"{column.at}{name}": chart for column in each for name, chart in column.charts.items()}
-    overview = columns.table(race, parts) if several else None
+    overview = columns.table(judged) if several else None
     if overview:
-        drawn["columns"] = charts.columns(race, parts)
+        drawn["columns"] = charts.columns(judged)
     scripts = _scripts() if drawn else _scripts()[1:]  # ours alone, for the theme
     drawing = {"charts": drawn, "config": charts.config(charts.PAGE), "longest": max(map(len, names), default=1)}
     return _template().render(
         race=race,
-        verdict=verdict,
+        verdict=judged.verdict,
         each=each,
         overview=overview,
         overview_chart=drawn.get("columns"),
         of_rates=of_rates(race),
-        legend=columns.legend(race, verdict, overview) if overview else (),
+        legend=columns.legend(judged, overview) if overview else (),
         headline=content["headline"],
         void=content["void"],
         events=content["events"],
@@ -90,11 +85,11 @@ def render(race: Race, verdict: Verdict, checks: Sequence[Check]) -> str:
         foreign=external.figures(race),
         foreign_note=external.NOTE,
         by={name: metric.compared.removesuffix(" ×") for name, metric in KNOWN.items()},
-        badge=race_badge(race, verdict, checks),
+        badge=race_badge(judged),
         notes=notes.all_notes(parts),
         most_notes=notes.MAX_NOTES,
         noise=notes.worst_noise_level(parts),
-        open=notes.undecided_hint(race, verdict, race.id),
+        open=notes.undecided_hint(judged, race.id),
         facts=machine_words(encode(race.machine)),
         command=command(race),
         quantiles=list(QUANTILES),
@@ -119,13 +114,13 @@ class ColumnSections:
     charts: Mapping[str, charts.Chart]
 
 
-def write(race: Race, verdict: Verdict, checks: Sequence[Check], path: Path) -> None:
+def write(judged: JudgedRace, path: Path) -> None:
     """Writes the page, whole or not at all.
 
     Raises:
         BadUsage: the path can't be written. DiskFull: no space is left.
     """
-    paths.write(path, render(race, verdict, checks))
+    paths.write(path, render(judged))
 
 
 def _charts(part: Part) -> dict[str, charts.Chart]:

@@ -7,18 +7,16 @@ the others' ratios. A void check that names none is void for the whole race.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import Self
 
+from dragstrip.analysis import ColumnVerdict, Estimate, Interval, Pair, UnfitReason, Verdict, by_column, judge
 from dragstrip.metrics import KNOWN
 from dragstrip.record import Ending, Entrant, Race
 from dragstrip.report import figures
 from dragstrip.report.race import latency
-from dragstrip.validity import Check, Status
-
-if TYPE_CHECKING:
-    from dragstrip.analysis import ColumnVerdict, Estimate, Interval, Pair, UnfitReason, Verdict
+from dragstrip.validity import Check, Status, inspect
 
 #: This many pairs that the machine disturbed unequally have a sentence each; more have one together.
 DISTURBED_EACH = 2
@@ -106,7 +104,7 @@ class Part:
         return reasons if len(names) - len(reasons) >= 2 else {}
 
     @property
-    def is_void(self) -> bool:
+    def void(self) -> bool:
         """Whether no measurement of the column is a result."""
         return (self.race.finished is Ending.VOID or bool(self.void_checks)) and not self.valid_pairs
 
@@ -120,20 +118,45 @@ class Part:
         return next((group for group in self.verdict.groups if first in group), (first,))
 
 
-def parts_of(race: Race, verdict: Verdict, checks: Sequence[Check]) -> list[Part]:
-    """Every column in order; of a race of one workload one part, which is the race itself."""
-    from dragstrip.analysis import by_column
+@dataclass(frozen=True)
+class JudgedRace:
+    """A race, what its records support, and its validity checks: what every report shows.
 
-    return [
-        Part(
-            column.name,
-            as_race,
-            judged,
-            [check for check in checks if check.column in ("", column.name)],
-            column.absent,
-        )
-        for column, as_race, judged in zip(race.columns, by_column(race), verdict.columns, strict=True)
-    ]
+    Args:
+        record: every block, launch and round.
+        verdict: pairs, estimates, tie groups; judged again from the record.
+        checks: the validity checks.
+    """
+
+    record: Race
+    verdict: Verdict = field(repr=False)
+    checks: Sequence[Check] = field(default=(), repr=False)
+
+    @classmethod
+    def of(cls, record: Race) -> Self:
+        """Judges a recorded race."""
+        return cls(record, judge(record), inspect(record))
+
+    @cached_property
+    def parts(self) -> list[Part]:
+        """Every column in order; of a race of one workload one part, which is the race itself."""
+        return [
+            Part(
+                column.name,
+                as_race,
+                verdict,
+                [check for check in self.checks if check.column in ("", column.name)],
+                column.absent,
+            )
+            for column, as_race, verdict in zip(
+                self.record.columns, by_column(self.record), self.verdict.columns, strict=True
+            )
+        ]
+
+    @property
+    def void(self) -> bool:
+        """Whether no measurement of it may be used as a result: every column is void."""
+        return all(part.void for part in self.parts)
 
 
 def of_rates(race: Race) -> bool:
@@ -151,11 +174,6 @@ def void_contenders(race: Race, checks: Sequence[Check]) -> frozenset[str]:
         if check.status is Status.VOID:
             bad |= check.about & all_names or all_names
     return bad
-
-
-def is_void(race: Race, verdict: Verdict, checks: Sequence[Check]) -> bool:
-    """Whether no measurement of a race is a result: every column is void."""
-    return all(part.is_void for part in parts_of(race, verdict, checks))
 
 
 def deciding_interval(estimate: Estimate, metric: str) -> Interval | None:

@@ -6,7 +6,6 @@ import io
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from rich.console import Console, RenderableType
 from rich.padding import Padding
@@ -14,6 +13,7 @@ from rich.table import Table
 from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
+from dragstrip.analysis import ColumnVerdict, Pair, by_column
 from dragstrip.metrics import KNOWN
 from dragstrip.record import Race
 from dragstrip.report import figures, glyphs
@@ -23,18 +23,15 @@ from dragstrip.report.race.headline import headline
 from dragstrip.report.race.latency import kind_rows
 from dragstrip.report.race.summary import (
     DISTURBED_EACH,
+    JudgedRace,
     Part,
     Row,
     of_rates,
-    parts_of,
     shown_beside,
     shown_pairs,
     ties_wide,
 )
-from dragstrip.validity import Check, Status
-
-if TYPE_CHECKING:
-    from dragstrip.analysis import ColumnVerdict, Pair, Verdict
+from dragstrip.validity import Status
 
 #: From here on everything fits beside bars of a telling length; below, it gets a table of its own.
 WIDE = 130
@@ -48,14 +45,7 @@ _THEME = TerminalTheme(_GROUND, _INK, _COLOURS, [(110, 118, 130), *_COLOURS[1:]]
 
 
 def show_race(
-    console: Console,
-    race: Race,
-    verdict: Verdict,
-    checks: Sequence[Check],
-    *,
-    all_pairs: bool = False,
-    verbose: bool = False,
-    run: str = "",
+    console: Console, judged: JudgedRace, *, all_pairs: bool = False, verbose: bool = False, run: str = ""
 ) -> None:
     """Prints a race and its verdict, the verdict first.
 
@@ -65,21 +55,20 @@ def show_race(
         run: how commands that are suggested name the race; its id if empty.
     """
     shown = _Shown(width=console.width, all_pairs=all_pairs, verbose=verbose)
-    badge = race_badge(race, verdict, checks)
+    badge, parts = race_badge(judged), judged.parts
     line = Text.assemble((f" {badge.word} ", glyphs.BADGE_STYLE[badge.kind]), " ", (badge.text, "bold"))
-    lines: list[RenderableType] = [line, Text(headline(race, verdict, checks)), Text()]
-    parts = parts_of(race, verdict, checks)
+    lines: list[RenderableType] = [line, Text(headline(judged)), Text()]
     if len(parts) > 1:
-        lines += columns_table(race, verdict, parts, console.width)
+        lines += columns_table(judged, console.width)
     for part in parts:
         if len(parts) > 1:
             lines.append(Text.assemble((part.name, "bold"), "  ", (column_badge(part).line, "dim")))
         lines += _measured(part, shown)
         if verbose:
             lines += [*_rest(part, shown), Text()]
-    lines += _foreign(race)
-    lines += _beside_the_verdict(race, verdict, parts, run or race.id, every=verbose)
-    lines.append(Text(summary(race), style="dim"))
+    lines += _foreign(judged.record)
+    lines += _beside_the_verdict(judged, run or judged.record.id, every=verbose)
+    lines.append(Text(summary(judged.record), style="dim"))
     glyphs.emit(console, *lines)
 
 
@@ -113,13 +102,11 @@ def _measured(part: Part, shown: _Shown) -> list[RenderableType]:
     return lines
 
 
-def columns_table(
-    race: Race, verdict: Verdict, parts: Sequence[Part], width: int, *, legend: bool = True
-) -> list[RenderableType]:
+def columns_table(judged: JudgedRace, width: int, *, legend: bool = True) -> list[RenderableType]:
     """Contender by column: as many columns next to each other as the terminal holds, the others below."""
-    whole = columns.table(race, parts)
+    whole = columns.table(judged)
     names = min(max(len(name) for name in ("contender", *dict(whole.rows))), max(width // 3, 10))
-    cells = [[_cell_text(row[at]) for _, row in whole.rows] for at in range(len(parts))]
+    cells = [[_cell_text(row[at]) for _, row in whole.rows] for at in range(len(whole.heads))]
     # A head's second line begins with "by ".
     wide = [max(len(name), len(of) + 3, *map(len, cell)) for (name, of), cell in zip(whole.heads, cells, strict=True)]
     lines: list[RenderableType] = []
@@ -132,7 +119,7 @@ def columns_table(
             table.add_row(Text(name), *(cells[at][at_row] for at in chosen))
         lines += [table, Text()]
     if legend:
-        lines += [*(Text(line, style="dim") for line in columns.legend(race, verdict, whole)), Text()]
+        lines += [*(Text(line, style="dim") for line in columns.legend(judged, whole)), Text()]
     return lines
 
 
@@ -154,20 +141,18 @@ def _fitting(wide: Sequence[int], room: int) -> list[list[int]]:
     return chosen
 
 
-def _beside_the_verdict(
-    race: Race, verdict: Verdict, parts: Sequence[Part], run: str, *, every: bool
-) -> list[RenderableType]:
+def _beside_the_verdict(judged: JudgedRace, run: str, *, every: bool) -> list[RenderableType]:
     """The heaviest notes, how quiet the machine was, and what more budget would tell."""
-    listed, lines = notes.all_notes(parts), list[RenderableType]()
+    listed, lines = notes.all_notes(judged.parts), list[RenderableType]()
     for note in listed if every else listed[: notes.MAX_NOTES]:
         mark = (f"{glyphs.STATUS_MARK[note.status]} ", glyphs.STATUS_STYLE[note.status])
         word = "void, " if note.status is Status.VOID else ""
         head = (f"{word}{note.head}: ", "bold") if note.head else ""
         lines.append(Text.assemble(mark, head, note.text if every else notes.clipped(note.text)))
-    level = notes.worst_noise_level(parts)
+    level = notes.worst_noise_level(judged.parts)
     status = level.status or "unknown"
     lines.append(Text.assemble((f"{glyphs.STATUS_MARK[status]} ", glyphs.STATUS_STYLE[status]), level.text))
-    if open_ := notes.undecided_hint(race, verdict, run):
+    if open_ := notes.undecided_hint(judged, run):
         lines.append(Text(f"▸ {open_}", style="bold"))
     hidden = len(listed) - notes.MAX_NOTES
     if hidden > 0 and not every:
@@ -411,8 +396,6 @@ def _cores(cores: Sequence[int]) -> str:
 def show_parity(console: Console, race: Race) -> None:
     """The parity sheet: what each contender was seen to do; rows that differ are marked. One for each column."""
     if len(race.columns) > 1:
-        from dragstrip.analysis import by_column
-
         for column in by_column(race):
             glyphs.emit(console, Text(column.columns[0].name, style="bold reverse"))
             show_parity(console, column)
@@ -454,9 +437,7 @@ def parity_rows(race: Race) -> list[tuple[str, list[str], bool]]:
     return rows
 
 
-def terminal_svg(
-    race: Race, verdict: Verdict, checks: Sequence[Check], *, columns: int = 110, title: str = "dragstrip race"
-) -> str:
+def terminal_svg(judged: JudgedRace, *, columns: int = 110, title: str = "dragstrip race") -> str:
     """What ``show_race`` prints, in colour, as an SVG picture that loads nothing."""
     console = Console(
         record=True,
@@ -467,7 +448,7 @@ def terminal_svg(
         legacy_windows=False,
         no_color=False,
     )
-    show_race(console, race, verdict, checks)
+    show_race(console, judged)
     svg = console.export_svg(title=title, theme=_THEME)
     # rich names a web font's address; a picture in a README must fetch nothing, and monospace will do.
     svg = re.sub(r"@font-face\s*\{.*?\}", "", svg, flags=re.DOTALL)

@@ -3,32 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
+from dragstrip.analysis import FLOOR
 from dragstrip.metrics import KNOWN
-from dragstrip.record import Race
 from dragstrip.report import figures
 from dragstrip.report.comparison import Outcome, Rule, Ruled, Ruling, ruling
-from dragstrip.report.race.summary import Part, pair_of, parts_of
-
-if TYPE_CHECKING:
-    from dragstrip.analysis import Verdict
-    from dragstrip.validity import Check
+from dragstrip.report.race.summary import JudgedRace, Part, pair_of
 
 
-def rulings(race: Race, verdict: Verdict, checks: Sequence[Check], rules: Sequence[Rule]) -> list[Ruled]:
+def rulings(judged: JudgedRace, rules: Sequence[Rule]) -> list[Ruled]:
     """What became of each threshold for each contender but the first.
 
     By the metric that decides, as the contender's speed over the first one's. One that is out fails.
     """
-    named = [entrant.name for entrant in race.entrants]
+    named = [entrant.name for entrant in judged.record.entrants]
     return [
-        Ruled(part.name if len(race.columns) > 1 else "", *judged)
-        for part in parts_of(race, verdict, checks)
+        Ruled(part.name if len(judged.parts) > 1 else "", *ruled)
+        for part in judged.parts
         for rule in rules
         for name in named[1:]
         if not {name, named[0]} & set(part.absent)
-        for judged in _judged(part, rule, name, named[0])
+        for ruled in _judged(part, rule, name, named[0])
     ]
 
 
@@ -37,8 +32,6 @@ def _judged(part: Part, rule: Rule, name: str, first: str) -> Iterator[tuple[Rul
     if name in out:
         yield Ruling(rule[0], name, Outcome.FAILS, f"{name} is out: {out[name].splitlines()[0]}"), True
         return
-    from dragstrip.analysis import FLOOR
-
     pair, spoils = pair_of(part.verdict, name, first), part.void_contenders & {name, first}
     lack = (
         f"{first} is out"
