@@ -32,7 +32,7 @@ from pages import circumstances, splice  # noqa: E402
 
 from dragstrip import machine  # noqa: E402
 from dragstrip._engine import BlockPlan, Engine, EngineError, Exchange, SessionPlan, Tally, Target  # noqa: E402
-from dragstrip.analysis.significance import quantile  # noqa: E402
+from dragstrip.analysis.interval import quantile  # noqa: E402
 from dragstrip.process import keep_awake  # noqa: E402
 from dragstrip.process.ports import free_port  # noqa: E402
 

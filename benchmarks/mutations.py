@@ -55,8 +55,8 @@ SUPERVISOR = ("tests/unit/process/test_supervisor.py", "tests/live/test_launcher
 
 MUTATIONS = (
     Mutation(
-        "one-sided", f"{PACKAGE}/analysis/significance.py",
-        "stdtrit(n - 1, alpha / 2)", "stdtrit(n - 1, alpha)", STATISTICS,
+        "one-sided", f"{PACKAGE}/analysis/interval.py",
+        "stdtrit(freedom, level / 2)", "stdtrit(freedom, level)", STATISTICS,
     ),
     Mutation(
         "all pairs at once", f"{PACKAGE}/analysis/pairs.py",

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from dragstrip.analysis import FLOOR
-from dragstrip.analysis.significance import quantile
+from dragstrip.analysis.interval import quantile
 
 NOISE = Path(__file__).resolve().parents[1] / "tests" / "noise" / "pilot-nginx-10ms.csv.gz"
 ALPHA, MARGIN = 0.05, 0.01

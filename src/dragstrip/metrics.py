@@ -39,11 +39,11 @@ class Metric:
 
     Args:
         name: in JSON and on the command line.
-        compared: head of a column of ratios; above 1 the first is the better one.
+        compared: what a ratio is of; above 1 the first is the better one.
         decides: what the race is about, in words.
         more_is_better: of the numbers themselves.
         lack: what a round must have left beside answers, in words after "no valid round of both"; "" if nothing.
-        told: the sentence for two separated contenders; takes best, other and ratio.
+        sentence: what is said for two separated contenders; takes best, other and ratio.
         head: of the column of the numbers themselves, with their unit.
         was: what a contender had more or less of in an earlier race, where two races are compared.
         spent: a resource of which the better contender uses less, so "faster" does not apply; "" for all others.
@@ -57,7 +57,7 @@ class Metric:
     decides: str
     more_is_better: bool
     lack: str
-    told: str
+    sentence: str
     head: str
     was: str
     spent: str = ""
@@ -70,32 +70,32 @@ KNOWN = {
     for metric in (
         Metric(
             name="throughput",
-            compared="throughput ×",
+            compared="throughput",
             decides="throughput",
             more_is_better=True,
             lack="",
-            told="{best} served {ratio} times the requests of {other}",
+            sentence="{best} served {ratio} times the requests of {other}",
             head="requests/s",
             was="the throughput",
         ),
         Metric(
             name="cpu",
-            compared="CPU efficiency ×",
+            compared="CPU efficiency",
             decides="CPU time per request",
             more_is_better=False,
             lack=" with readable CPU time",
-            told="{other} took {ratio} times the CPU per request of {best}",
+            sentence="{other} took {ratio} times the CPU per request of {best}",
             head="CPU µs/request",
             was="the work per CPU second",
             spent="CPU",
         ),
         Metric(
             name="memory",
-            compared="memory efficiency ×",
+            compared="memory efficiency",
             decides="peak memory",
             more_is_better=False,
             lack=" with readable memory",
-            told="{other} took {ratio} times the memory of {best}",
+            sentence="{other} took {ratio} times the memory of {best}",
             head="peak memory",
             was="the thrift of memory",
             spent="memory",
@@ -104,11 +104,11 @@ KNOWN = {
         *(
             Metric(
                 name=f"latency-{quantile}",
-                compared=f"speed by {quantile} ×",
+                compared=f"speed by {quantile}",
                 decides=f"{quantile} latency",
                 more_is_better=False,
                 lack=" in an open loop",
-                told=f"{{other}} had {{ratio}} times the {quantile} latency of {{best}}",
+                sentence=f"{{other}} had {{ratio}} times the {quantile} latency of {{best}}",
                 head=f"{quantile} µs",
                 was=f"the speed by {quantile}",
                 quantile=quantile,

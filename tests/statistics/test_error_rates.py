@@ -20,7 +20,7 @@ from scipy import stats
 from dragstrip import analysis
 from dragstrip.analysis import FLOOR
 from dragstrip.analysis.group_sequential import level_within, stage_of
-from dragstrip.analysis.significance import quantile
+from dragstrip.analysis.interval import quantile
 from dragstrip.record import Race
 
 MS = samples.MS

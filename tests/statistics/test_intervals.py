@@ -15,7 +15,7 @@ from scipy import stats
 from dragstrip import analysis
 from dragstrip.analysis import factor_within
 from dragstrip.analysis.group_sequential import FIRST_SHARE
-from dragstrip.analysis.significance import quantile
+from dragstrip.analysis.interval import quantile
 
 ALPHAS = st.floats(1e-5, 0.2)
 

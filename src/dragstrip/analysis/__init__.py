@@ -10,7 +10,7 @@ from dragstrip.analysis.comparability import Differs, Unlike
 from dragstrip.analysis.comparison import Change, Comparison, NoInterval, compare, compare_columns
 from dragstrip.analysis.fitness import UnfitReason
 from dragstrip.analysis.group_sequential import factor_within
-from dragstrip.analysis.interval import Interval
+from dragstrip.analysis.interval import FLOOR, Interval
 from dragstrip.analysis.judgement import (
     ColumnVerdict,
     Contradiction,
@@ -23,5 +23,4 @@ from dragstrip.analysis.judgement import (
 )
 from dragstrip.analysis.numbers import RoundNumbers, round_numbers
 from dragstrip.analysis.pairs import Pair
-from dragstrip.analysis.significance import FLOOR
 from dragstrip.metrics import METRICS

@@ -19,9 +19,8 @@ from dragstrip.analysis.columns import by_column
 from dragstrip.analysis.comparability import Unlike, unchanged, unlike
 from dragstrip.analysis.fitness import choose
 from dragstrip.analysis.group_sequential import factor_within
-from dragstrip.analysis.interval import Compared, Interval, decide
+from dragstrip.analysis.interval import FLOOR, Compared, FloatArray, Interval, decide, quantile, student_t
 from dragstrip.analysis.numbers import RoundNumbers, round_numbers
-from dragstrip.analysis.significance import FLOOR, FloatArray, quantile, student_t
 from dragstrip.errors import BadUsage
 from dragstrip.record import Race
 

@@ -15,7 +15,7 @@ from statistics import median
 import numpy as np
 
 from dragstrip.analysis.cpu_shares import engine_share, lost_to_machine, server_busy, usual_waits
-from dragstrip.analysis.significance import FLOOR, FloatArray
+from dragstrip.analysis.interval import FLOOR, FloatArray
 from dragstrip.metrics import AUTO, KNOWN, SUSTAINED, MetricChoice
 from dragstrip.record import Block, Launch, Race, Round
 

@@ -13,7 +13,7 @@ from functools import cache
 
 import numpy as np
 
-from dragstrip.analysis.significance import FLOOR, FloatArray, quantile
+from dragstrip.analysis.interval import FLOOR, FloatArray, quantile
 
 #: The share of alpha that is spent. The rest is kept back for what normal theory does not see, above all launches of
 #: two kinds, of which the first rounds may have met one alone: with 30 % of one side's 5 % slower it is all used up.

@@ -13,10 +13,9 @@ import numpy as np
 
 from dragstrip.analysis.columns import by_column
 from dragstrip.analysis.fitness import MetricReason, UnfitReason, choose, unfit
-from dragstrip.analysis.interval import Interval
+from dragstrip.analysis.interval import FLOOR, FloatArray, Interval, quantile
 from dragstrip.analysis.numbers import RoundNumbers, Tables, numbers_of, read
 from dragstrip.analysis.pairs import Pair, Rules, pairs_of
-from dragstrip.analysis.significance import FLOOR, FloatArray, quantile
 from dragstrip.errors import BadUsage
 from dragstrip.metrics import KNOWN, METRICS, PairVerdict
 from dragstrip.record import Race

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dragstrip.analysis.cpu_shares import usual_waits
 from dragstrip.analysis.fitness import choose, lost, taken
-from dragstrip.analysis.significance import FloatArray
+from dragstrip.analysis.interval import FloatArray
 from dragstrip.metrics import ANSWERS, KNOWN
 from dragstrip.record import Block, Race, Round
 

@@ -11,9 +11,8 @@ import numpy as np
 
 from dragstrip.analysis.fitness import UnfitReason
 from dragstrip.analysis.group_sequential import level_within, stage_of
-from dragstrip.analysis.interval import Compared, Interval, decide
+from dragstrip.analysis.interval import FLOOR, Compared, FloatArray, Interval, decide
 from dragstrip.analysis.numbers import RoundNumbers, Tables, median_over_passes
-from dragstrip.analysis.significance import FLOOR, FloatArray
 from dragstrip.analysis.simultaneous import pair_variances, range_factor
 from dragstrip.analysis.unequal_disturbance import Disturbed, unevenness
 from dragstrip.metrics import KNOWN, PairVerdict

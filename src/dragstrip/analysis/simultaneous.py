@@ -14,7 +14,7 @@ from functools import cache
 
 import numpy as np
 
-from dragstrip.analysis.significance import FloatArray, student_t
+from dragstrip.analysis.interval import FloatArray, student_t
 
 #: Grid of studentized ranges over which tail chances are worked out, and nodes of the two integrals.
 _RANGES = np.concatenate([np.linspace(0.5, 12, 160), np.geomspace(12.2, 4000, 240)])

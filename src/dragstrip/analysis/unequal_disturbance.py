@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dragstrip.analysis.significance import FloatArray
+from dragstrip.analysis.interval import FloatArray
 
 #: A difference of lost shares counts from this many of its standard errors on (paired, over rounds).
 ERRORS = 3.0

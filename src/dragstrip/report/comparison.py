@@ -238,7 +238,7 @@ def _change(change: Change) -> JsonObject:
 
 
 def _heads(comparison: Comparison) -> tuple[str, ...]:
-    ratio = f"{KNOWN[comparison.metric].compared.removesuffix(' ×')}, now ÷ then"
+    ratio = f"{KNOWN[comparison.metric].compared}, now ÷ then"
     return "contender", ratio, "interval", "verdict", "launches"
 
 

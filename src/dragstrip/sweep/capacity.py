@@ -15,7 +15,7 @@ from enum import StrEnum
 import numpy as np
 from hdrh.histogram import HdrHistogram
 
-from dragstrip.analysis.significance import quantile as t_quantile
+from dragstrip.analysis.interval import quantile as t_quantile
 from dragstrip.loading.percentiles import QUANTILES, decoded
 from dragstrip.metrics import ANSWERS, SUSTAINED
 from dragstrip.record import Void, VoidKind

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from statistics import mean, median, stdev
 
-from dragstrip.analysis.significance import student_t
+from dragstrip.analysis.interval import student_t
 from dragstrip.record import Block, Event, EventKind, Race
 from dragstrip.validity import observation as seen
 from dragstrip.validity.check import Check, CheckName, Finding, Status, check_result, warnings

@@ -21,7 +21,7 @@ from dragstrip.analysis.fitness import (
     rises_of,
     shares_lane,
 )
-from dragstrip.analysis.significance import FLOOR
+from dragstrip.analysis.interval import FLOOR
 from dragstrip.metrics import LATE_NS, SUSTAINED, TICKS_NS
 from dragstrip.record import Block, Launch, Race
 from dragstrip.validity import observation as seen

@@ -160,7 +160,7 @@ def pairs(part: Part) -> Chart:
         | {"text": f"{figures.ratio(pair.ratio)} {figures.called(pair)}{' ▲' if pair.disturbed else ''}"}
         for name, pair in zip(names, bounded, strict=True)
     ]
-    title = f"{KNOWN[verdict.metric].compared.removesuffix(' ×')}, the first over the second"
+    title = f"{KNOWN[verdict.metric].compared}, the first over the second"
     scale = alt.Scale(type="log", nice=False, domain=[axis.low, axis.high])
     ticks = alt.Axis(
         values=_ticks(axis.low, axis.high),

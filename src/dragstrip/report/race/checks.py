@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import assert_never
 
-from dragstrip.analysis.significance import FLOOR
+from dragstrip.analysis.interval import FLOOR
 from dragstrip.record import EventKind, VoidKind
 from dragstrip.report.figures import as_percent
 from dragstrip.report.race.messages import event_text, more_rounds, void_text, why_idle

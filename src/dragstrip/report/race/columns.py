@@ -90,7 +90,7 @@ def table(judged: JudgedRace) -> Table:
     names.sort(key=lambda name: [rank.get(name, len(names)) for rank in ranks])
     missing = Cell(lacks=figures.NONE)
     return Table(
-        heads=tuple((part.name, KNOWN[part.verdict.metric].compared.removesuffix(" ×")) for part in parts),
+        heads=tuple((part.name, KNOWN[part.verdict.metric].compared) for part in parts),
         rows=tuple((name, tuple(column.get(name, missing) for column in columns)) for name in names),
     )
 

@@ -84,7 +84,7 @@ def render(judged: JudgedRace) -> str:
         raw=_raw(race),
         foreign=external.figures(race),
         foreign_note=external.NOTE,
-        by={name: metric.compared.removesuffix(" ×") for name, metric in KNOWN.items()},
+        by={name: metric.compared for name, metric in KNOWN.items()},
         badge=race_badge(judged),
         notes=notes.all_notes(parts),
         most_notes=notes.MAX_NOTES,

@@ -258,7 +258,7 @@ def _forest(pairs: Sequence[Pair], part: Part, width: int, *, verbose: bool = Fa
     axis = glyphs.Axis.of([_pair_span(pair) for pair in pairs], pairs[0].margin)
     lines = [_pair_line(pair, axis, void=bool({pair.a, pair.b} & part.void_contenders)) for pair in pairs]
     of = len(part.verdict.pairs)
-    by = KNOWN[pairs[0].metric].compared.removesuffix(" ×")
+    by = KNOWN[pairs[0].metric].compared
     heads = (f"{by}, {'pairs' if len(pairs) == of else f'{len(pairs)} of {of} pairs'}", "", "×", "interval", "verdict")
     least = [max(len(str(line[at])) for line in (heads, *lines)) for at in range(5)]
     # Names and words may fold, numbers never do; the plot takes what is left.
@@ -327,7 +327,7 @@ def _by_other_metrics(pairs: Sequence[Pair]) -> Table:
     table.add_column("verdict", overflow="fold")
     for pair in pairs:
         ratio, interval = figures.ratio(pair.ratio), figures.ratio_span(pair.low, pair.high)
-        table.add_row(pair.a, pair.b, KNOWN[pair.metric].compared.removesuffix(" ×"), ratio, interval, _word(pair))
+        table.add_row(pair.a, pair.b, KNOWN[pair.metric].compared, ratio, interval, _word(pair))
     return table
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from dragstrip.analysis.fitness import GeneratorLimit, MetricReason, SameRate, TimeTaken, UnfitReason
-from dragstrip.analysis.significance import FLOOR
+from dragstrip.analysis.interval import FLOOR
 from dragstrip.metrics import KNOWN, PairVerdict
 from dragstrip.report.figures import as_percent, decimals, two_digits
 
@@ -60,7 +60,7 @@ def _separated(pair: Pair) -> str:
     places = decimals(low, high, percent=False)
     span = f"{_times(low, places)}–{_times(high, places)}, {_spent(pair)}"
     little = f"; by less than {as_percent(pair.margin)}" if pair.within_margin else ""
-    text = KNOWN[pair.metric].told.format(best=best, other=other, ratio=_times(ratio, places))
+    text = KNOWN[pair.metric].sentence.format(best=best, other=other, ratio=_times(ratio, places))
     return f"{text} ({span}{little})"
 
 
