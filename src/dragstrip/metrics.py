@@ -1,6 +1,7 @@
-"""What a race can be judged by: one entry per metric, and the words that tell it.
+"""What a race can be judged by: one entry per metric, with its words.
 
-A metric that is added here, with its numbers in ``analysis/numbers.py``, is compared, worded and shown beside others.
+A metric that is added here, with its numbers in ``analysis/numbers.py``, is compared, worded and shown next to the
+others.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from enum import StrEnum
 
 from dragstrip.errors import BadUsage
 
-#: Left to the machine's own evidence: throughput, or CPU per request where the machine spoils that (``fitness``).
+#: The machine's own evidence chooses: throughput, or CPU per request if the machine spoils throughput (``fitness``).
 AUTO = "auto"
 
 
@@ -42,10 +43,11 @@ class Metric:
         compared: what a ratio is of; above 1 the first is the better one.
         decides: what the race is about, in words.
         more_is_better: of the numbers themselves.
-        lack: what a round must have left beside answers, in words after "no valid round of both"; "" if nothing.
+        lack: what a round must have left in addition to responses, in words after "no valid round of both"; "" if
+            nothing.
         sentence: what is said for two separated contenders; takes best, other and ratio.
         head: of the column of the numbers themselves, with their unit.
-        was: what a contender had more or less of in an earlier race, where two races are compared.
+        was: what a contender had more or less of in an earlier race, when two races are compared.
         spent: a resource of which the better contender uses less, so "faster" does not apply; "" for all others.
         may_decide: a race may be judged by it; otherwise it is only shown.
         quantile: of an open loop's latencies; "" if it is none. Not by totals: a round's number is the median over its
@@ -121,7 +123,7 @@ KNOWN = {
 #: Responses that a block must have at least for each quantile (ten above it; a hundred for the median).
 ANSWERS = {"p50": 100, "p90": 300, "p99": 1000, "p99.9": 10_000}
 
-#: An open loop's rate was reached where so large a share of the requests left in time.
+#: An open loop's rate was reached if this share of the requests left in time.
 SUSTAINED = 0.99
 
 #: How late 1 % of requests may be sent without a warning: the cost of a wake-up, apart from the pace's ticks.
@@ -151,7 +153,7 @@ class MetricChoice:
         """Reads the text.
 
         Raises:
-            BadUsage: unknown metric, or one that may not decide in this way.
+            BadUsage: unknown metric, or a metric that may not decide in this way.
         """
         name = text.removeprefix(_TYPICAL)
         typical = name != text

@@ -133,7 +133,7 @@ def test_a_run_whose_server_forgets_some_connections_ends_and_says_how_many_wait
     assert made.finished == "count"
     assert made.stuck
     assert (made.sent, made.errors) == (2002, {"timeout": 4})
-    assert "4 waited 3 s in vain for an answer" in describe_ends(made)
+    assert "4 waited 3 s in vain for a response" in describe_ends(made)
 
 
 LIVE = """\

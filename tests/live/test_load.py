@@ -149,7 +149,7 @@ def test_the_report_says_what_the_json_says(nginx: Nginx, tmp_path: Path) -> Non
     done = commands.process("load", nginx.url(), "-n", "3000", "-c", "20", "--json", str(out))
     assert done.returncode == 0, done.stderr
     found = json.loads(out.read_text())
-    assert "answered 3,000 requests right" in " ".join(done.stdout.split())
+    assert "sent 3,000 correct responses" in " ".join(done.stdout.split())
     for word in (
         "closed loop, answers stamped by the kernel",
         "p99.999",
@@ -316,7 +316,8 @@ def test_exit_1_where_nothing_under_load_was_answered_right(faulty: Callable[...
     assert "sent no correct response" in done.stdout
     assert re.search(r"20 +wrong status +status differs from the reference response's", done.stdout)
     assert "the first: 'HTTP/1.1 500 Internal Server Error" in " ".join(done.stdout.split())
-    assert re.search(r"answers by status\n *200 +OK +2 +9.09 %\n *500 +Internal Server Error +20 +90.9 %", done.stdout)
+    listed = r"responses by status\n *200 +OK +2 +9.09 %\n *500 +Internal Server Error +20 +90.9 %"
+    assert re.search(listed, done.stdout)
 
 
 @live
@@ -335,7 +336,7 @@ def test_a_server_that_dies_ends_the_run_and_what_was_answered_stays(faulty: Cal
     [
         ("die", "500", r"ended early, after [\d.]+ s: no connection was left: http://"),
         ("status", "40", r"mostly failed: 110 of 148 attempts got no correct response: http://"),
-        ("body", "90", r"http://\S+ answered 90 requests right"),
+        ("body", "90", r"http://\S+ sent 90 correct responses"),
     ],
 )
 def test_a_run_that_ended_early_or_mostly_failed_is_no_success(

@@ -73,7 +73,7 @@ def test_exactly_so_many_leave_and_the_report_says_how_late(nginx: Nginx) -> Non
     done = load(nginx.url(), "-n", "502", "-R", "5k", "-c", "4", "--arrivals", "poisson", "--pace", "thrifty")
     assert done.returncode == 0, done.stderr
     assert len(nginx.ended()) == 502
-    assert "answered 502 requests right" in done.stdout
+    assert "sent 502 correct responses" in done.stdout
     assert "offered 5,000/s, Poisson arrivals (seed 1), thrifty" in " ".join(done.stdout.split())
     assert "send delay" in done.stdout
 

@@ -308,7 +308,7 @@ def test_a_done_that_fails_does_not_take_the_report_along(served: Nginx, tmp_pat
     script = write(tmp_path, "function done(summary)\n return summary.nothing.there end")
     done = load(served.url(), "-n", "50", "-c", "2", "-s", script)
     assert done.returncode == 1
-    assert "answered 50 requests right" in " ".join(done.stdout.split())
+    assert "sent 50 correct responses" in " ".join(done.stdout.split())
     assert "own.lua:2: attempt to index" in " ".join(done.stdout.split())
 
 

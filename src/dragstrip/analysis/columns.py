@@ -14,8 +14,8 @@ from dragstrip.record import Ending, Entrant, EventKind, Race, Round
 #: A void round is repeated. This many in a row end the race: a sixth attempt would not be valid either.
 MAX_VOID_ROUNDS = 5
 
-#: Events that stand beside the whole race: none of its columns.
-_BESIDE = frozenset({EventKind.FOREIGN, EventKind.VERDICT, EventKind.COUNTED_RUN})
+#: Events of the whole race, which belong to none of its columns.
+_OF_WHOLE_RACE = frozenset({EventKind.FOREIGN, EventKind.VERDICT, EventKind.COUNTED_RUN})
 
 
 def by_column(race: Race) -> tuple[Race, ...]:
@@ -32,14 +32,14 @@ def _as_race(race: Race, at: int) -> Race:
         race,
         columns=(column,),
         rounds=rounds,
-        events=tuple(e for e in race.events if e.column == at or (e.column is None and e.kind not in _BESIDE)),
+        events=tuple(e for e in race.events if e.column == at or (e.column is None and e.kind not in _OF_WHOLE_RACE)),
         finished=_finished(race.finished, column.entrants, rounds),
         family=len(race.columns),
     )
 
 
 def with_column(race: Race, at: int, entrants: Sequence[Entrant]) -> Race:
-    """The race with a column's contenders as they stand now."""
+    """The race with a column's contenders as they are now."""
     column = replace(race.columns[at], entrants=tuple(entrants))
     return replace(race, columns=(*race.columns[:at], column, *race.columns[at + 1 :]))
 

@@ -49,9 +49,9 @@ class Unlike:
     Args:
         weight: "blocks" (no comparison unless forced), "caveat" (may move the ratio by a little) or
             "change" (what the comparison may be about: a version, a definition, a fact of the parity sheet).
-        subject: the field of the load, the lane, the machine's fact or the parity sheet's; "" where there is one only.
+        subject: the field of the load, the lane, the machine's fact or the parity sheet's; "" if there is only one.
         contender: the contender that differs; "" for a difference of the whole race.
-        before, after: what was, and what is; None where the difference is all there is to say.
+        before, after: the value in each race; None if naming the difference is enough.
     """
 
     weight: Weight

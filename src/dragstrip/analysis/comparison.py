@@ -1,8 +1,8 @@
 """Two stored races compared: each contender's ratio of now to then, with an interval. Pure; needs no engine.
 
-Method: ``docs/METHOD.md``, "Two races". The unit is the launch, as in one race. Where a contender that did not change
+Method: ``docs/METHOD.md``, "Two races". The unit is the launch, as in one race. If a contender that did not change
 ran in both, each round's number is taken relative to that contender's in the same round: whatever the machine did to
-both between the races cancels. Where there is none, the machine's own change is in the ratio, and the result says so.
+both between the races cancels. If there is none, the machine's own change is in the ratio, and the result says so.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Change(Compared):
     """One contender, now against then.
 
     Args:
-        interval: its speed now over its speed then, above 1 is better now (for CPU too, where better is to spend
+        interval: its speed now over its speed then, above 1 is better now (also for CPU, of which the better one spends
             less); NaN if one of the races has no number. Its bounds hold at once for all contenders compared.
         rounds_old, rounds_new: launches that count.
         against: the contender relative to which it was taken, "" if it was taken by itself.
@@ -53,17 +53,17 @@ class Change(Compared):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Two races beside each other.
+    """Two races, compared.
 
     Args:
         reference: the contender that did not change and that the others are taken relative to; None if there is none.
         drift: what the reference itself did, taken by itself: the machine's change; None without a reference.
         changes: the others that ran in both, in the new race's order.
-        fallen: those that had numbers then and are out now, with the reason.
+        fallen: contenders that had numbers then and are out now, with the reason.
         only_old, only_new: names that are in one of the races alone.
         unlike: in what the races differ.
-        fixed: both had their number of rounds fixed, so the interval is Welch's; else it is the wider one that holds
-            although the races were stopped by what they saw.
+        fixed: both had their number of rounds fixed, so the interval is Welch's; otherwise it is the wider one that
+            holds although the races were stopped by what they saw.
     """
 
     old: str
@@ -147,7 +147,7 @@ def compare_columns(
     hold at once: each column has an equal part of the error rate.
 
     Raises:
-        BadUsage: they share no workload; else as ``compare``.
+        BadUsage: they share no workload; otherwise as ``compare``.
     """
     if len(old.columns) == len(new.columns) == 1:
         return (("", compare(old, new, metric=metric, margin=margin, reference=reference)),)
@@ -192,7 +192,7 @@ class _Side:
         return plan.rounds_fixed and len(self.numbers.rounds) >= plan.planned_rounds
 
     def factor(self, n: int, alpha: float) -> float:
-        """Half-width in standard errors of the interval of ``n`` rounds' mean; infinite where there is none."""
+        """Half-width in standard errors of the interval of ``n`` rounds' mean; infinite if there is none."""
         if self.race.plan.rounds_fixed:
             return quantile(n, alpha) if self.complete else math.inf
         return factor_within(n, alpha, self.race.plan.planned_rounds)
@@ -206,7 +206,7 @@ def _reference(
             raise BadUsage(f"reference {asked!r} does not have numbers in both races; these do: {_few(names)}")
         return asked or None
     open_ = [name for name in candidates if name in names]
-    # A single common contender is what is compared, so it can't be the reference as well.
+    # A single common contender is compared, so it can't be the reference as well.
     if not open_ or len(names) < 2:
         return None
     return max(open_, key=lambda name: min(len(side.logs(name, None)) for side in sides))
@@ -234,10 +234,10 @@ def _change(
 def _half(
     sides: tuple[_Side, _Side], old: FloatArray, new: FloatArray, alpha: float
 ) -> tuple[float, NoInterval | None]:
-    """Half the interval's width on the log scale, infinite with the reason where there is none.
+    """Half the interval's width on the log scale, infinite with the reason if there is none.
 
-    Fixed numbers of rounds: Welch (1947). Else each race's own half-width that holds at every look, the error shared
-    out between the two and the halves added: wider, and right however each of the races was stopped.
+    Fixed numbers of rounds: Welch (1947). Otherwise the sum of each race's own half-width that holds at every look,
+    with half the error each: wider, and valid however each of the races was stopped.
     """
     if min(len(old), len(new)) < FLOOR:
         return math.inf, NoInterval.FEW_ROUNDS

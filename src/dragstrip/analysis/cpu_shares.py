@@ -1,4 +1,4 @@
-"""What a block's counters say of who had the cores: shares of its time. Pure arithmetic on one record.
+"""What a block's counters show of which programs had the cores: shares of its time. Pure arithmetic on one record.
 
 Shared by the judgement, which widens intervals by what the machine took unequally, and by the checks, which warn of
 it (``docs/METHOD.md``, "The round's one number" and "What voids or warns").
@@ -57,7 +57,7 @@ def server_wait(block: Counters) -> float | None:
 def taken_by_others(block: Counters, cores: int) -> float | None:
     """At most this share of the block others took from the server's cores; None if unreadable.
 
-    Its threads' run-queue wait alone does not say so: they also wait for each other (a collector's helpers beside the
+    Its threads' run-queue wait alone does not say so: they also wait for each other (a collector's helpers and the
     main thread), and dropping such blocks would drop a server's own pauses. While others run, the tree does not: so no
     more than the share of the time in which it did not.
     """
@@ -104,7 +104,7 @@ def lost_to_machine(block: Block, *, cores: int, single_threaded: bool, usual: M
 
 
 def speed_of(load: Counters) -> float:
-    """Answers per nanosecond of the server's CPU time, or of the counted part where that can't be read."""
+    """Responses per nanosecond of the server's CPU time, or of the counted part if CPU time can't be read."""
     return load.answered / load.server_cpu_ns if load.server_cpu_ns else load.requests / max(load.counted_ns, 1)
 
 
@@ -113,8 +113,8 @@ def left_ns(load: Counters, cores: int) -> float:
     return load.duration_ns * max(1 - engine_wait(load) - (taken_by_others(load, cores) or 0.0), 0.0)
 
 
-#: Waits of a server's own threads overlap and add up; and where it waits for something else than its core, others made
-#: less of its latency. So what they left is never taken for less than this share.
+#: Waits of a server's own threads overlap and add up; and while it waits for something other than its core, other
+#: programs made less of its latency. So the share that they left is never taken for less than this.
 MIN_LEFT = 0.25
 
 
@@ -122,7 +122,7 @@ def own_p50_ns(load: Counters, p50_ns: int, cores: int) -> int:
     """A median latency less what others made of it: a queue takes as much longer as its core is taken.
 
     A server that waits for something else has no such queue. So what others took counts in so far as the server itself
-    was at work in the rest: blocks of one that slept were a third too short beside other programs.
+    was at work in the rest: blocks of a server that slept were a third too short while other programs ran.
     """
     left = left_ns(load, cores) / max(load.duration_ns, 1)
     busy = server_busy(load, cores)

@@ -1,7 +1,8 @@
-"""What a race's records say of machine and generator before any ratio is looked at. Pure.
+"""What a race's records show of machine and generator before any ratio is computed. Pure.
 
-Which metric decides where the user left it open, and which contenders can't be compared by it. Both read who had the
-cores and who was busy, never who was faster. Shared by the judgement and the checks (``docs/METHOD.md``, "The metric").
+Which metric decides if the user left it open, and which contenders can't be compared by it. Both read which programs
+had the cores and which were busy, never which contender was faster. Shared by the judgement and the checks
+(``docs/METHOD.md``, "The metric").
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from dragstrip.analysis.interval import FLOOR, FloatArray
 from dragstrip.metrics import AUTO, KNOWN, SUSTAINED, MetricChoice
 from dragstrip.record import Block, Launch, Race, Round
 
-#: The generator is the limit where it is busier than the first and the server less busy than the second.
+#: The generator is the limit if it is busier than the first and the server less busy than the second.
 ENGINE_FULL, SERVER_IDLE = 0.95, 0.90
 
 #: A database that was busy for at least this share of its time was the limit, and the servers in front of it are tied.
@@ -46,14 +47,14 @@ class UnfitReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SameRate:
-    """CPU time decides: all contenders were offered the same rate; ``waits``: and their answers wait."""
+    """CPU time decides: all contenders were offered the same rate; ``waits``: and their responses wait."""
 
     waits: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class GeneratorLimit:
-    """CPU time decides: the load generator was the limit of these contenders' throughput; ``waits``: answers wait."""
+    """CPU time decides: the load generator was the limit of these contenders' throughput; ``waits``: responses wait."""
 
     contenders: tuple[str, ...]
     waits: bool = False
@@ -61,7 +62,7 @@ class GeneratorLimit:
 
 @dataclass(frozen=True, slots=True)
 class TimeTaken:
-    """CPU time decides: others took so large a share of the time; ``stolen``: the hypervisor was among them."""
+    """CPU time decides: other programs took this share of the time; ``stolen``: the hypervisor was among them."""
 
     share: float
     stolen: bool
@@ -95,8 +96,8 @@ class DatabaseUse:
     """What one contender made of the race's database over its blocks.
 
     Args:
-        executed: its statements there; wanted: those that its answers took.
-        cpu_ns: CPU time of its backends; None where it is not known of every launch.
+        executed: its statements there; wanted: the statements that its responses needed.
+        cpu_ns: CPU time of its backends; None if it is not known of every launch.
         answered: requests. lasted_ns: its blocks' time.
         cores: the share of the database's cores' time that its backends had, as far as it is known.
         connections: the share of its connections' time that was spent within a statement, while requests were sent.
@@ -171,8 +172,8 @@ def by_contender(race: Race, rounds: Sequence[Round]) -> dict[str, list[Block]]:
 def taken(race: Race, round_: Round, waits: Mapping[str, float]) -> Callable[[Block], float]:
     """The share of a block's time that others had the engine's core or the server's, by the kernel's run-queue waits.
 
-    Threads of one server wait for each other, too: only what exceeds its own waits counts. Where the servers have one
-    core, those can't be more than the little that a busy server leaves idle; what is more than that is others'.
+    Threads of one server wait for each other, too: only what exceeds its own waits counts. If the servers have one
+    core, its own waits can't exceed the little that a busy server leaves idle; the rest is the time of other programs.
 
     Args:
         waits: by contender, what its threads wait for each other (``cpu_shares.usual_waits`` of the race).
@@ -246,7 +247,8 @@ def _chosen(race: Race) -> tuple[str, MetricReason | None]:
         return "cpu", SameRate(race.waits)
     cores = cores_of(race, rounds)
     held = [name for name, valid in blocks.items() if limited(valid, cores[name])]
-    # A server uses no CPU time while it waits: by CPU time it would look no worse than one that serves others.
+    # A server uses no CPU time while it waits: by CPU time it would look no worse than a server that is at
+    # work.
     if held and (not race.waits or len(blocks) - len(held) < 2):
         return "cpu", GeneratorLimit(tuple(held), race.waits)
     if race.waits:
@@ -263,7 +265,7 @@ def _chosen(race: Race) -> tuple[str, MetricReason | None]:
 def unfit(race: Race, metric: str) -> dict[str, UnfitReason]:
     """Contenders whose numbers by this metric are not their own, with the reason.
 
-    Their pairs get no verdict; those of the others stand.
+    Their pairs get no verdict; the pairs of the others keep theirs.
     """
     rounds = [round_ for round_ in race.rounds if not round_.void]
     cores, reasons, asked = cores_of(race, rounds), dict[str, UnfitReason](), database_use(race)

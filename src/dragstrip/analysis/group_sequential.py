@@ -1,4 +1,4 @@
-"""What a look at every round costs: levels and intervals that hold at all looks up to a planned last round at once.
+"""The cost of a look at every round: levels and intervals that hold at all looks up to a planned last round at once.
 
 Method: ``docs/METHOD.md``, "The interval". A repeated significance test (Pocock 1977; Siegmund
 1985) of the t statistic. Numbers in, numbers out; ``tests/statistics/test_group_sequential.py`` holds it against
@@ -29,7 +29,8 @@ FIRST_SHARE = 0.8
 #: Looks are summed one by one up to this round, beyond it in steps of 2 %, which errs on the safe side.
 ONE_BY_ONE, STEP = 200, 1.02
 
-#: Levels at which what is spent is worked out; between them it is interpolated on the log-log scale, both ways alike.
+#: Levels at which the spent alpha is computed; between them it is interpolated on the log-log scale, in both
+#: directions.
 _LEVELS = np.concatenate([np.geomspace(1e-250, 1e-8, 300, endpoint=False), np.geomspace(1e-8, 10.0, 420)])
 
 

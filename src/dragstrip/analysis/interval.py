@@ -36,10 +36,11 @@ def quantile(n: int, alpha: float) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """An estimate and what it may be; ``low`` and ``high`` are NaN where there is too little for an interval.
+    """An estimate and what it may be; ``low`` and ``high`` are NaN if there is too little for an interval.
 
     Args:
-        level: the confidence with which it holds, such as 0.95. Of pairs and changes it is that of all of them at once.
+        level: the confidence with which it holds, such as 0.95. Of pairs and changes: the confidence that all of them
+            hold at once.
     """
 
     estimate: float
@@ -60,7 +61,7 @@ class Interval:
 
     @classmethod
     def of_logs(cls, middle: float, half: float, level: float) -> Interval:
-        """From a mean and half a width on the log scale; no bounds where that is not finite."""
+        """From a mean and half a width on the log scale; no bounds if ``half`` is not finite."""
         bounds = (math.exp(middle - half), math.exp(middle + half)) if math.isfinite(half) else (math.nan, math.nan)
         return cls(estimate=math.exp(middle), low=bounds[0], high=bounds[1], level=level)
 

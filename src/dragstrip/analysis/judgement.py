@@ -23,7 +23,7 @@ from dragstrip.record import Race
 #: Alpha of the contenders' own intervals, which describe and decide nothing.
 DESCRIPTIVE = 0.05
 
-#: A smaller share lost to pauses is none: totals lie above the median where passes scatter.
+#: A smaller share lost to pauses counts as none: totals are above the median if passes scatter.
 MIN_PAUSED = 0.0005
 
 
@@ -40,7 +40,7 @@ class Pauses:
     """A contender loses throughput to pauses of its own.
 
     Args:
-        lost: the share of its throughput; others: that of the contender that loses least, ``least``.
+        lost: the share of its throughput; others: the share of the contender that loses least, ``least``.
     """
 
     contender: str
@@ -56,9 +56,9 @@ class Estimate:
     Args:
         throughput_per_s, server_cpu_us_per_request: geometric mean over rounds with an ordinary 95 % t interval on
             the log scale; None without a number.
-        rounds: that count for it; unsettled: those of them before which its warm-up had not ended.
-        blocks: all it left; void_blocks: those of them that are not used (void, or their pass or round is).
-        requests: right answers in the counted part of the blocks used.
+        rounds: how many count for it; unsettled: before how many of these its warm-up had not ended.
+        blocks: all it left; void_blocks: how many of them are not used (void, or their pass or round is).
+        requests: correct responses in the counted part of the blocks used.
         errors: by kind, of all its blocks.
         latency_us: an open loop's quantiles, by their metric: median over passes, geometric mean over rounds.
         peak_memory_bytes: median over its launches of the tree's peak; None if unreadable.
@@ -83,18 +83,18 @@ class ColumnVerdict:
     Args:
         metric: what decides; typical: by the median over passes, which ignores pauses, instead of by totals.
         pairs: in line-up order, of contenders still in the race.
-        beside: the same pairs by each other metric that there are numbers of: every metric's intervals hold at once for
+        beside: the same pairs by each other metric with numbers: every metric's intervals hold at once for
             its own pairs, at any time; they decide nothing about the race's end.
         contradictions: pairs of which one is the faster and the other spends less CPU per request.
         estimates: of every entrant, those that are out too (without a number).
         groups: the largest sets of tied contenders, fastest first; sets may overlap.
         all_decided: every pair has a verdict.
         warming: contenders whose warm-up had not ended in more than half of their rounds: not compared.
-        pauses: who loses how much to pauses of its own.
+        pauses: contenders that lose throughput to pauses of their own.
         rounds: rounds that count; void_rounds: those that were run again.
-        metric_reason: why ``metric`` decides where the race left the choice to the machine's own evidence
-            (``--metric auto``); None where the user named the metric, or nothing spoke against throughput.
-        more_s: forecast of the further budget that would decide every open pair, in seconds; None where nothing is
+        metric_reason: why ``metric`` decides if the race left the choice to the machine's own evidence
+            (``--metric auto``); None if the user named the metric, or nothing spoke against throughput.
+        more_s: forecast of the further budget that would decide every open pair, in seconds; None if nothing is
             open, or it can't be foreseen.
     """
 
@@ -235,7 +235,7 @@ def judge_column(
 def _all_pairs(
     race: Race, tables: Tables, by_metric: Mapping[str, RoundNumbers], rules: Rules, warming: Sequence[str]
 ) -> tuple[tuple[Pair, ...], dict[str, tuple[Pair, ...]]]:
-    """The pairs by the metric that decides, and by each other one that there are numbers of."""
+    """The pairs by the metric that decides, and by each other metric with numbers."""
 
     def judged(by: Rules) -> tuple[Pair, ...]:
         why = unfit(race, by.metric)
@@ -246,14 +246,14 @@ def _all_pairs(
 
 
 def _more_s(pairs: Sequence[Pair]) -> float | None:
-    """The forecast for the pair that takes longest; None where nothing is open, or one can't be foreseen."""
+    """The forecast for the pair that takes longest; None if nothing is open, or a pair's can't be foreseen."""
     open_ = [pair for pair in pairs if not pair.decided and not pair.unfit]
     known_s = [pair.more_s for pair in open_ if pair.more_s is not None]
     return max(known_s) if open_ and len(known_s) == len(open_) else None
 
 
 def _contradictions(by_metric: Mapping[str, Sequence[Pair]]) -> tuple[Contradiction, ...]:
-    """Who serves more and yet spends more: cores that wait, or more of them at work, make the difference."""
+    """Pairs in which the faster contender spends more CPU: idle cores, or more cores at work, make the difference."""
     costs = {(pair.a, pair.b): pair.verdict for pair in by_metric.get("cpu", ())}
     contradictions = []
     for pair in by_metric.get("throughput", ()):
@@ -345,11 +345,11 @@ def _interval(numbers: FloatArray) -> Interval | None:
 
 
 def _pauses(numbers: RoundNumbers, margin: float, told_apart: Set[frozenset[str]]) -> tuple[Pauses, ...]:
-    """Who loses how much to pauses of its own: whose totals fall behind its median over passes further than others'.
+    """Contenders that lose throughput to pauses of their own: their totals are further below their medians over passes.
 
-    The machine's pauses hit all alike, so a contender is held against the one that loses least, over the rounds in
-    which both ran. It wants more than the margin and 2.5 standard errors, about what decides between two alike;
-    2 are enough if their totals are already separated: it then only names the cause.
+    The machine's pauses hit all alike, so a contender is compared with the one that loses least, over the rounds in
+    which both ran. The loss must exceed the margin and 2.5 standard errors, about what decides between two that are
+    alike; 2 are enough if their totals are already separated, because it then only names the cause.
     """
     losses = np.log(numbers.medians) - np.log(numbers.totals)
     mean = [float(column[~np.isnan(column)].mean()) if not np.isnan(column).all() else math.nan for column in losses.T]
@@ -374,7 +374,7 @@ def _pauses(numbers: RoundNumbers, margin: float, told_apart: Set[frozenset[str]
 
 
 def still_needed(verdict: ColumnVerdict, race: Race) -> frozenset[str]:
-    """Contenders that must go on: those with an undecided pair, and one reference so that drift is seen.
+    """Contenders that continue: all with an undecided pair, and one reference so that drift is seen.
 
     The reference is the contender with the most rounds, the first of the line-up among equals; none if all is
     decided. A pair with a contender that is not warm yet goes on as well: on a disturbed machine noise can

@@ -1,7 +1,7 @@
 """What a race left, as arrays: one number per round and contender, void blocks and rounds left out.
 
 Method: ``docs/METHOD.md``, "The round's one number". Totals over a contender's valid blocks of the round decide;
-the median over passes is kept beside them.
+the median over passes is kept in addition.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from dragstrip.record import Block, Race, Round
 #: A contender's round counts if this share of its own planned blocks is left, or this many of them.
 THIN_OWN, ENOUGH_OWN = 0.1, 3
 
-#: A block without an answer in its counted part: others had the cores for this share of it, or a pause of the server's
+#: A block without a response in its counted part: others had the cores for this share of it, or a pause of the server's
 #: own that began before. Such a pause is not counted time; time that the machine took concerns all contenders.
 MACHINES = 0.5
 
-#: A block that has a few less answers than planned for a quantile (``metrics.ANSWERS``) still tells it.
+#: A block with slightly fewer responses than planned for a quantile (``metrics.ANSWERS``) still determines it.
 ENOUGH_ANSWERS = 0.9
 
 #: A block ended within a pause if its last responses took this many times longer than usual.
@@ -42,13 +42,13 @@ BoolArray = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class RoundNumbers:
-    """One number per round and contender; void blocks and rounds are left out, NaN where a contender did not run.
+    """One number per round and contender; void blocks and rounds are left out, NaN if a contender did not run.
 
     Args:
         names: contenders still in the race, in line-up order: the columns.
         rounds: indices of the rounds that count: the rows.
-        totals: what decides. Answers per second of counted time that the machine left ("throughput"), CPU
-            microseconds per answer ("cpu"), or the launch's peak in bytes ("memory"). For "latency-p99": the median
+        totals: what decides. Responses per second of counted time that the machine left ("throughput"), CPU
+            microseconds per response ("cpu"), or the launch's peak in bytes ("memory"). For "latency-p99": the median
             over passes of a quantile in microseconds.
         medians: the median over the round's passes of the same: what it does between pauses.
         passes: the same of every pass: axes round, pass, contender.
@@ -167,10 +167,11 @@ def _used(race: Race, names: Sequence[str], good: BoolArray) -> BoolArray:
 
 
 def _late(round_: Round) -> Callable[[Block], float]:
-    """By how many ns a closed loop's last answers came later than usual: what a pause lasted beyond the counted part.
+    """By how many ns a closed loop's last responses came later than usual: how far a pause outlasted the counted part.
 
     The drain waits for requests in flight when the counted part ends, usually about as long as a response takes.
-    A pause of the server's own that begins in a block is waited for, too; it would else count to the block's end only.
+    It also waits for a pause of the server's own that begins in a block; otherwise that would count only to the block's
+    end.
     """
     waited: dict[str, list[int]] = defaultdict(list)
     for block in round_.blocks:
@@ -188,7 +189,7 @@ def _late(round_: Round) -> Callable[[Block], float]:
 
 
 def _waited_ns(block: Block) -> int:
-    """From the counted part's end to the last answer."""
+    """From the counted part's end to the last response."""
     return max(block.duration_ns - block.lead_ns - block.counted_ns, 0)
 
 
@@ -226,7 +227,7 @@ def _ratios(over: FloatArray, under: FloatArray, scale: float) -> tuple[FloatArr
 
 
 def median_over_passes(passes: FloatArray) -> FloatArray:
-    """Median over axis 1, NaN left out (they sort last); NaN where nothing is left."""
+    """Median over axis 1, NaN left out (they sort last); NaN if nothing is left."""
     ordered, count = np.sort(passes, axis=1), (~np.isnan(passes)).sum(axis=1)
     low, high = np.maximum(count - 1, 0) // 2, np.minimum(count // 2, passes.shape[1] - 1)
     pick = [np.take_along_axis(ordered, at[:, None, :], axis=1)[:, 0, :] for at in (low, high)]

@@ -225,7 +225,7 @@ class _Draft:
         return high - self.n
 
     def _foreseen(self, n: int, rules: Rules) -> float:
-        """The interval's factor at a round to come; beyond the planned last one that of a race planned for longer."""
+        """The interval's factor at a future round; beyond the planned last one, for a race planned for longer."""
         level = rules.level(n, ahead=True)
         freedom = self.freedom * (n - 1) / max(self.n - 1, 1)
         return range_factor(self.contenders, freedom, level) if level else math.inf

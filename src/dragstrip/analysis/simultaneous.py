@@ -23,8 +23,8 @@ _NORMAL_NODES, _CHI_NODES = 400, 160
 #: Passes of the weighted least-squares fit of the contenders' variances: weights are taken from the fit before.
 FITS = 3
 
-#: A fitted variance is never below this share of the pair's own: where two contenders disturb each other more than
-#: their own scatter says, the model is wrong for them.
+#: A fitted variance is never below this share of the pair's own: if two contenders disturb each other more than
+#: their own scatter shows, the model is wrong for them.
 MIN_OF_OWN = 0.5
 
 
@@ -39,7 +39,7 @@ def _normal_tail(contenders: int) -> tuple[FloatArray, FloatArray]:
     # The range exceeds w unless all others lie within w below the largest: 1 - K * integral of phi * (Phi - Phi)^(K-1).
     top = ndtr(z)[None, :]
     inside = top - ndtr(z[None, :] - w[:, None])
-    # As a difference of powers the tail keeps its digits where both powers are near 1.
+    # As a difference of powers the tail keeps its digits if both powers are near 1.
     tail = contenders * ((top ** (contenders - 1) - inside ** (contenders - 1)) * density).sum(axis=1)
     return w, np.log(np.clip(tail, 1e-300, 1.0))
 
@@ -62,7 +62,7 @@ def _tail(contenders: int, freedom: int) -> tuple[FloatArray, FloatArray]:
 def range_factor(contenders: int, freedom: float, level: float) -> float:
     """Half-width of one pair's interval in standard errors, so that all pairs' hold at once (Games & Howell 1976).
 
-    The upper ``level`` quantile of the studentized range over the square root of 2; Student's t where there are two.
+    The upper ``level`` quantile of the studentized range over the square root of 2; Student's t if there are two.
 
     Args:
         contenders: how many are compared with each other, from 2.
@@ -86,14 +86,14 @@ class PairVariance:
 def pair_variances(
     pairs: Sequence[tuple[int, int]], variances: Sequence[float], rounds: Sequence[int], contenders: int
 ) -> list[PairVariance]:
-    """Each pair's variance from all pairs' together, where that tells it better than its own rounds alone.
+    """Each pair's variance from all pairs' together, if that determines it better than its own rounds alone.
 
     Every contender's own variance is fitted to the pairs' by weighted least squares (V_ab = s_a^2 + s_b^2). The fitted
     pair's degrees of freedom come from its own variance as a quadratic form (Satterthwaite 1946); if they do not
     exceed the pair's own rounds less one, the pair keeps its own variance.
 
     Args:
-        pairs: columns of the two; variances: of each pair's log ratio over rounds, NaN where there are under two.
+        pairs: columns of the two; variances: of each pair's log ratio over rounds, NaN with fewer than two.
         rounds: of each pair.
     """
     alone = [PairVariance(v, n - 1.0) for v, n in zip(variances, rounds, strict=True)]

@@ -1,7 +1,7 @@
 """Whether the machine disturbed one of a pair more than the other, and how much wider the interval is for it.
 
 Method: ``docs/METHOD.md``, "Disturbed unequally". Rules fixed beforehand, by the kernel's account of
-who had the cores; they never look at the pair's ratio.
+which programs had the cores; they never look at the pair's ratio.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ ERRORS = 3.0
 #: Rounds from which on it is looked for.
 MIN_ROUNDS = 4
 
-#: How much of a difference in lost time may be left in a metric's log ratio: half as much again as the most seen where
-#: a disturbance of one contender alone was planted (docs/CALIBRATION.md). Latencies as throughput; memory takes none.
+#: How much of a difference in lost time may be left in a metric's log ratio: half as much again as the most seen when
+#: a disturbance of one contender alone was injected (docs/CALIBRATION.md). Latencies as throughput; memory takes none.
 KEPT = {"throughput": 1.5, "cpu": 0.4, "memory": 0.0}
 
 

@@ -138,8 +138,8 @@ def ruling(rule: Rule, name: str, interval: tuple[float, float] | None, *, lack:
     """What becomes of a threshold, by a contender's speed over what it is compared with.
 
     Args:
-        interval: None where there is none; ``lack``: why.
-        of: what the interval is of, behind its numbers.
+        interval: None without one; ``lack``: why.
+        of: text after the interval's numbers: what it is an interval of.
     """
     text, word, share = rule
     if interval is None:
@@ -183,7 +183,7 @@ def drift(comparison: Comparison) -> str:
 
 
 def disturbance(before: Race, after: Race) -> str:
-    """What two races on a very disturbed machine can't tell; "" where neither was.
+    """What two races on a very disturbed machine can't show; "" if neither machine was very disturbed.
 
     What others do to the two differs, and an interval over the launches of each race does not see that.
     """
@@ -216,7 +216,7 @@ class ComparisonReport:
 
 
 def as_json(report: ComparisonReport) -> JsonObject:
-    """The comparison, schema 1; ratios are null where the races can't be compared."""
+    """The comparison, schema 1; ratios are null if the races can't be compared."""
     comparison, compared = report.comparison, report.compared
     return {
         "schema": JSON_SCHEMA,

@@ -198,7 +198,7 @@ def fleet_finding_text(finding: FleetFinding) -> str:
             trip = f"a round trip takes {round_trip_ns / 1000:,.0f} µs"
             return f"its clock is {offset_ns / 1e9:+z,.3f} s from this machine's ({trip})"
         case Link(round_trip_ns):
-            return f"its marks are answered within {round_trip_ns / 1000:,.0f} µs over the data link"
+            return f"its marks come back within {round_trip_ns / 1000:,.0f} µs over the data link"
         case IdleCost(share, max_share, seconds):
             used = f"its idle agent uses {100 * share:.3f} % of a core over {seconds:.0f} s"
             return f"{used}; at most {100 * max_share:g} %"

@@ -52,7 +52,7 @@ def visible(text: str, *, lines: bool = False) -> str:
     """Text with what a terminal would obey (ESC, C1, CR, direction marks) shown as ``\\x1b``, not obeyed.
 
     Args:
-        lines: line ends stay; else they become spaces.
+        lines: line ends stay; otherwise they become spaces.
     """
     if text.isprintable():
         return text
@@ -63,7 +63,7 @@ def visible(text: str, *, lines: bool = False) -> str:
 
 
 def finite(value: float | None) -> float | None:
-    """The value, or None where there is none: not measured, or not yet bounded."""
+    """The value, or None if it is not a finite number: not measured, or not yet bounded."""
     return None if value is None or not math.isfinite(value) else float(value)
 
 
@@ -99,14 +99,14 @@ def _three(value: float) -> str:
 
 
 def span(low: float | None, high: float | None) -> str:
-    """An interval; empty where it has no bounds yet."""
+    """An interval; empty if it has no bounds yet."""
     if finite(low) is None or finite(high) is None:
         return ""
     return f"{figure(low)}–{figure(high)}"
 
 
 def ratio(value: float | None) -> str:
-    """A ratio: three decimals near 1, where they matter."""
+    """A ratio: three decimals near 1."""
     value = finite(value)
     if value is None:
         return NONE
@@ -116,7 +116,7 @@ def ratio(value: float | None) -> str:
 
 
 def ratio_span(low: float | None, high: float | None) -> str:
-    """An interval of a ratio; says so where it is still unbounded."""
+    """An interval of a ratio; says so if it has no bounds yet."""
     if finite(low) is None or finite(high) is None:
         return "no interval yet"
     if 0.8 <= low < 1.25 <= high < AS_FINE:  # type: ignore[operator]  # finite, as above
@@ -125,7 +125,7 @@ def ratio_span(low: float | None, high: float | None) -> str:
 
 
 def decimals(low: float, high: float, *, percent: bool) -> int:
-    """Decimals that tell an interval's ends from each other, and from no difference (a ratio of 1, or 0 percent)."""
+    """Decimals that distinguish an interval's ends from each other and from no difference (a ratio of 1, 0 percent)."""
     even, fewest, most = (0, 0, 3) if percent else (1, 1, 4)
     width = high - low
     places = min(max(percent - math.floor(math.log10(width / 2)), fewest), most) if width > 0 else most
@@ -158,7 +158,7 @@ def memory(value_bytes: float | None) -> str:
 
 
 def two_digits(value: float) -> str:
-    """Two significant digits, no exponent; all digits before the point where there are more."""
+    """Two significant digits, no exponent; all digits before the point if there are more."""
     return f"{value:,.0f}" if abs(value) >= 99.5 else f"{Decimal(f'{value:.2g}'):f}"
 
 
@@ -173,12 +173,12 @@ def percent(share: float) -> str:
 
 
 def check(name: str) -> str:
-    """A check's name as shown beside its status: "void" is a status, not a part of a name."""
+    """A check's name as shown next to its status: "void" is a status, not a part of a name."""
     return name.removeprefix("void ")
 
 
 def local(started: str) -> str:
-    """An ISO moment as this machine's own clock shows it, to the minute; anything else as it stands."""
+    """An ISO moment as this machine's own clock shows it, to the minute; any other text unchanged."""
     try:
         return datetime.fromisoformat(started).astimezone().strftime("%Y-%m-%d %H:%M")
     except (ValueError, OverflowError, OSError):
@@ -191,6 +191,6 @@ def several(names: tuple[str, ...]) -> str:
 
 
 def errors(by_kind: Mapping[str, int]) -> str:
-    """Failures by kind, most frequent first; "none" where there were none."""
+    """Failures by kind, most frequent first; "none" without any."""
     met = sorted(((n, kind) for kind, n in by_kind.items() if n), reverse=True)
     return ", ".join(f"{n:,} {kind.replace('_', ' ')}" for n, kind in met) or "none"

@@ -42,7 +42,7 @@ _PLAIN = str.maketrans(
 
 
 def emit(console: Console, *parts: RenderableType) -> None:
-    """Prints, in plain ASCII where the console's encoding has no more; control characters are shown, not obeyed."""
+    """Prints, in plain ASCII if the console's encoding has no more; control characters are shown, not obeyed."""
     shown = Harmless(Group(*parts))
     if not console.options.ascii_only:
         console.print(shown)
@@ -147,7 +147,7 @@ class Axis(Drawing):
         return min(max(int(share * width), 0), width - 1)
 
     def cells(self, width: int) -> list[tuple[str, str]]:
-        """Its labels: both ends, and 1 where it is."""
+        """Its labels: both ends, and 1 at its place."""
         line, unity = [" "] * width, self.cell(1.0, width)
         line[unity] = "1"
         for text, at in (

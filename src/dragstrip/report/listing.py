@@ -41,7 +41,7 @@ def runs(console: Console, lines: Sequence[RunLine], verdicts: Mapping[str, str]
         table.add_column(head, overflow="fold")
     for line in lines:
         ended = line.finished or "interrupted, or still running"
-        # A race that was resumed has its former verdict beside it until it ends again.
+        # A race that was resumed keeps its former verdict until it ends again.
         verdict = verdicts.get(line.race) or f"({ended})" if line.finished else f"({ended})"
         cells = [line.race, figures.local(line.started), verdict, ", ".join(line.contenders)]
         more = [line.workload, str(line.rounds), ended] if console.width >= WIDE else []

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 #: Cells of the chart; the number of notes on what the machine did during the sweep.
 WIDTH, MAX_NOTES = 14, 4
 
-#: A terminal this wide shows every quantile; a narrower one the median and the one that is asked for.
+#: A terminal this wide shows every quantile; a narrower one only the median and the objective's quantile.
 WIDE = 110
 
 _STYLE = {Outcome.MET: "blue", Outcome.MISSED: "yellow", Outcome.UNDECIDED: "dim"}
@@ -64,7 +64,7 @@ def show(console: Console, sweep: Sweep) -> None:
 def meaning(objective: Objective) -> str:
     """What the words mean, for under the tables."""
     return (
-        f"{objective.typed()} is met where the interval of {objective.quantile}, over launches, lies below the limit "
+        f"{objective.typed()} is met if the interval of {objective.quantile}, over launches, lies below the limit "
         "and 99 % of what was offered left in time. Latency runs from when a request was meant to leave. Capacity "
         "counts upwards to the first rate at which that is not known to hold; its lower end is too high in at most "
         f"{figures.percent(ALPHA)} of sweeps."

@@ -1,7 +1,7 @@
 """What voids or warns: validity of blocks, rounds and whole races. Pure; needs no engine.
 
-Method: ``docs/METHOD.md``, "What voids or warns". A rule may look at the machine, at the engine and at whether answers
-were right; never at which contender would win.
+Method: ``docs/METHOD.md``, "What voids or warns". A rule may examine the machine, the engine and
+whether responses were correct, but never which contender would win.
 """
 
 from dragstrip.validity.block import BlockRules, block_reasons, round_reasons, with_reasons, wrong_under_load

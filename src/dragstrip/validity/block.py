@@ -16,16 +16,16 @@ from dragstrip.record import Block, Round, Void, VoidKind
 #: Run-queue wait above this share of a block: others were on that core.
 MAX_WAIT = 0.15
 
-#: Failed requests above this share; a wrong answer voids at once.
+#: Failed requests above this share; one incorrect response voids.
 MAX_FAILED = 0.001
 WRONG_KINDS = ("wrong_status", "wrong_head", "wrong_length", "wrong_body", "too_early")
 
-#: A contender's round stands with this share of its blocks valid; a round in which fewer than two stand is run again.
+#: A contender's round counts if this share of its blocks is valid; a round in which fewer than two count is run again.
 ROUND_BLOCKS_LEFT = 1 / 3
 
 
 class LoadFaultKind(StrEnum):
-    """By what a contender is out of the race under load."""
+    """Why a contender is taken out of the race under load."""
 
     WRONG_ANSWERS = "wrong answers"
     FAILED = "failed"
@@ -34,11 +34,11 @@ class LoadFaultKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadFault:
-    """What takes a contender out of the race by what it answered under load.
+    """Responses under load, or their lack, for which a contender is taken out of the race.
 
     Args:
         sent, failed: requests, in all its blocks of a round.
-        errors: failures by kind; of wrong answers only those.
+        errors: failures by kind; if responses were incorrect, only these kinds.
         sample: the first one's excerpt, "" if there is none.
     """
 
@@ -80,7 +80,7 @@ def block_reasons(
 ) -> tuple[Void, ...]:
     """Why this block must never be used; empty if it counts.
 
-    In a race only what can't be true voids a block; what others took from the cores is measured, told and carried by
+    In a race only what can't be true voids a block; what others took from the cores is measured, shown and included in
     the interval.
 
     Args:
@@ -98,7 +98,7 @@ def block_reasons(
 
 
 def accounting_faults(block: Block, connections: int) -> tuple[Void, ...]:
-    """What does not add up in a block: an engine fault, whoever was loaded."""
+    """What does not add up in a block: an engine fault, whichever server was loaded."""
     return tuple(_accounting(block, connections))
 
 
@@ -169,7 +169,7 @@ def with_reasons(blocks: Sequence[Block], rules: BlockRules, single_threaded: Ma
     """A round's blocks with the reasons that void them filled in, in the same order.
 
     Args:
-        single_threaded: by contender; one that is missing counts as having several threads.
+        single_threaded: by contender; a missing contender counts as having several threads.
     """
     typical = usual_waits(blocks, rules.server_cores, median)
     readable = {block.contender for block in blocks if block.server_cpu_ns is not None}
@@ -189,10 +189,11 @@ def with_reasons(blocks: Sequence[Block], rules: BlockRules, single_threaded: Ma
 
 
 def wrong_under_load(blocks: Sequence[Block]) -> LoadFault | None:
-    """Why a contender is out of the race by what it answered under load; None if it is not.
+    """Why a contender is out of the race because of its responses under load; None if it is not.
 
-    One wrong answer is enough: what it serves is not the work that the others do. Failed requests are if they exceed
-    0.1 % in all and come in more than half of its blocks (else those blocks are void and it goes on).
+    One incorrect response is enough: then it does not do the same work as the others. Failed requests are enough if
+    they exceed 0.1 % in all and occur in more than half of its blocks (otherwise those blocks are void and it
+    continues).
 
     Args:
         blocks: of one contender in one round.
@@ -219,7 +220,7 @@ def round_reasons(record: Round) -> tuple[Void, ...]:
 
 
 def _round_reasons(record: Round) -> Iterator[Void]:
-    # A contender that died or answered wrong leaves the race; that does not make the others' round void.
+    # A contender that died or sent incorrect responses leaves the race; that does not make the others' round void.
     fallen = _fallen(record)
     blocks = [block for block in record.blocks if block.contender not in fallen]
     of = Counter(block.contender for block in blocks)

@@ -10,7 +10,7 @@ from dragstrip.validity.observation import Observation, OfContender
 
 
 class Status(StrEnum):
-    """What a check says of a race, or a finding of what it is about; the worst is last."""
+    """What a check concludes about a race, or a finding about its subject; the worst is last."""
 
     PASS = "pass"
     WARN = "warn"
@@ -70,7 +70,7 @@ class Check:
     """One check on a race.
 
     Args:
-        fact: of the parity sheet, which has a check for each fact; else "".
+        fact: of the parity sheet, which has a check for each fact; "" for all other checks.
         findings: what was seen above "pass", the worst first.
         otherwise: what was seen if nothing is above "pass".
         column: name of the column that it is about; "": all of them.

@@ -1,7 +1,7 @@
 """How much the machine disturbed a race as a whole: what it costs in the intervals' width. Pure.
 
 Method: ``docs/METHOD.md``, "Noise". Steal, run-queue waits and other programs void nothing:
-what they cost is measured here and told beside the verdict.
+what they cost is measured here and shown next to the verdict.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ Level = Literal["quiet", "disturbed", "very disturbed", "unknown"]
 #: Lost shares and factors from which on a machine counts as disturbed, and as very disturbed.
 LOST, FACTOR = (0.02, 0.15), (1.5, 3.0)
 
-#: A block in which others took less than this is as on a quiet machine; fewest of them in a round of each contender,
-#: and fewest rounds, that tell a scatter.
+#: A block in which others took less than this is as on a quiet machine; minimum number of such blocks in a round of
+#: each contender, and minimum number of rounds, for which a scatter is computed.
 CALM, MIN_CALM, MIN_ROUNDS = 0.01, 3, 8
 
 
@@ -32,10 +32,10 @@ class Noise:
     Args:
         level: "quiet", "disturbed" or "very disturbed"; "unknown" if no round counts, or if the race
             shares its cores with the engine or the database.
-        lost: the share of the race's time on its cores that other programs and the hypervisor took, 0 to 1; None where
+        lost: the share of the race's time on its cores that other programs and the hypervisor took, 0 to 1; None if
             the level is unknown.
-        factor: how many times as wide the intervals are as they would be on a quiet machine, from 1 on; None where
-            that can't be told.
+        factor: how many times as wide the intervals are as they would be on a quiet machine, from 1 on; None if
+            it can't be determined.
     """
 
     level: Level
@@ -102,7 +102,7 @@ def _centred(rounds: Sequence[Sequence[float]]) -> list[list[float]]:
 
 
 def _value(blocks: Sequence[Block], metric: str) -> float:
-    """A round's log CPU time per answer, or else its log rate."""
+    """A round's log CPU time per response if CPU time decides, otherwise its log rate."""
     if metric == "cpu":
         spent, of = sum(block.server_cpu_ns or 0 for block in blocks), sum(block.answered for block in blocks)
     else:

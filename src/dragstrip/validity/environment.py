@@ -1,4 +1,4 @@
-"""Checks on what happened around the measuring: seen as events of the race, or in all blocks together."""
+"""Checks on what happened around the measurement: seen as events of the race, or in all blocks together."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from dragstrip.validity.observation import Observation
 #: Shares of the rounds in which another program, or a clock of another speed, is worth a warning.
 OFTEN = 0.10
 
-#: The engine's CPU time per request, a measure of the machine's own pace, may drift by so much over a race; by more it
-#: has drifted where scatter from round to round, which a shared machine has, does so in one race of a thousand only.
+#: The engine's CPU time per request, a measure of the machine's own pace, may drift by this share over a race. A larger
+#: change is a drift if scatter from round to round, as on a shared machine, reaches it in only one race of a thousand.
 PACE, PACE_BY_CHANCE = 0.05, 0.001
 
-#: A block's answers may be so much shorter on average than the race's median: (warn, void).
+#: A block's responses may be shorter on average than the race's median by this share: (warn, void).
 SHORTER = (0.02, 0.10)
 
-#: Where right answers have several lengths, blocks' means vary by chance, the more the fewer answers they are of: only
-#: what lies further out is shorter. In spreads that a few short blocks don't widen, 1.4826 median absolute deviations
-#: (Hampel 1974) of one answer, divided by the root of their number; 6 is none by chance.
+#: If correct responses have several lengths, blocks' means vary by chance, the more the fewer responses a block has:
+#: only a mean further below counts as shorter. The unit is 1.4826 median absolute deviations (Hampel 1974) of one
+#: response, which a few short blocks don't widen, divided by the root of the number of responses; no chance reaches 6.
 SPREADS, PER_DEVIATION = 6.0, 1.4826
 
-#: Blocks of no more answers are not judged by their length: those that came after the block's end weigh too much.
+#: Blocks with at most this many responses are not judged by length: responses after the block's end weigh too much.
 FEW_ANSWERS = 100
 
-#: Connections opened per answer, from which on keep-alive was not as asked; a limit of it stands on the parity sheet.
+#: Connections opened per response, from which keep-alive was not as requested; the parity sheet shows its limit.
 OPENED = 0.5
 
-#: Without keep-alive, connections per answer below which answers shared them.
+#: Without keep-alive, connections per response below which responses shared them.
 REOPENED = 0.9
 
 #: Largest difference between a server's own count of requests and the engine's: (warn, void). This many per launch are
-#: excused, which it may count a moment after it has answered them.
+#: excused, because a server may count a request a moment after its response.
 MISCOUNT, LATE_COUNTS = (0.001, 0.01), 2
 
 #: Fewest rounds in each third of a race whose pace is compared.
@@ -73,7 +73,7 @@ def _intruders(race: Race) -> Check:
 
 
 def _clock(race: Race, by_name: Mapping[str, Sequence[Block]]) -> Check:
-    """Frequency and heat where the machine says; else the pace of the engine itself, whose work never changes."""
+    """Frequency and heat if the machine reports them; otherwise the pace of the engine, whose work never changes."""
     changed = events_of(race, EventKind.FREQUENCY)
     observed: list[Observation] = [seen.Plain.HEAT] if events_of(race, EventKind.HEAT) else []
     if len(changed) > OFTEN * max(len(race.rounds), 1):
@@ -122,7 +122,7 @@ def _unequal_blocks(race: Race) -> Check:
 
 
 def _kept_alive(race: Race, by_name: Mapping[str, Sequence[Block]]) -> Check:
-    """A server that closes connections costs both sides new ones: not the load that was asked for."""
+    """A server that closes connections costs both sides new ones: not the requested load."""
     findings = []
     for name, blocks in by_name.items():
         connects, answered = sum(b.connects for b in blocks), sum(b.answered for b in blocks)
@@ -135,7 +135,7 @@ def _kept_alive(race: Race, by_name: Mapping[str, Sequence[Block]]) -> Check:
 
 
 def _own_counts(race: Race, by_name: Mapping[str, Sequence[Block]]) -> Check:
-    """The server's own count of requests against the engine's: at least those answered, at most those sent."""
+    """The server's own count of requests against the engine's: at least its responses, at most its requests."""
     findings, off = [], dict[str, float]()
     for name, blocks in by_name.items():
         fewer, more, sent = _miscounted(race, name, blocks)
@@ -152,7 +152,7 @@ def _own_counts(race: Race, by_name: Mapping[str, Sequence[Block]]) -> Check:
 
 
 def _miscounted(race: Race, name: str, blocks: Sequence[Block]) -> tuple[int, int, int]:
-    """Requests answered but not counted, counted but not sent, and all sent, in launches that told their count."""
+    """Requests answered but not counted, counted but not sent, and all sent, in launches that reported their count."""
     answered, sent = Counter[int](), Counter[int]()
     for block in blocks:
         answered[block.round] += block.answered
@@ -167,10 +167,10 @@ def _miscounted(race: Race, name: str, blocks: Sequence[Block]) -> tuple[int, in
 
 
 def _shorter(by_name: Mapping[str, Sequence[Block]]) -> Check:
-    """Every answer's body is checked; what a block holds must also be as long, with its head, as it usually is."""
+    """Every response's body is checked; a block's responses must also be as long, with heads, as usual."""
     findings = []
     for name, blocks in by_name.items():
-        # A block's last answers may come after its end, and failures leave parts: only whole answers are compared.
+        # A block's last responses may come after its end, and failures leave parts: only whole responses are compared.
         whole = [
             (block.bytes_in / block.answered, block.answered) for block in blocks if block.answered and not block.failed
         ]
@@ -178,7 +178,7 @@ def _shorter(by_name: Mapping[str, Sequence[Block]]) -> Check:
         if not judged:
             continue
         usual = median(length for length, _ in judged)
-        # Of one answer, by all blocks: those that are judged may be too few to show how much chance does.
+        # Of one response, by all blocks: the judged ones may be too few to show how much varies by chance.
         spread = PER_DEVIATION * median(abs(length - usual) * math.sqrt(count) for length, count in whole)
         shortest = min((n for n, count in judged if n < usual - SPREADS * spread / math.sqrt(count)), default=usual)
         short = 1 - shortest / usual

@@ -61,7 +61,7 @@ def launch_observations(
     """What is worth a warning; empty if all launches went well and were alike.
 
     Args:
-        speeds: the contender's own ``round_speeds``; others: those of the other contenders.
+        speeds: the contender's own ``round_speeds``; others: the other contenders'.
     """
     observed: list[LaunchObservation] = []
     if died := tuple(launch.round for launch in launches if launch.died):

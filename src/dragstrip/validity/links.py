@@ -1,4 +1,4 @@
-"""Checks on races over several machines: their links, what was sent again, how the load was split, interrupts."""
+"""Checks on races over several machines: their links, retransmissions, how the load was split, interrupts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ROUND_TRIP = 0.5
 #: Share of one core's time that interrupts take, from which packets wait for that core while others have time.
 INTERRUPTS = 0.5
 
-#: A generator's answers, as a share of those that an even split would give it.
+#: A generator's responses, as a share of its part in an even split.
 UNEVEN = 0.5
 
 

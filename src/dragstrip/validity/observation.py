@@ -97,7 +97,7 @@ class Rounds:
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    """The cores of servers and engine; ``shared``: those of both."""
+    """The cores of servers and engine; ``shared``: the cores of both."""
 
     servers: tuple[int, ...]
     engine: tuple[int, ...]
@@ -290,7 +290,7 @@ class Reused(OfContender):
 
 @dataclass(frozen=True, slots=True)
 class Miscounted(OfContender):
-    """By how many requests the server's own count is below what was answered, and above what was sent."""
+    """By how many requests the server's own count is below the number answered, and above the number sent."""
 
     fewer: int
     more: int

@@ -90,7 +90,7 @@ class _Side:
 
 
 def is_void(checks: Sequence[Check]) -> bool:
-    """Whether the race can't be stood behind (exit code 3)."""
+    """Whether a check makes the race or some of its contenders void (exit code 3)."""
     return any(check.status is Status.VOID for check in checks)
 
 
@@ -144,7 +144,7 @@ def _sides(race: Race) -> list[_Side]:
 
 
 def _database(race: Race, sides: Sequence[_Side]) -> Iterator[Check]:
-    """Whether the database executed what the answers took, and whether it was the limit; nothing without one."""
+    """Whether the database executed what the responses needed, and whether it was the limit; nothing without one."""
     used = database_use(race)
     if not used:
         return
@@ -157,7 +157,7 @@ def _database(race: Race, sides: Sequence[_Side]) -> Iterator[Check]:
         off = use.executed / use.wanted - 1 if use.wanted else 0.0
         most = max(most, abs(off))
         if abs(off) > MISCOUNT[0]:
-            # Fewer than the answers take: some came from elsewhere. More: a server asks for more than it answers.
+            # Fewer than the responses need: some came from elsewhere. More: a server requests more than it sends.
             status = Status.VOID if off < -MISCOUNT[1] else Status.WARN
             findings.append(Finding(status, seen.DatabaseMiscounted(name, use.executed, use.wanted)))
     asked = seen.DatabaseAsked(most, max(use.busy for use in used.values()))
@@ -194,7 +194,7 @@ def _shared(race: Race) -> tuple[int, ...]:
 
 
 def _ceiling_per_s(race: Race) -> float | None:
-    """What this machine's generator can send over as many connections, where `dragstrip doctor` has measured it."""
+    """What this machine's generator can send over as many connections, if `dragstrip doctor` has measured it."""
     known = race.machine.generator_ceiling
     if not known:
         return None
@@ -206,7 +206,7 @@ def _ceiling_per_s(race: Race) -> float | None:
 
 
 def held_by_generator(race: Race) -> tuple[str, ...]:
-    """Contenders whose throughput is the engine's more than their own: it was near its limit or at it, they not."""
+    """Contenders whose throughput is the engine's more than their own: only the engine was near its limit or at it."""
     return tuple(
         side.name
         for side in _sides(race)
@@ -285,7 +285,7 @@ def _errors(race: Race, sides: Sequence[_Side]) -> Check:
 
 
 def _little(race: Race, sides: Sequence[_Side]) -> Check:
-    """Every connection waits for an answer or for the engine, at any time: the two add up to all of them."""
+    """Every connection waits for a response or for the engine, at any time: the two add up to all connections."""
     if race.load.rate_per_s:
         return check_result(CheckName.LITTLES_LAW, (), seen.Plain.LITTLE_OPEN_LOOP)
     findings, most = [], 0.0
@@ -317,7 +317,7 @@ def _undisturbed(race: Race, side: _Side) -> Sequence[Block]:
 
 
 def _turnaround(race: Race, sides: Sequence[_Side]) -> Check:
-    """Answers that wait in the engine keep a busy server's queue shorter, and an idle server idle."""
+    """Responses that wait in the engine keep a busy server's queue shorter, and an idle server idle."""
     if race.load.rate_per_s:
         return check_result(CheckName.TURNAROUND, (), seen.Plain.TURN_OPEN_LOOP)
     observed, most = list[Observation](), 0.0

@@ -1,4 +1,4 @@
-"""What voided passes, and which faults may pass: what else the machine did just then, as against what comes again."""
+"""What voided passes, and which faults may be gone at another time, as opposed to faults that come again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dragstrip.record import Ending, Race, Void, VoidKind
 def void_passes(race: Race) -> dict[tuple[int, int], frozenset[VoidKind]]:
     """Each pass of contenders still in the race, by round and index: the kinds of reasons that void it.
 
-    Empty where the pass counts. A round's reasons void all its passes.
+    Empty if the pass counts. A round's reasons void all its passes.
     """
     racing = {entrant.name for entrant in race.entrants if not entrant.out}
     why: dict[tuple[int, int], frozenset[VoidKind]] = {}

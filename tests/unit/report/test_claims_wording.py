@@ -33,14 +33,14 @@ RUN = CountedRun(
     late=0, longest_s=0.5, duration_s=1.0, finished="count", stuck=False, timeout_s=10.0,
 )  # fmt: skip
 RUN_TEXT = (
-    "a: 10 requests over 2 connections kept alive, in 1.0 s: all were answered right, the slowest after 0.5 s; "
+    "a: 10 requests over 2 connections kept alive, in 1.0 s: all responses were correct, the slowest after 0.5 s; "
     "no connection was refused, reset, closed early or left waiting"
 )
 
 STUCK = replace(RUN, answered=9, errors={"timeout": 1}, stuck=True)
 STUCK_TEXT = (
-    "a: 10 requests over 2 connections kept alive, in 1.0 s: 9 were answered right, the slowest after 0.5 s; "
-    "of the connections 1 waited 10 s in vain for an answer"
+    "a: 10 requests over 2 connections kept alive, in 1.0 s: 9 correct responses, the slowest after 0.5 s; "
+    "of the connections 1 waited 10 s in vain for a response"
 )
 
 REASONS: list[tuple[Reason, str, Outcome]] = [
@@ -74,12 +74,12 @@ REASONS: list[tuple[Reason, str, Outcome]] = [
     (finding.RunsEnded((RUN,)), f"every run came to its end: {RUN_TEXT}", Outcome.OVERTURNED),
     (
         finding.RunsEnded((STUCK,)),
-        f"requests were left without an answer (a): {STUCK_TEXT}",
+        f"requests were left without a response (a): {STUCK_TEXT}",
         Outcome.HOLDS,
     ),
     (
         finding.RunsEnded((STUCK, replace(RUN, contender="b"))),
-        f"requests were left without an answer (a): {STUCK_TEXT}; b{RUN_TEXT[1:]}",
+        f"requests were left without a response (a): {STUCK_TEXT}; b{RUN_TEXT[1:]}",
         Outcome.DIRECTION,
     ),
     (finding.MissingHere((("a", "not installed"),)), "missing a (not installed)", Outcome.CANNOT),

@@ -68,7 +68,7 @@ def test_a_clean_block_has_no_reason() -> None:
     [
         ({"sent": 1401}, "accounting: 1401 sent, but 1400 answered"),
         ({"sent": 1433, "in_flight": 33}, "accounting: 33 in flight on 32 connections"),
-        ({"requests": 1000, "answered": 900, "sent": 900}, "accounting: 1000 answers counted of 900"),
+        ({"requests": 1000, "answered": 900, "sent": 900}, "accounting: 1000 responses counted of 900"),
         ({"failed": 1, "sent": 1401}, "accounting: 1 failed, but 0 errors by kind"),
         ({"counted_ns": 0}, "accounting: 0 ns counted"),
         ({"p99_ns": 1}, "accounting: latency quantiles"),

@@ -14,7 +14,7 @@ from dragstrip.report.race import charts
 SERIES = ("published", "measured, its load", "measured, fair settings")
 _SHAPES = ("diamond", "circle", "square")
 
-#: A ratio in a claim's lane: whose, which mark it is, and its interval; without a ratio it keeps the lane.
+#: A ratio in a claim's lane: the claim, which mark it is, and its interval; a mark without a ratio keeps the lane.
 Mark = dict[str, str | float | None]
 
 #: Pixels for one claim, and for the picture's width.

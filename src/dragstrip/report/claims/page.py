@@ -17,10 +17,10 @@ from dragstrip.report.claims.wording import finding_text
 from dragstrip.report.race.checks import check_text
 from dragstrip.validity import CheckName, Status, held_by_generator, inspect
 
-#: Facts that a race's table always has; the other tilting ones where they differ.
+#: Facts that a race's table always has; it has the other tilting facts if they differ.
 _ALWAYS = ("processes, threads", "header bytes")
 
-#: Checks that the table of a race says by numbers.
+#: Checks whose numbers a race's table shows.
 _SHOWN = (CheckName.GENERATOR, CheckName.SATURATION)
 
 
@@ -28,7 +28,7 @@ def markdown(rows: Sequence[Row], races: Sequence[Race], *, chart: str = "") -> 
     """The whole page.
 
     Args:
-        races: those that the rows rest on.
+        races: the races that the rows rest on.
         chart: a path for the picture, relative to the page.
     """
     by_id = {race.id: race for race in races}
@@ -43,7 +43,7 @@ def markdown(rows: Sequence[Row], races: Sequence[Race], *, chart: str = "") -> 
         "worker per core of the servers' lane). Counts and times of the published runs are replaced by rounds of short "
         "blocks on fresh launches (METHOD.md); HTTP version, keep-alive and connections are as published. A ratio is "
         "the first contender's speed over the second's, with an interval that holds for its whole race at once. By "
-        "CPU: where a new connection for each request makes the client the limit, the servers' CPU time per request "
+        "CPU: if a new connection for each request makes the client the limit, the servers' CPU time per request "
         "decides, which a slow client does not change.",
         "",
         *([f"![Published and measured ratios]({chart})", ""] if chart else []),
@@ -109,7 +109,7 @@ def _titles(rows: Sequence[Row]) -> dict[str, str]:
 
 
 def _raced(race: Race, title: str) -> list[str]:
-    """What a publisher could not see: rates, CPU time, who was the limit, what was not equal; a line per contender."""
+    """What a publisher could not see: rates, CPU time, what was the limit, what was not equal; a line per contender."""
     judged = analysis.judge_column(race)
     raced = [entrant for entrant in race.entrants if not entrant.out]
     values = {fact: [entrant.parity.get(fact, "") for entrant in raced] for fact in TILTING}
@@ -138,7 +138,7 @@ def _raced(race: Race, title: str) -> list[str]:
 
 
 def _figures(race: Race, judged: analysis.ColumnVerdict, entrant: Entrant) -> list[str]:
-    """Requests a second, CPU time for each, how busy its cores were and how busy the client's."""
+    """Requests per second, CPU time per request, how busy its cores were and how busy the client's."""
     estimate = judged.estimates[entrant.name]
     rate, cost = estimate.throughput_per_s, estimate.server_cpu_us_per_request
     blocks = [block for round_ in race.rounds for block in round_.blocks if block.contender == entrant.name]
@@ -155,7 +155,7 @@ def _figures(race: Race, judged: analysis.ColumnVerdict, entrant: Entrant) -> li
 
 
 def _notes(row: Row) -> list[str]:
-    """What a verdict under the claim's load rests on, and that under fair settings where it is another."""
+    """What a verdict under the claim's load rests on, and the verdict under fair settings if it differs."""
     first = f"- `{row.claim.id}`"
     if row.claim.fields.note:
         first += f" ({_plain(row.claim.fields.note)})"

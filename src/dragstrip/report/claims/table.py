@@ -43,7 +43,7 @@ def published(claim: Claim) -> str:
 
 
 def measured(claim: Claim, finding: Finding) -> str:
-    """What was measured, with its interval; a dash where nothing was."""
+    """What was measured, with its interval; a dash if nothing was."""
     if figures.finite(finding.ratio) is None:
         return figures.NONE
     if claim.fields.kind == "peak":
@@ -72,7 +72,7 @@ def show(console: Console, rows: Sequence[Row], *, remarks: bool = False) -> Non
 
 
 def source_of(claim: Claim) -> str:
-    """The heading that a claim stands under."""
+    """The heading of a claim."""
     return f"{claim.fields.source} ({claim.fields.year})"
 
 

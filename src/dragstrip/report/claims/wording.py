@@ -30,9 +30,9 @@ from dragstrip.validity import Check
 _AGAIN = {Again.GO_ON: "continues the race", Again.RACE: "races it again"}
 
 _ENDS = {
-    "timeout": "waited {limit:g} s in vain for an answer",
+    "timeout": "waited {limit:g} s in vain for a response",
     "connect": "never connected",
-    "closed_early": "were closed without an answer",
+    "closed_early": "were closed without a response",
     "reset": "were reset",
     "refused": "were refused",
 }
@@ -77,7 +77,7 @@ def _reason(finding: Finding) -> str:
         case Ground() as ground:
             return _ground(ground, finding)
         case RunsEnded() as ended:
-            stuck = f"requests were left without an answer ({', '.join(ended.stuck)})"
+            stuck = f"requests were left without a response ({', '.join(ended.stuck)})"
             runs = "; ".join(describe_ends(run) for run in ended.runs)
             return f"{stuck if ended.stuck else 'every run came to its end'}: {runs}"
         case FellOut(contenders):
@@ -125,7 +125,7 @@ def _ground(ground: Ground, finding: Finding) -> str:
 
 
 def describe_ends(run: CountedRun) -> str:
-    """Who was asked what, over which connections, and how many of these came to which end."""
+    """How many requests the contender got, over which connections, and how many of these came to which end."""
     reuse = "kept alive" if run.keepalive else "at a time, one for each request"
     asked = f"{run.sent:,} requests over {run.connections:,} connections {reuse}, in {run.duration_s:.1f} s"
     if run.sent < run.requests:
@@ -133,9 +133,9 @@ def describe_ends(run: CountedRun) -> str:
     answered, errors = run.answered, {kind: count for kind, count in run.errors.items() if count}
     slowest = f"the slowest after {two_digits(run.longest_s)} s" if answered else ""
     if not errors:
-        fate = f"all were answered right, {slowest}; no connection was refused, reset, closed early or left waiting"
+        fate = f"all responses were correct, {slowest}; no connection was refused, reset, closed early or left waiting"
     else:
-        some = f"{answered:,} were answered right, {slowest}" if answered else "none was answered"
+        some = f"{answered:,} correct responses, {slowest}" if answered else "no correct response"
         limit_s = run.timeout_s
         texts = {kind: _ENDS.get(kind, kind.replace("_", " ")).format(limit=limit_s) for kind in errors}
         lost = ", ".join(f"{count:,} {texts[kind]}" for kind, count in errors.items())

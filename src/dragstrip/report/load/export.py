@@ -31,7 +31,7 @@ def _right_json(result: LoadResult) -> JsonObject:
 
 
 def load_json(result: LoadResult, limits: Sequence[Limit] = ()) -> JsonObject:
-    """The run; numbers that there are none of are null."""
+    """The run; unknown numbers are null."""
     request = result.request
     return {
         "schema": JSON_SCHEMA,
@@ -176,7 +176,7 @@ def hgrm(result: LoadResult) -> str:
 
 
 def hlog(result: LoadResult) -> str:
-    """HdrHistogram's interval log: a histogram of ns for each stretch of about a second, by when answers came."""
+    """HdrHistogram's interval log: a histogram of ns for each second or so in which responses came."""
     out = io.StringIO()
     writer = HistogramLogWriter(out)
     writer.output_comment(f"[dragstrip {result.software}: {result.request.url}, latencies in ns, maximum in ms]")

@@ -2,7 +2,7 @@
 
 Latencies of a closed loop run from a request's send time to the kernel's timestamp of its response's last segment
 (without timestamps, to the reading of its last byte). A server gets fewer requests during a stall, so its tail
-looks better than it is to users who don't wait for each other. Those of an open loop run from when the request was
+looks better than it is to users who don't wait for each other. Latencies of an open loop run from when the request was
 meant to leave.
 """
 
@@ -18,16 +18,16 @@ from dragstrip.report import figures
 if TYPE_CHECKING:
     from dragstrip.loading.result import LoadResult
 
-_STAMPS = {"kernel": "answers stamped by the kernel", "user": "user-space clock"}
+_STAMPS = {"kernel": "responses stamped by the kernel", "user": "user-space clock"}
 
 
 def histogram(result: LoadResult) -> HdrHistogram | None:
-    """All latencies in nanoseconds; None where nothing was answered in time."""
+    """All latencies in nanoseconds; None if no correct response came in time."""
     return decoded(result.latency_hdr) if result.in_time else None
 
 
 def clock_text(result: LoadResult) -> str:
-    """Which loop and whose clock the latencies are of."""
+    """Which loop and which clock the latencies are of."""
     loop = "open loop, from when each request was meant to leave" if result.request.offer else "closed loop"
     return f"{loop}, {_STAMPS[result.stamps]}"
 

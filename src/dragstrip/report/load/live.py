@@ -18,21 +18,21 @@ if TYPE_CHECKING:
 
 
 class Live:
-    """A run as it goes: one line on a terminal, redrawn between slices only, gone at the end; else nothing."""
+    """A run as it goes: one line on a terminal, redrawn between slices only and gone at the end; elsewhere nothing."""
 
     def __init__(self, console: Console, *, quiet: bool) -> None:
         self._console, self._quiet = console, quiet
         self.shown = console.is_terminal and not quiet
 
     def begun(self, request: LoadRequest, learned: Learned, doubts: Sequence[str]) -> None:
-        """What the right answer is was learned; the load begins; ``doubts`` stay on the screen, unless quiet."""
+        """The reference response is learned and the load begins; ``doubts`` stay on the screen, unless quiet."""
         for line in () if self._quiet else doubts:
             self._console.print(Text(f"dragstrip: {line}"), soft_wrap=True)
         what = f"status {learned.status}, {len(learned.body):,} bytes; " if request.plain else ""
         self._draw(f"{request.url}: {what}loading")
 
     def slice_done(self, request: LoadRequest, done: Sequence[Slice]) -> None:
-        """How it stands."""
+        """The run so far."""
         part, spent_s = done[-1], sum(slice_.counted_ns for slice_ in done) / 1e9
         sent, failed = sum(slice_.sent for slice_ in done), sum(sum(slice_.errors.values()) for slice_ in done)
         of = f" of {request.duration_s:g} s" if request.duration_s else ""

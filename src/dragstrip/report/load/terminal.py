@@ -28,15 +28,15 @@ from dragstrip.validity.check import Status
 if TYPE_CHECKING:
     from dragstrip.loading.result import LoadResult
 
-#: Rows of the picture at most, and the widths from which it stands beside the percentiles, in cells.
+#: Maximum rows of the picture, and the widths in cells from which it is shown next to the percentiles.
 MAX_ROWS, BESIDE, BESIDE_OPEN = 12, 76, 104
 
 KIND_MEANS = {
     "connect": "no connection could be opened",
     "refused": "connection refused",
     "reset": "connection reset while a response was pending",
-    "closed_early": "connection closed before the answer was complete",
-    "timeout": "no complete answer within the time limit (--timeout)",
+    "closed_early": "connection closed before the response was complete",
+    "timeout": "no complete response within the time limit (--timeout)",
     "bad_response": "malformed HTTP",
     "wrong_status": "status differs from the reference response's",
     "wrong_length": "a body of another length than the reference response's",
@@ -73,8 +73,8 @@ def sentence(result: LoadResult) -> str:
     stops = {LoadEnding.INTERRUPTED: "interrupted: ", LoadEnding.SCRIPT: "ended by its script: "}
     how = stops.get(result.finished, f"{result.trouble}: " if result.trouble else "")
     return (
-        f"{how}{result.request.url} answered {figures.count(result.requests)} "
-        f"request{'s' if result.requests != 1 else ''} right in "
+        f"{how}{result.request.url} sent {figures.count(result.requests)} "
+        f"correct response{'s' if result.requests != 1 else ''} in "
         f"{result.duration_s:.2f} s: {figures.figure(result.rate_per_s)} per second {over}"
     )
 
@@ -90,9 +90,9 @@ def _offered(result: LoadResult) -> str:
 
 
 def show(console: Console, result: LoadResult, limits: Sequence[Limit] = ()) -> None:
-    """Prints the whole report; what a script printed stands around it, as it is."""
+    """Prints the whole report; a script's own output comes before and after it, as it is."""
     script = result.script
-    # Another's words: no wrapping, no marks.
+    # The script's own output: not wrapped, not marked.
     console.file.write(whole_lines(script.before + script.during if script else ""))
     _show(console, result, limits)
     console.file.write(whole_lines(script.after if script else ""))
@@ -127,7 +127,7 @@ def _show(console: Console, result: LoadResult, limits: Sequence[Limit]) -> None
 
 
 def _latencies(result: LoadResult, latencies: HdrHistogram, width: int) -> list[RenderableType]:
-    """Percentiles and picture, side by side where there is room, so that the whole report fits on a screen."""
+    """Percentiles and picture, side by side if there is room, so that the whole report fits on a screen."""
     is_open = result.request.offer is not None
     table = _percentiles(result, latencies)
     picture = _picture([bin_ for bin_ in bins(latencies, MAX_ROWS) if bin_.count])
@@ -166,7 +166,7 @@ def _percentiles(result: LoadResult, latencies: HdrHistogram) -> Table:
 
 
 def _picture(histogram_bins: Sequence[Bin]) -> Table:
-    table = glyphs.table(numbers=("bound", "answers", "share"), header=False, expand=True)
+    table = glyphs.table(numbers=("bound", "responses", "share"), header=False, expand=True)
     table.add_column(ratio=1, no_wrap=True)
     most, total = max(bin_.count for bin_ in histogram_bins), sum(bin_.count for bin_ in histogram_bins)
     for bin_ in histogram_bins:
@@ -178,7 +178,7 @@ def _picture(histogram_bins: Sequence[Bin]) -> Table:
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """A bar without an interval; what is not nothing gets at least a cell."""
+    """A bar without an interval; a share above 0 gets at least a cell."""
 
     share: float
 
@@ -188,11 +188,11 @@ class _Line:
 
 
 def _checked(result: LoadResult) -> str:
-    """What of each answer was looked at."""
+    """Which parts of each response were checked."""
     learned = result.learned
     if result.any_body:
-        right = f"status {learned.status}" if learned.status else "a status from 200 to 399"
-        return f"{right}; only statuses were checked, not bodies"
+        status = f"status {learned.status}" if learned.status else "a status from 200 to 399"
+        return f"{status}; only statuses were checked, not bodies"
     what = f"status {learned.status} and the same {len(learned.body):,} bytes of body"
     if (different := len(set(result.request.pool))) > 1:
         what = f"each of {different:,} different requests has its own correct response"
@@ -207,13 +207,13 @@ def _checks(result: LoadResult) -> list[RenderableType]:
     what = _checked(result)
     if not result.errors:
         return [Text.assemble(("● ", "blue"), f"every response was checked and correct: {what}")]
-    right = f"{result.requests:,} right ({what}), {sum(result.errors.values()):,} not:"
-    parts: list[RenderableType] = [Text.assemble(("■ ", "bold magenta"), f"every answer was checked: {right}")]
+    counts = f"{result.requests:,} correct ({what}), {sum(result.errors.values()):,} not:"
+    parts: list[RenderableType] = [Text.assemble(("■ ", "bold magenta"), f"every response was checked: {counts}")]
     table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 2))
     samples = result.samples
     for kind, count in result.errors.items():
         learned = kind != "wrong_status" or result.plain
-        means = KIND_MEANS.get(kind, "") if learned else "another status than the right one"
+        means = KIND_MEANS.get(kind, "") if learned else "another status than the correct one"
         table.add_row(Text(f"{count:,}", justify="right"), kind.replace("_", " "), means)
         if kind in samples:
             table.add_row("", "", Text(f"the first: {samples[kind][:200]!r}", style="dim"))
@@ -222,7 +222,7 @@ def _checks(result: LoadResult) -> list[RenderableType]:
 
 
 def _statuses(result: LoadResult) -> list[RenderableType]:
-    """Answers by status code, as hey and oha have them: those that could be read."""
+    """Readable responses by status code, as in hey and oha."""
     statuses = result.statuses
     if len(statuses) < 2:
         return []  # the checks name it
@@ -231,11 +231,11 @@ def _statuses(result: LoadResult) -> list[RenderableType]:
         phrase = HTTPStatus(code).phrase if code in set(HTTPStatus) else ""
         share = figures.percent(count / sum(statuses.values()))
         table.add_row(f"{code}", phrase, *(Text(cell, justify="right") for cell in (f"{count:,}", share)))
-    return [Text("answers by status", style="bold"), table, Text()]
+    return [Text("responses by status", style="bold"), table, Text()]
 
 
 def _cores(result: LoadResult) -> str:
-    """Whose cores loaded."""
+    """The load generator's cores."""
     if result.generators:
         return f"{len(result.cores)} cores on {', '.join(result.generators)}"
     return f"core {','.join(map(str, result.cores))}"
@@ -252,7 +252,7 @@ def _facts(result: LoadResult) -> Text:
             if result.plain
             else ""
         ),
-        f"answered right {result.requests:,}{late}, failed {result.failed:,}"
+        f"correct responses {result.requests:,}{late}, failed {result.failed:,}"
         + (f", unanswered {unanswered:,}" if unanswered else "")
         + f"; read {figures.memory(result.bytes_in)}, written {figures.memory(result.bytes_out)}",
         f"connections opened {result.connects:,}, responses on reused connections {result.reused:,}"

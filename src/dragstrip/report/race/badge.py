@@ -1,4 +1,4 @@
-"""The verdict as a badge, seen before anything is read: a word in capitals, who, and by how much."""
+"""The verdict as a badge, seen before anything is read: a word in capitals, which contender, and by how much."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dragstrip.report.race.wording import unfit_text
 if TYPE_CHECKING:
     from dragstrip.store.database import Store
 
-#: Kind of the event that leaves a race's badge beside it, so that a list of races needs to judge none of them.
+#: Kind of the event that keeps a race's badge, so that a list of races does not need to judge them.
 KIND = EventKind.VERDICT
 
 #: From this ratio on, "2.3 ×" reads better than "+130 %".
@@ -41,11 +41,11 @@ class Colour(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Badge:
-    """A verdict to be taken in at a glance.
+    """A verdict at a glance.
 
     Args:
         word: in capitals.
-        text: who and how much.
+        text: which contender, and by how much.
     """
 
     kind: Colour
@@ -59,7 +59,7 @@ class Badge:
 
 
 def race_badge(judged: JudgedRace) -> Badge:
-    """The verdict at a glance; of several columns: who leads where."""
+    """The verdict at a glance; of several columns: which contender leads in which."""
     parts = judged.parts
     if len(parts) == 1:
         return column_badge(parts[0])
@@ -141,7 +141,7 @@ def _tied(verdict: ColumnVerdict, top: Sequence[str], first: Pair) -> Badge:
 def _named(names: Sequence[str]) -> str:
     if len(names) > MAX_NAMES:
         return f"{', '.join(names[: MAX_NAMES - 1])} and {len(names) - MAX_NAMES + 1} more"
-    return figures.several(tuple(names)) if names else "nobody"
+    return figures.several(tuple(names)) if names else "any contender"
 
 
 def gain(pair: Pair, than: str = "") -> str:
@@ -154,7 +154,7 @@ def gain(pair: Pair, than: str = "") -> str:
 
 
 def spread(pair: Pair) -> str:
-    """Between which ends the first lies beside the second: ``−1.2 to +0.9 %``, or ``0.31 to 2.4 ×``."""
+    """The ends of the first contender's lead over the second: ``−1.2 to +0.9 %``, or ``0.31 to 2.4 ×``."""
     if pair.low < 1 / AS_FACTOR or pair.high >= AS_FACTOR:
         return f"{figures.ratio(pair.low)} to {figures.ratio(pair.high)} ×"
     low, high = 100 * (pair.low - 1), 100 * (pair.high - 1)
@@ -168,5 +168,5 @@ def _signed(value: float, places: int, *, plus: str = "+") -> str:
 
 
 def kept(store: Store) -> dict[str, str]:
-    """The badges that races left, by the races' ids; a later one counts before an earlier one."""
+    """The badges that races left, by the races' ids; a later badge replaces an earlier one."""
     return {race_id: event.text for race_id, event in reversed(store.noted(KIND))}

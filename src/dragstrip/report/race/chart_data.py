@@ -48,7 +48,7 @@ def blocks(race: Race) -> Iterator[Seen]:
 
 
 def value(block: Block, metric: str) -> float | None:
-    """A block's own number: answers per second, or CPU microseconds per answer; None if it has none."""
+    """A block's own number: responses per second, or CPU microseconds per response; None if it has none."""
     if metric == "cpu":
         return block.server_cpu_ns / block.answered / 1000 if block.server_cpu_ns and block.answered else None
     return 1e9 * block.requests / block.counted_ns if block.counted_ns else None

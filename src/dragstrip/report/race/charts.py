@@ -1,8 +1,8 @@
 """A race's charts, by Altair: one description each for the page, PNG and SVG.
 
 Colours are names of the theme (``style`` in Vega's words): the page fills in its own CSS variables, so that light and
-dark need no second chart; a file gets those of ``LIGHT`` or ``DARK``. Text from outside is only ever data, never part
-of an expression or a field's name.
+dark need no second chart; a file gets the colours of ``LIGHT`` or ``DARK``. Text from outside is only ever data, never
+part of an expression or a field's name.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ DARK: Mapping[str, str] = {
     **{f"series-{k}": colour for k, colour in enumerate(DARK_PALETTE)},
 }  # fmt: skip
 
-#: What the page says instead of a colour: the browser looks it up whenever the theme changes.
+#: The page's names for colours: the browser looks them up whenever the theme changes.
 PAGE: Mapping[str, str] = {name: f"var(--{name})" for name in LIGHT}
 
 Chart = JsonObject
@@ -135,7 +135,7 @@ def _bars(bars: Sequence[tuple[str, Interval]], title: str, ties: Sequence[Row] 
         base.mark_tick(style="estimate", aria=False, thickness=3, size=18).encode(x="at:Q"),
         base.mark_text(style="value", aria=False, align="left", dx=7).encode(x="end:Q", text="text:N"),
     ]
-    # One rule per tie group, left of the axis, where the labels make room for it.
+    # One rule per tie group, in the room that the labels leave left of the axis.
     for column in range(columns):
         ends_of = [row for row in ties if row.ties[column] in ("top", "bottom")]
         for top, bottom in zip(ends_of[::2], ends_of[1::2], strict=True):
@@ -152,7 +152,7 @@ def pairs(part: Part) -> Chart:
     shown = summary.shown_pairs(verdict, part.names, every=False)
     bounded = [pair for pair in shown if figures.finite(pair.low) is not None and pair.low > 0]
     axis = glyphs.Axis.of([(pair.low, pair.high) for pair in bounded], verdict.margin)
-    # A name of two lines: what stands before and after the bar.
+    # A name of two lines: the parts before and after the bar.
     names = [f"{pair.a.replace('|', '¦')}|÷ {pair.b.replace('|', '¦')}" for pair in bounded]
     data: list[dict[str, object]] = [
         {"pair": name, "kind": pair.verdict, "at": pair.ratio, "low": pair.low, "high": pair.high}
@@ -339,7 +339,7 @@ CHARTS: Mapping[str, Callable[[Part], Chart]] = {
 
 
 def draw(name: str, part: Part, *, dark: bool = False) -> Chart:
-    """A chart that needs no page: sized, coloured, on its own ground, with what it is about as its title."""
+    """A chart that needs no page: sized, coloured, on its own ground, with its subject as its title."""
     return _alone(CHARTS[name](part), f"{part.race.workload}: {name}", dark=dark)
 
 
@@ -380,7 +380,7 @@ def _values(rows: Sequence[Mapping[str, object]]) -> alt.InlineData:
 
 
 def finished(chart: alt.TopLevelMixin, description: str) -> Chart:
-    """The chart's description as Vega-Lite takes it, without a theme yet; what came from outside is harmless in it."""
+    """The chart's description as Vega-Lite takes it, without a theme yet; text from outside is made harmless."""
     spec: Chart = json.loads(chart.to_json(indent=None, validate=False))
     spec.pop("config", None)
     return {key: _shown(item) for key, item in (spec | {"description": description}).items()}

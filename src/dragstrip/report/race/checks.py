@@ -46,7 +46,7 @@ class Sentence:
 
     Args:
         remedy: "" if there is nothing to do, or if the text says it.
-        each: the remedy follows each of several observations, after a semicolon; else it follows all of them once,
+        each: the remedy follows each of several observations, after a semicolon; otherwise it follows all of them once,
             after a colon.
     """
 
@@ -353,7 +353,7 @@ def _link(of: seen.LinkObservation) -> Sentence:
             return Sentence(f"links: {used}; {as_percent(again)} of the segments retransmitted; {trip}")
         case seen.LinkFull(name, machine, share, mbps):
             of_link = f"{as_percent(share)} of the {mbps:,} Mbit/s of {machine}'s data link"
-            remedy = "take a faster link, a smaller answer, or compare by --metric cpu"
+            remedy = "take a faster link, a smaller response, or compare by --metric cpu"
             return Sentence(f"{name} took {of_link}, which may set its pace", remedy)
         case seen.Retransmitted(machine, share):
             remedy = "see cables, switch and queues between the machines (ip -s link, nstat)"

@@ -1,4 +1,4 @@
-"""A race of several columns in one table, contender by column: who leads where, and who changes places.
+"""A race of several columns in one table, contender by column: which lead, and which change places.
 
 Only what the intervals show is reported. They hold for all pairs of all columns at once, so two contenders that are
 separated in opposite directions have changed places. No number spans columns, and nothing is averaged over them.
@@ -15,7 +15,7 @@ from dragstrip.report import figures
 from dragstrip.report.race import summary
 from dragstrip.report.race.summary import JudgedRace, Part, of_rates
 
-#: What CPU per request at two rates can't tell apart; stands wherever such a table does.
+#: Note on CPU per request at two rates, shown with each such table.
 RATES_NOTE = (
     "At a higher rate several requests share one wake-up of the server. So the cost per request falls with the rate, "
     "most of all for event loops. Read each rate by itself: their mean means nothing."
@@ -27,7 +27,7 @@ class Cell:
     """One contender in one column.
 
     Args:
-        ratio, low, high: its speed over that of the column's best; None where there is none.
+        ratio, low, high: its speed over the speed of the column's best; None without one.
         number: of the best: its own figure with the unit, which the ratios are relative to; at several rates of all.
         letters: contenders that share one in a column are tied; "" for a contender without ties.
         lacks: why a number is missing, in a word or two; "" if it is not.
@@ -66,7 +66,7 @@ class Table:
 
     @property
     def tied(self) -> bool:
-        """Whether anybody has a letter."""
+        """Whether a contender has a letter."""
         return any(cell.letters for _, cells in self.rows for cell in cells)
 
 
@@ -86,7 +86,7 @@ def table(judged: JudgedRace) -> Table:
     columns = [_cells(part, all_numbers=of_rates(race)) for part in parts]
     ranks = [{row.name: at for at, row in enumerate(part.valid_rows)} for part in parts]
     names = [entrant.name for entrant in race.entrants]
-    # By the first column; who is not in it comes after, by the next one that has it.
+    # By the first column; a contender that is not in it comes after, by the next column that has it.
     names.sort(key=lambda name: [rank.get(name, len(names)) for rank in ranks])
     missing = Cell(lacks=figures.NONE)
     return Table(
@@ -155,7 +155,7 @@ def legend(judged: JudgedRace, shown: Table) -> list[str]:
 
 
 def _half(parts: Sequence[Part]) -> str:
-    """What half as good as the best is, by the metrics that decide."""
+    """What a ratio of 0.5 means, by the metrics that decide."""
     metrics = {part.verdict.metric for part in parts}
     if metrics == {"throughput"}:
         return "half its speed"

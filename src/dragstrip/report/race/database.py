@@ -1,4 +1,4 @@
-"""What a race's servers and their database took of the processor, told as two numbers."""
+"""What a race's servers and their database took of the processor, as two numbers."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 def cpu_us_per_answer(race: Race) -> dict[str, float]:
-    """CPU time of each contender's own database backends per answer, in microseconds, where it is known."""
+    """CPU time of each contender's own database backends per response, in microseconds, if it is known."""
     used = database_use(race)
     return {name: use.cpu_ns / 1000 / use.answered for name, use in used.items() if use.cpu_ns and use.answered}
 
 
 def as_json(race: Race, name: str) -> JsonObject:
-    """A contender's use of the database, under one key; nothing where it asked none."""
+    """A contender's use of the database, under one key; nothing if it used none."""
     use = database_use(race).get(name)
     if use is None:
         return {}

@@ -16,8 +16,8 @@ MAX_FILES = 12
 
 
 def files(race: Race) -> list[tuple[str, list[tuple[str, str]]]]:
-    """By contender: its files' names and texts. One whose definition has changed since, or is gone, is left out:
-    the record has its hash, not its text.
+    """By contender: its files' names and texts. A contender whose definition has changed since, or is gone, is left
+    out: the record has its hash, not its text.
     """
     listed = []
     for entrant in race.entrants:

@@ -1,4 +1,4 @@
-"""A race as JSON, schema 1: ``schema/race.schema.json`` beside this package says what each field means."""
+"""A race as JSON, schema 1: ``data/schema/race.schema.json`` describes each field."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Other tools' results beside a race: single figures without an interval, kept as events, compared with nothing."""
+"""Other tools' results for a race: single figures without an interval, kept as events and never compared."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NOTE = "Counted by another tool, without intervals or response checks: shown for
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One of them, under the name that the user gave it."""
+    """Another tool's result, under the name that the user gave it."""
 
     name: str
     run: ForeignRun
@@ -30,7 +30,7 @@ def as_event(name: str, run: ForeignRun) -> str:
 
 
 def figures(race: Race) -> list[Figure]:
-    """Those kept with this race; an event that is none of ours is passed over: an imported file may hold anything."""
+    """The results kept with this race; other texts are passed over, because an imported file may hold anything."""
     runs = []
     for event in race.events:
         if event.kind == KIND:

@@ -164,7 +164,7 @@ def openmetrics(judged: JudgedRace) -> str:
         for part in judged.parts
         for p in part.verdict.pairs
     ]
-    family("dragstrip_pair_ratio", "", "Speed of a over that of b.", pairs)
+    family("dragstrip_pair_ratio", "", "Speed of a over speed of b.", pairs)
     family(
         "dragstrip_race_void",
         "",
@@ -181,7 +181,7 @@ def _rows(judged: JudgedRace) -> Iterator[tuple[Part, summary.Row]]:
             yield part, row
 
 
-#: By the word of ``--as``; ``.json`` and the like are settled where the file's name is read.
+#: By the word of ``--as``; the command chooses ``.json`` and the like by the file's name.
 MAKERS: Mapping[str, Maker] = {
     "json": race_json,
     "bencher": bencher,

@@ -1,4 +1,4 @@
-"""A race in a sentence or two: void and why, or who is ahead by how much, how sure that is, and by what."""
+"""A race in a sentence or two: void and why, or which contender is ahead by how much, how sure that is, and by what."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_CHANGES = 2
 
 
 def headline(judged: JudgedRace) -> str:
-    """The race in a sentence or two; of several columns: who leads where, who changes places, and what is open."""
+    """The race in a sentence or two; of several columns: the leaders, changed places, and open pairs."""
     parts, pairs = judged.parts, judged.verdict.pairs
     if len(parts) == 1:
         return column_headline(parts[0])
@@ -67,7 +67,7 @@ def _capital(text: str) -> str:
 
 
 def _lead(part: Part, rows: Sequence[Row]) -> str:
-    """Who is ahead, among these."""
+    """Which of these contenders is ahead."""
     verdict = part.verdict
     if len(rows) < 2 or not verdict.pairs:
         return _without_verdict(part, rows)
@@ -105,7 +105,7 @@ def _without_verdict(part: Part, rows: Sequence[Row]) -> str:
 
 
 def _reasons(parts: Sequence[Part]) -> list[str]:
-    """Where the machine's evidence chose the metric, and why."""
+    """The columns in which the machine's evidence chose the metric, and why."""
     by_metric: dict[str, list[str]] = {}
     for part in parts:
         if part.verdict.metric_reason:
@@ -136,7 +136,7 @@ def _leads(parts: Sequence[Part]) -> str:
 
 
 def _order(parts: Sequence[Part]) -> list[str]:
-    """Who changes places; or that no contender is shown to."""
+    """Contenders that change places; or that none is shown to."""
     swaps = changes(parts)
     if swaps:
         named = "; ".join(

@@ -66,7 +66,7 @@ def _added(total: HdrHistogram | None, latency_hdr: bytes) -> HdrHistogram:
 
 
 def curve(race: Race, name: str, points: int = 80) -> list[tuple[float, float]]:
-    """Latency in microseconds by percentile, even steps in nines up to what the count of answers can tell."""
+    """Latency in microseconds by percentile, even steps in nines as far as the count of responses allows."""
     histogram = histograms(race).get(name)
     if histogram is None or not histogram.total_count:
         return []
@@ -145,7 +145,7 @@ def hgrm(race: Race, name: str) -> str | None:
 def hlog(race: Race) -> str:
     """Every block that counts as one interval of a histogram log (version 1.2), tagged with its contender.
 
-    Written by hand: the Python library's writer knows no tags. Values are nanoseconds; the maximum beside each interval
+    Written by hand: the Python library's writer knows no tags. Values are nanoseconds; the maximum with each interval
     is in milliseconds, times are seconds since the race's start.
     """
     lines = ["#[Histogram log format version 1.2]", "#[StartTime: 0.000 (seconds since the race's start)]"]

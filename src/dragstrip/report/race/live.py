@@ -142,7 +142,7 @@ class Progress:
 
 
 def time_left(race: Race, verdict: Verdict) -> str:
-    """At most how long it still takes, and how long if it goes on like this; "" where nothing can be said."""
+    """The longest time that the race can still take, and the likely time; "" before its first round."""
     if not race.rounds:
         return ""
     spent = [(r.ended_ns - r.started_ns) / 1e9 for r in race.rounds]
@@ -157,7 +157,7 @@ def time_left(race: Race, verdict: Verdict) -> str:
 
 
 def failures(verdict: Verdict) -> list[RenderableType]:
-    """Requests that failed, by contender and kind; nothing where none did."""
+    """Requests that failed, by contender and kind; nothing if none did."""
     failed = [
         (name, estimate.errors)
         for column in verdict.columns

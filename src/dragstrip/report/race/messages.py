@@ -66,7 +66,7 @@ def _accounting(n: Mapping[str, float]) -> str:
     if "connections" in n:
         return f"{n['in_flight']} in flight on {n['connections']} connections"
     if "requests" in n:
-        return f"{n['requests']} answers counted of {n['answered']} answered"
+        return f"{n['requests']} responses counted of {n['answered']}"
     if "failed" in n:
         return f"{n['failed']} failed, but {n['errors']} errors by kind"
     if "counted_ns" in n:
@@ -108,7 +108,7 @@ def event_text(event: Event) -> str:
 
 
 def _generator_share(name: str, n: Mapping[str, float]) -> str:
-    text = f"{name}: {n['requests']:.0f} of the round's counted answers"
+    text = f"{name}: {n['requests']:.0f} of the round's counted responses"
     if "offered" in n:
         text += f"; {n['offered']:.0f} offered, {n['unsent']:.0f} unsent, p99 {n['lag_p99_ns'] / 1000:.0f} µs late"
     if "drift_ns" in n:

@@ -1,4 +1,4 @@
-"""What stands beside a verdict: how quiet the machine was, what matters most, and how much budget would tell more."""
+"""What is shown next to a verdict: how quiet the machine was, what matters most, and which budget would decide more."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dragstrip.validity import CheckName, Status, noise
 #: This many notes are shown unasked; each is cut at a word after this many characters.
 MAX_NOTES, MAX_CHARACTERS = 3, 240
 
-#: What weighs more in how a result is read, first. A check that is void weighs more than any warning.
+#: How much a check matters for reading the result, the weightiest first. A void check outweighs any warning.
 _WEIGHTS = {
     CheckName.ERRORS: 95,
     CheckName.GENERATOR: 90,
@@ -50,7 +50,7 @@ _LEVELS = {"quiet": Status.PASS, "disturbed": Status.WARN, "very disturbed": Sta
 class Note:
     """One thing to know; ``head``: the checks that it comes from ("" if none).
 
-    ``remedy`` is what the text ends in, where it says what to do.
+    ``remedy``: what to do, if the text ends in it.
     """
 
     status: Status
@@ -92,7 +92,7 @@ def worst_noise_level(parts: Sequence[Part]) -> NoiseLevel:
 
 
 def undecided_hint(judged: JudgedRace, run: str) -> str:
-    """What is still open, and the command that would decide it; "" where nothing is, or a race has no numbers.
+    """What is still open, and the command that would decide it; "" if nothing is, or the race has no numbers.
 
     Args:
         run: how the race is named in the command: its id, or "last".
@@ -139,7 +139,7 @@ def notes(part: Part) -> list[Note]:
 
 
 def all_notes(parts: Sequence[Part]) -> list[Note]:
-    """Every column's notes, heaviest first; what is the same in several columns once."""
+    """Every column's notes, heaviest first; notes that several columns share once."""
     alike: dict[tuple[str, str, str], list[tuple[str, Note]]] = {}
     for part in parts:
         for note in notes(part):
@@ -153,7 +153,7 @@ def all_notes(parts: Sequence[Part]) -> list[Note]:
 
 
 def grouped(ungrouped: Sequence[Note]) -> list[Note]:
-    """Notes that end in the same remedy ("seen: what to do") as one, the remedy told once."""
+    """Notes that end in the same remedy ("seen: what to do") as one, with the remedy once."""
     alike: dict[tuple[str, str], list[Note]] = {}
     for at, note in enumerate(ungrouped):
         alike.setdefault((note.status, note.remedy) if note.remedy else (note.text, str(at)), []).append(note)

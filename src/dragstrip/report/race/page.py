@@ -42,7 +42,7 @@ from dragstrip.store.json_values import Json, encode
 #: A page stays below 3 MiB: a longer race's blocks are exported instead. Bytes of base64.
 MAX_RAW = 1_000_000
 
-#: Machine facts that are not read as they stand.
+#: The end of names of machine facts in bytes.
 _BYTES = "_bytes"
 
 
@@ -192,7 +192,7 @@ def _of_column(column: ColumnSections) -> list[tuple[str, str]]:
 
 
 def _raw(race: Race) -> str:
-    """Every block as gzipped CSV in base64; empty where it would make the page too heavy."""
+    """Every block as gzipped CSV in base64; empty if it would make the page too heavy."""
     packed = base64.b64encode(gzip.compress(tables.csv_text(tables.block_rows(race)).encode(), mtime=0))
     return packed.decode() if race.rounds and len(packed) <= MAX_RAW else ""
 
@@ -259,8 +259,8 @@ def style() -> str:
 
 
 def _inside_script(text: str) -> Markup:
-    """JSON that no parser can take for the end of its script element; still the same JSON."""
-    # Every character replaced here can only stand inside a JSON string, where \uXXXX means the same.
+    """JSON that no parser can take for the end of its script element."""
+    # Each of these characters can only be inside a JSON string, in which \uXXXX means the same.
     for character in "<>&":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return Markup(text)
@@ -303,7 +303,7 @@ def command(race: Race) -> str:
     """What to type to run the same plan again."""
     load, plan = race.load, race.plan
     places = {str(e.parameters["folder"]) for e in race.entrants if e.kind == "serve" and "folder" in e.parameters}
-    # Commands of one's own start in the directory in which the race was; several can't be told in one line.
+    # Commands of your own start in the directory of the race; one line can't name several.
     parts = ["cd", *places, "&&"] if len(places) == 1 else []
     parts += ["dragstrip", "race"]
     for entrant in race.entrants:

@@ -29,7 +29,7 @@ class Row:
     Args:
         main: the interval of the metric that was judged.
         ties: its cell in each tie column: "top", "middle", "bottom", "gap" (the bar passes it by) or "".
-        race: whose blocks have its latencies.
+        race: its blocks have the contender's latencies.
     """
 
     entrant: Entrant
@@ -225,7 +225,7 @@ def tie_cells(names: Sequence[str], groups: Iterable[Sequence[str]]) -> list[tup
 
 
 def tie_letters(names: Sequence[str], verdict: ColumnVerdict) -> dict[str, str]:
-    """Each name's letters: contenders that share one are tied (Piepho 2004); "" for one that ties with no other."""
+    """Each name's letters: contenders that share a letter are tied (Piepho 2004); "" for a contender without ties."""
     groups = [[name for name in names if name in group] for group in _tied(verdict)]
     several = [group for group in groups if len(group) > 1]
     return {
@@ -251,7 +251,7 @@ def oriented(pair: Pair, first: str) -> Pair:
 
 
 def pair_of(verdict: ColumnVerdict, a: str, b: str, metric: str | None = None) -> Pair | None:
-    """The pair of these two, seen from a; None if they were never compared. ``metric``: one of those beside."""
+    """The pair of these two, seen from a; None if they were never compared. ``metric``: if not the deciding one."""
     for pair in verdict.pairs if metric is None else verdict.beside.get(metric, ()):
         if {pair.a, pair.b} == {a, b}:
             return oriented(pair, a)
@@ -276,7 +276,7 @@ def shown_pairs(verdict: ColumnVerdict, names: Sequence[str], *, every: bool) ->
 
 
 def shown_beside(verdict: ColumnVerdict, names: Sequence[str], *, every: bool) -> list[Pair]:
-    """By each metric beside the one that decides: the fastest against all others; or every pair."""
+    """By each metric that does not decide: the fastest against all others; or every pair."""
     wanted = [(a, b) for row, a in enumerate(names) for b in names[row + 1 :] if every or row == 0]
     pairs = (pair_of(verdict, a, b, metric) for a, b in wanted for metric in verdict.beside)
     return [pair for pair in pairs if pair is not None and figures.finite(pair.low) is not None]

@@ -40,7 +40,7 @@ ROUNDS = ("race", "workload", "round", "contender", *ROUND_COLUMNS.values(), "se
 
 
 def block_rows(race: Race) -> Iterator[Row]:
-    """One row per block: whose and when, every field of its record, what became of it, and its own two numbers.
+    """One row per block: contender and time, every field of its record, its fate, and its own two numbers.
 
     ``kind`` is "used", "dropped" (with its round) or "void"; ``at_s`` is from the race's start. Of a race of
     several columns the last cell says which.
@@ -85,7 +85,7 @@ def _by_column(race: Race, rows_of: Callable[[Race], Iterator[Row]]) -> Iterator
 
 
 def csv_text(rows: Iterable[Mapping[str, Cell]]) -> str:
-    """Rows as CSV (RFC 4180) with a head; what is not known is an empty cell."""
+    """Rows as CSV (RFC 4180) with a head; an unknown value is an empty cell."""
     listed = list(rows)
     if not listed:
         return ""

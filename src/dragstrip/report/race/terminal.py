@@ -33,7 +33,7 @@ from dragstrip.report.race.summary import (
 )
 from dragstrip.validity import Status
 
-#: From here on everything fits beside bars of a telling length; below, it gets a table of its own.
+#: From this width everything fits next to the bars; below, the other figures get a table of their own.
 WIDE = 130
 
 #: Background, ink, then the eight colours; read on light and dark pages alike.
@@ -74,7 +74,7 @@ def show_race(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shown:
-    """What is asked for: the terminal's width in cells, every pair, and what is left out of the short report."""
+    """What is shown: the terminal's width in cells, every pair, and what the short report leaves out."""
 
     width: int
     all_pairs: bool
@@ -82,7 +82,7 @@ class _Shown:
 
     @property
     def wide(self) -> bool:
-        """Whether everything fits beside the bars."""
+        """Whether everything fits next to the bars."""
         return self.width >= WIDE
 
 
@@ -142,7 +142,7 @@ def _fitting(wide: Sequence[int], room: int) -> list[list[int]]:
 
 
 def _beside_the_verdict(judged: JudgedRace, run: str, *, every: bool) -> list[RenderableType]:
-    """The heaviest notes, how quiet the machine was, and what more budget would tell."""
+    """The heaviest notes, how quiet the machine was, and what more budget would decide."""
     listed, lines = notes.all_notes(judged.parts), list[RenderableType]()
     for note in listed if every else listed[: notes.MAX_NOTES]:
         mark = (f"{glyphs.STATUS_MARK[note.status]} ", glyphs.STATUS_STYLE[note.status])
@@ -215,7 +215,7 @@ def _table(*texts: str, numbers: Sequence[str] = (), max_width: int = 32) -> Tab
 
 
 def _by_kind(race: Race) -> list[RenderableType]:
-    """Share and latency of each request, where the workload has several."""
+    """Share and latency of each request, if the workload has several."""
     rows = kind_rows(race)
     if not rows:
         return []
@@ -261,7 +261,7 @@ def _forest(pairs: Sequence[Pair], part: Part, width: int, *, verbose: bool = Fa
     by = KNOWN[pairs[0].metric].compared
     heads = (f"{by}, {'pairs' if len(pairs) == of else f'{len(pairs)} of {of} pairs'}", "", "×", "interval", "verdict")
     least = [max(len(str(line[at])) for line in (heads, *lines)) for at in range(5)]
-    # Names and words may fold, numbers never do; the plot takes what is left.
+    # Names and words may fold, numbers never do; the plot takes the rest.
     limits = (max(width * 3 // 8, 20), 0, least[2], least[3], max(width // 6, 12))
     sizes = [min(size, limit) for size, limit in zip(least, limits, strict=True)]
     parts: list[RenderableType] = [table := _forest_table(sizes, heads)]
@@ -364,7 +364,7 @@ def _footer(part: Part) -> list[RenderableType]:
 
 
 def summary(race: Race) -> str:
-    """Where, how long and from which seed, on one line."""
+    """Load, duration, cores and seed, on one line."""
     taken_s = (race.rounds[-1].ended_ns - race.rounds[0].started_ns) / 1e9 if race.rounds else 0.0
     keep = "keep-alive" if race.load.keepalive else "a connection per request"
     void = sum(bool(round_.void) for round_ in race.rounds)
@@ -394,7 +394,7 @@ def _cores(cores: Sequence[int]) -> str:
 
 
 def show_parity(console: Console, race: Race) -> None:
-    """The parity sheet: what each contender was seen to do; rows that differ are marked. One for each column."""
+    """The parity sheet: what each contender does; rows that differ are marked. One for each column."""
     if len(race.columns) > 1:
         for column in by_column(race):
             glyphs.emit(console, Text(column.columns[0].name, style="bold reverse"))
@@ -407,7 +407,7 @@ def show_parity(console: Console, race: Race) -> None:
     names = [entrant.name for entrant in race.entrants if entrant.parity]
     title = Text("parity sheet: how the contenders differ; ▲ marks a difference", style="bold")
     parts: list[RenderableType] = [title, Text()]
-    # Side by side while it fits, else one contender's facts below the other's.
+    # Side by side while it fits, otherwise one contender's facts below the other's.
     if 26 + 16 * len(names) <= console.width:
         table = glyphs.table("", "fact", *map(Text, names))
         table.columns[0].width = 1
@@ -421,7 +421,7 @@ def show_parity(console: Console, race: Race) -> None:
             parts += [Padding(Text(f"{name}: {value}"), (0, 0, 0, 4)) for name, value in same]
     if race.machine.awake is not None:
         kept, wait = race.machine.awake, race.machine.engine_wait
-        parts += [Text(), Text(f"for all: cores kept awake: {kept}; the engine {wait}s while it waits for answers")]
+        parts += [Text(), Text(f"for all: cores kept awake: {kept}; the engine {wait}s while it waits for responses")]
     glyphs.emit(console, *parts)
 
 

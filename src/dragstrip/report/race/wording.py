@@ -1,4 +1,4 @@
-"""The sentences of the judgement: a pair's verdict, and what speaks beside it (``docs/METHOD.md``, "The words")."""
+"""The sentences of the judgement: a pair's verdict, and what qualifies it (``docs/METHOD.md``, "The words")."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def unequal_pairs_text(disturbed: Sequence[Pair]) -> str:
 
 
 def contradiction_text(contradiction: Contradiction) -> str:
-    """Who serves more and yet spends more: cores that wait, or more of them at work, make the difference."""
+    """Which contender serves more and yet spends more: idle cores, or more cores at work, make the difference."""
     ahead, behind = contradiction.ahead, contradiction.behind
     return (
         f"{ahead} serves more requests, but {behind} uses less CPU time per request: it leaves its cores "
@@ -100,7 +100,7 @@ def contradiction_text(contradiction: Contradiction) -> str:
 
 
 def pauses_text(pauses: Pauses, verdict: ColumnVerdict) -> str:
-    """Who loses how much to pauses of its own, and whether what decides counts them."""
+    """How much a contender loses to pauses of its own, and whether the deciding metric counts them."""
     judged = "the verdict is by totals, which include pauses"
     if verdict.metric == "cpu":
         judged = "the verdict is by CPU time per request, which does not include them"
@@ -113,7 +113,7 @@ def pauses_text(pauses: Pauses, verdict: ColumnVerdict) -> str:
 
 
 def metric_reason_text(reason: MetricReason | None) -> str:
-    """Why CPU time decides where the race left it open; "" where nothing was chosen."""
+    """Why CPU time decides if the race left the metric open; "" if nothing was chosen."""
     match reason:
         case None:
             return ""
