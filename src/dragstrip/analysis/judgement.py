@@ -211,7 +211,7 @@ def judge_column(
     )
     pairs, beside = _all_pairs(race, tables, by_metric, rules, warming)
     by_totals = pairs if rules.metric == "throughput" and not rules.typical else beside.get("throughput", ())
-    told_apart = frozenset(frozenset((p.a, p.b)) for p in by_totals if p.verdict.separated)
+    separated = frozenset(frozenset((p.a, p.b)) for p in by_totals if p.verdict.separated)
     return ColumnVerdict(
         metric=rules.metric,
         margin=margin,
@@ -224,7 +224,7 @@ def judge_column(
         groups=_groups(_ranking(numbers, typical=rules.typical), pairs),
         all_decided=all(pair.decided for pair in pairs),
         warming=warming,
-        pauses=_pauses(by_metric["throughput"], margin, told_apart),
+        pauses=_pauses(by_metric["throughput"], margin, separated),
         rounds=done,
         void_rounds=len(race.rounds) - done,
         metric_reason=chosen.reason,
@@ -344,7 +344,7 @@ def _interval(numbers: FloatArray) -> Interval | None:
     return Interval.of_logs(middle, half, 1 - DESCRIPTIVE)
 
 
-def _pauses(numbers: RoundNumbers, margin: float, told_apart: Set[frozenset[str]]) -> tuple[Pauses, ...]:
+def _pauses(numbers: RoundNumbers, margin: float, separated: Set[frozenset[str]]) -> tuple[Pauses, ...]:
     """Contenders that lose throughput to pauses of their own: their totals are further below their medians over passes.
 
     The machine's pauses hit all alike, so a contender is compared with the one that loses least, over the rounds in
@@ -364,7 +364,7 @@ def _pauses(numbers: RoundNumbers, margin: float, told_apart: Set[frozenset[str]
         n = len(excess)
         if k == least or n < FLOOR or excess.mean() <= math.log1p(margin):
             continue
-        errors = 2.0 if frozenset((numbers.names[k], numbers.names[least])) in told_apart else 2.5
+        errors = 2.0 if frozenset((numbers.names[k], numbers.names[least])) in separated else 2.5
         if excess.mean() > errors * excess.std(ddof=1) / math.sqrt(n):
             lost, others = (max(-math.expm1(-mean[at]), 0.0) for at in (k, least))
             if lost < MIN_PAUSED:

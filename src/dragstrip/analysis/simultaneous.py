@@ -105,12 +105,12 @@ def pair_variances(
         design[row, list(pairs[at])] = 1.0
     if len(usable) <= contenders or np.linalg.matrix_rank(design) < contenders:
         return alone
-    seen, freedom = np.array([alone[at].variance for at in usable]), np.array([alone[at].freedom for at in usable])
-    weights, fitted = freedom / np.mean(seen) ** 2, seen
+    variance, freedom = np.array([alone[at].variance for at in usable]), np.array([alone[at].freedom for at in usable])
+    weights, fitted = freedom / np.mean(variance) ** 2, variance
     for _ in range(FITS):
         root = np.sqrt(weights)[:, None]
         inverse = np.linalg.pinv(design * root) * root.T  # contenders from pairs
-        single = np.maximum(inverse @ seen, 0.02 * float(np.median(seen)) / 2)
+        single = np.maximum(inverse @ variance, 0.02 * float(np.median(variance)) / 2)
         fitted = design @ single
         weights = freedom / fitted**2
     hat = design @ inverse

@@ -187,9 +187,9 @@ def disturbance(before: Race, after: Race) -> str:
 
     What others do to the two differs, and an interval over the launches of each race does not see that.
     """
-    seen = [(when, noise(race)) for when, race in (("then", before), ("now", after))]
-    shares = [f"{figures.percent(disturbed.lost)} {when}" for when, disturbed in seen if disturbed.lost is not None]
-    if not any(disturbed.level == "very disturbed" for _, disturbed in seen):
+    both = [(when, noise(race)) for when, race in (("then", before), ("now", after))]
+    shares = [f"{figures.percent(disturbed.lost)} {when}" for when, disturbed in both if disturbed.lost is not None]
+    if not any(disturbed.level == "very disturbed" for _, disturbed in both):
         return ""
     return (
         f"The machine was very disturbed: others took {' and '.join(shares)} of its cores' time. Two races don't share "

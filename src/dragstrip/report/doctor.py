@@ -172,13 +172,13 @@ def _limit(subject: Subject, count: int | None) -> str:
     return f"at most {count or 'any number of'} files open at once, so about {connections} connections"
 
 
-def _ceiling(seen: Ceiling) -> str:
-    rates = ", ".join(f"{point.ceiling_per_s:,.0f}/s at {_connections(point)}" for point in seen.ceiling.points)
-    texts = [f"the generator can send {rates} connections" if rates else "", seen.refused]
+def _ceiling(ceiling: Ceiling) -> str:
+    rates = ", ".join(f"{point.ceiling_per_s:,.0f}/s at {_connections(point)}" for point in ceiling.ceiling.points)
+    texts = [f"the generator can send {rates} connections" if rates else "", ceiling.refused]
     texts += [
         f"at {_connections(point)} connections it had {point.reached_per_s:,.0f} responses per second and "
         f"{point.errors:,} errors"
-        for point in seen.unsound
+        for point in ceiling.unsound
     ]
     return "; ".join(filter(None, texts))
 

@@ -57,12 +57,12 @@ class Finding:
     """An observation that a check judged; ``report`` writes the sentence."""
 
     status: Status
-    seen: Observation
+    observation: Observation
 
     @property
     def contender(self) -> str:
         """The contender whose numbers it is about; "" if it is about the whole race."""
-        return self.seen.contender if isinstance(self.seen, OfContender) else ""
+        return self.observation.contender if isinstance(self.observation, OfContender) else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,9 +9,9 @@ from statistics import mean, median, stdev
 
 from dragstrip.analysis.interval import student_t
 from dragstrip.record import Block, Event, EventKind, Race
-from dragstrip.validity import observation as seen
+from dragstrip.validity import observation
 from dragstrip.validity.check import Check, CheckName, Finding, Status, check_result, warnings
-from dragstrip.validity.observation import Observation
+from dragstrip.validity.observation import ContenderShare, Observation, OwnShare, Plain, RaceShare, Share
 
 #: Shares of the rounds in which another program, or a clock of another speed, is worth a warning.
 OFTEN = 0.10
@@ -68,21 +68,21 @@ def _intruders(race: Race) -> Check:
     often = len(events) > OFTEN * max(len(race.rounds), 1)
     names = Counter(event.subject for event in events)
     most = tuple(name for name, _ in names.most_common(3))
-    finding = Finding(Status.WARN if often else Status.PASS, seen.Intruders(len(events), most))
-    return check_result(CheckName.OTHER_PROGRAMS, [finding], seen.Plain.NO_INTRUDERS)
+    finding = Finding(Status.WARN if often else Status.PASS, observation.Intruders(len(events), most))
+    return check_result(CheckName.OTHER_PROGRAMS, [finding], Plain.NO_INTRUDERS)
 
 
 def _clock(race: Race, by_name: Mapping[str, Sequence[Block]]) -> Check:
     """Frequency and heat if the machine reports them; otherwise the pace of the engine, whose work never changes."""
     changed = events_of(race, EventKind.FREQUENCY)
-    observed: list[Observation] = [seen.Plain.HEAT] if events_of(race, EventKind.HEAT) else []
+    observed: list[Observation] = [Plain.HEAT] if events_of(race, EventKind.HEAT) else []
     if len(changed) > OFTEN * max(len(race.rounds), 1):
-        observed.append(seen.Frequency(changed[-1]))
+        observed.append(observation.Frequency(changed[-1]))
     drift, by_chance = _drift(by_name)
     if abs(drift) > max(PACE, by_chance):
-        observed.append(seen.RaceShare(seen.Share.PACE, drift))
-    steady = seen.Share.STEADY_SCATTERS if abs(drift) > PACE else seen.Share.STEADY
-    return check_result(CheckName.CLOCK, warnings(observed), seen.RaceShare(steady, drift))
+        observed.append(RaceShare(Share.PACE, drift))
+    steady = Share.STEADY_SCATTERS if abs(drift) > PACE else Share.STEADY
+    return check_result(CheckName.CLOCK, warnings(observed), RaceShare(steady, drift))
 
 
 def _drift(by_name: Mapping[str, Sequence[Block]]) -> tuple[float, float]:
@@ -111,14 +111,16 @@ def _memory(race: Race) -> Check:
     counts = Counter(event.subject for event in grown)
     last = {event.subject: event for event in grown}
     rounds_ran = Counter(launch.contender for round_ in race.rounds for launch in round_.launches)
-    observed = [seen.OwnEvent(name, last[name]) for name, count in counts.items() if count > rounds_ran[name] / 2]
-    return check_result(CheckName.MEMORY, warnings(observed), seen.Plain.MEMORY_STEADY)
+    observed = [
+        observation.OwnEvent(name, last[name]) for name, count in counts.items() if count > rounds_ran[name] / 2
+    ]
+    return check_result(CheckName.MEMORY, warnings(observed), Plain.MEMORY_STEADY)
 
 
 def _unequal_blocks(race: Race) -> Check:
     """Short blocks that read otherwise than a long one, after they were doubled twice."""
-    observed = [seen.OwnEvent(event.subject, event) for event in events_of(race, EventKind.UNEQUAL_BLOCKS)]
-    return check_result(CheckName.BLOCK_LENGTH, warnings(observed), seen.Plain.BLOCKS_ALIKE)
+    observed = [observation.OwnEvent(event.subject, event) for event in events_of(race, EventKind.UNEQUAL_BLOCKS)]
+    return check_result(CheckName.BLOCK_LENGTH, warnings(observed), Plain.BLOCKS_ALIKE)
 
 
 def _kept_alive(race: Race, by_name: Mapping[str, Sequence[Block]]) -> Check:
@@ -127,11 +129,11 @@ def _kept_alive(race: Race, by_name: Mapping[str, Sequence[Block]]) -> Check:
     for name, blocks in by_name.items():
         connects, answered = sum(b.connects for b in blocks), sum(b.answered for b in blocks)
         if race.load.keepalive and connects > OPENED * max(answered, 1):
-            findings.append(Finding(Status.WARN, seen.Closed(name, answered / connects)))
+            findings.append(Finding(Status.WARN, observation.Closed(name, answered / connects)))
         # Connections that a block finds open were opened before it, and count there.
         if not race.load.keepalive and connects + race.load.connections * len(blocks) < REOPENED * answered:
-            findings.append(Finding(Status.VOID, seen.Reused(name, connects, answered)))
-    return check_result(CheckName.CONNECTIONS, findings, seen.Plain.CONNECTIONS_AS_ASKED)
+            findings.append(Finding(Status.VOID, observation.Reused(name, connects, answered)))
+    return check_result(CheckName.CONNECTIONS, findings, Plain.CONNECTIONS_AS_ASKED)
 
 
 def _own_counts(race: Race, by_name: Mapping[str, Sequence[Block]]) -> Check:
@@ -144,10 +146,10 @@ def _own_counts(race: Race, by_name: Mapping[str, Sequence[Block]]) -> Check:
         off[name] = max(fewer, more) / sent
         if off[name] > MISCOUNT[0]:
             status = Status.VOID if off[name] > MISCOUNT[1] else Status.WARN
-            findings.append(Finding(status, seen.Miscounted(name, fewer, more, sent)))
+            findings.append(Finding(status, observation.Miscounted(name, fewer, more, sent)))
     if not off:
-        return check_result(CheckName.SERVERS_COUNT, (), seen.Plain.NO_OWN_COUNT)
-    alike = seen.RaceShare(seen.Share.COUNTED_ALIKE, max(off.values()), tuple(off))
+        return check_result(CheckName.SERVERS_COUNT, (), Plain.NO_OWN_COUNT)
+    alike = RaceShare(Share.COUNTED_ALIKE, max(off.values()), tuple(off))
     return check_result(CheckName.SERVERS_COUNT, findings, alike)
 
 
@@ -184,5 +186,5 @@ def _shorter(by_name: Mapping[str, Sequence[Block]]) -> Check:
         short = 1 - shortest / usual
         if short > SHORTER[0]:
             status = Status.VOID if short > SHORTER[1] else Status.WARN
-            findings.append(Finding(status, seen.ContenderShare(name, seen.OwnShare.SHORTER, short)))
-    return check_result(CheckName.ANSWERS_LENGTH, findings, seen.Plain.LENGTHS_EQUAL)
+            findings.append(Finding(status, ContenderShare(name, OwnShare.SHORTER, short)))
+    return check_result(CheckName.ANSWERS_LENGTH, findings, Plain.LENGTHS_EQUAL)

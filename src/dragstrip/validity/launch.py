@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dragstrip.record import Block, Launch, Race
-from dragstrip.validity import observation as seen
+from dragstrip.validity import observation
 from dragstrip.validity.observation import LaunchObservation
 
 #: Fewest launches among which kinds can be recognised.
@@ -65,20 +65,20 @@ def launch_observations(
     """
     observed: list[LaunchObservation] = []
     if died := tuple(launch.round for launch in launches if launch.died):
-        observed.append(seen.Died(name, died))
+        observed.append(observation.Died(name, died))
     if unsettled := sum(not launch.settled for launch in launches):
-        observed.append(seen.Unsettled(name, unsettled, len(launches)))
+        observed.append(observation.Unsettled(name, unsettled, len(launches)))
     shapes = {(launch.processes, launch.threads) for launch in launches}
     threads = [launch.threads for launch in launches] or [0]
     # Runtimes start a helper thread more or less as they need it; another number of processes is another set-up.
     if len({processes for processes, _ in shapes}) > 1 or max(threads) >= 2 * max(min(threads), 1):
-        observed.append(seen.Shapes(name, tuple(sorted(shapes))))
+        observed.append(observation.Shapes(name, tuple(sorted(shapes))))
     uneven = uneven_launches(speeds, others)
     if uneven.slow:
-        observed.append(seen.SlowLaunches(name, uneven.slow, len(speeds)))
+        observed.append(observation.SlowLaunches(name, uneven.slow, len(speeds)))
     if uneven.kinds:
         share, slower = uneven.kinds
-        observed.append(seen.TwoKinds(name, share, slower, len(speeds), KINDS_ROUNDS))
+        observed.append(observation.TwoKinds(name, share, slower, len(speeds), KINDS_ROUNDS))
     return observed
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 
 from dragstrip.record import Block, EventKind, Race
-from dragstrip.validity import observation as seen
+from dragstrip.validity import observation
 from dragstrip.validity.check import Check, CheckName, check_result, warnings
 from dragstrip.validity.environment import events_of
 from dragstrip.validity.observation import LinkObservation
@@ -39,13 +39,13 @@ def links(race: Race, by_name: Mapping[str, Sequence[Block]]) -> Iterator[Check]
         again = sums["retransmitted"] / sums["segments"] if sums["segments"] else 0.0
         most = max(most, again)
         if again > RETRANSMITTED:
-            observed.append(seen.Retransmitted(name, again))
+            observed.append(observation.Retransmitted(name, again))
         busiest = max((key for key in sums if key.isdigit()), key=lambda core: sums[core], default="")
         share = sums[busiest] / sums["lasted_ns"] if busiest and sums["lasted_ns"] else 0.0
         if share > INTERRUPTS:
-            observed.append(seen.Interrupts(name, int(busiest), share))
+            observed.append(observation.Interrupts(name, int(busiest), share))
     observed += [*_uneven(race), *_far(race, by_name)]
-    calm = seen.LinksCalm(max((use.share for use in uses), default=None), most, _round_trip(race)[1])
+    calm = observation.LinksCalm(max((use.share for use in uses), default=None), most, _round_trip(race)[1])
     yield check_result(CheckName.LINKS, warnings(observed), calm)
 
 
@@ -61,7 +61,7 @@ def _summed(race: Race, kind: EventKind) -> dict[str, dict[str, float]]:
 
 def _uses(
     machines: Mapping[str, Mapping[str, float]], by_name: Mapping[str, Sequence[Block]]
-) -> Iterator[seen.LinkFull]:
+) -> Iterator[observation.LinkFull]:
     """The share of a machine's line rate that each contender's blocks took.
 
     How much a link carried for each byte of a response, and for each request, is known of whole rounds.
@@ -79,7 +79,7 @@ def _uses(
                 answering = median(per_byte * block.bytes_in / block.duration_ns for block in used)
                 asking = median(per_request * block.sent / block.duration_ns for block in used)
                 share = max(answering, asking) / line_per_ns
-                yield seen.LinkFull(name, machine, share, round(sums["line_mbps"]))
+                yield observation.LinkFull(name, machine, share, round(sums["line_mbps"]))
 
 
 def _uneven(race: Race) -> Iterator[LinkObservation]:
@@ -88,7 +88,7 @@ def _uneven(race: Race) -> Iterator[LinkObservation]:
     total = sum(shares.values())
     for name, answered in shares.items():
         if total and answered / total * len(shares) < UNEVEN:
-            yield seen.UnevenGenerators(name, answered / total, len(shares))
+            yield observation.UnevenGenerators(name, answered / total, len(shares))
 
 
 def _round_trip(race: Race) -> tuple[str, float]:
@@ -108,4 +108,4 @@ def _far(race: Race, by_name: Mapping[str, Sequence[Block]]) -> Iterator[LinkObs
         return
     name = min(typical, key=typical.__getitem__)
     if typical[name] and trip_ns / typical[name] > ROUND_TRIP:
-        yield seen.RoundTrip(name, machine, trip_ns, typical[name])
+        yield observation.RoundTrip(name, machine, trip_ns, typical[name])

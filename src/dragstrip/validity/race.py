@@ -24,13 +24,13 @@ from dragstrip.analysis.fitness import (
 from dragstrip.analysis.interval import FLOOR
 from dragstrip.metrics import LATE_NS, SUSTAINED, TICKS_NS
 from dragstrip.record import Block, Launch, Race
-from dragstrip.validity import observation as seen
+from dragstrip.validity import observation
 from dragstrip.validity.block import WRONG_KINDS, accounting_faults, failures
 from dragstrip.validity.check import Check, CheckName, Finding, Status, check_result, warnings
 from dragstrip.validity.environment import MISCOUNT, surroundings
 from dragstrip.validity.launch import launch_observations, round_speeds
 from dragstrip.validity.links import links
-from dragstrip.validity.observation import Observation
+from dragstrip.validity.observation import ContenderShare, Observation, OwnShare, Plain, RaceShare, Share
 from dragstrip.validity.parity import tilts
 from dragstrip.validity.transient import causes, void_passes
 
@@ -152,15 +152,15 @@ def _database(race: Race, sides: Sequence[_Side]) -> Iterator[Check]:
     for name in (side.name for side in sides if side.name in used):
         use = used[name]
         if use.busy > DATABASE_FULL:
-            full = seen.ContenderShare(name, seen.OwnShare.DATABASE_LIMIT, use.busy)
+            full = ContenderShare(name, OwnShare.DATABASE_LIMIT, use.busy)
             findings.append(Finding(Status.WARN, full))
         off = use.executed / use.wanted - 1 if use.wanted else 0.0
         most = max(most, abs(off))
         if abs(off) > MISCOUNT[0]:
             # Fewer than the responses need: some came from elsewhere. More: a server requests more than it sends.
             status = Status.VOID if off < -MISCOUNT[1] else Status.WARN
-            findings.append(Finding(status, seen.DatabaseMiscounted(name, use.executed, use.wanted)))
-    asked = seen.DatabaseAsked(most, max(use.busy for use in used.values()))
+            findings.append(Finding(status, observation.DatabaseMiscounted(name, use.executed, use.wanted)))
+    asked = observation.DatabaseAsked(most, max(use.busy for use in used.values()))
     yield check_result(CheckName.DATABASE, findings, asked)
 
 
@@ -168,7 +168,7 @@ def _parity(race: Race) -> Iterator[Check]:
     """One warning for each thing that tilts the race; what differs without tilting it is on the sheet only."""
     tilting = list(tilts(race))
     if not tilting:
-        yield check_result(CheckName.PARITY, (), seen.Plain.NO_TILT)
+        yield check_result(CheckName.PARITY, (), Plain.NO_TILT)
     for tilt in tilting:
         yield check_result(CheckName.PARITY, [Finding(Status.WARN, tilt)], fact=tilt.fact)
 
@@ -179,13 +179,13 @@ def _warns(value: float, limit: float) -> Status:
 
 def _rounds(race: Race) -> Check:
     valid = sum(not round_.void for round_ in race.rounds)
-    counted = seen.Rounds(valid, len(race.rounds) - valid, race.finished)
+    counted = observation.Rounds(valid, len(race.rounds) - valid, race.finished)
     status = Status.PASS if valid >= FLOOR else Status.WARN
     return check_result(CheckName.ROUNDS, [Finding(status, counted)], counted)
 
 
 def _lanes(race: Race) -> Check:
-    lanes = seen.Lanes(race.server_cores, race.engine_cores, _shared(race))
+    lanes = observation.Lanes(race.server_cores, race.engine_cores, _shared(race))
     return check_result(CheckName.LANES, [Finding(Status.WARN if lanes.shared else Status.PASS, lanes)], lanes)
 
 
@@ -222,37 +222,37 @@ def _generator(race: Race, sides: Sequence[_Side]) -> Check:
         if limited(side.blocks, side.cores):
             # CPU time per request is not changed by a client that can't send more.
             by_cpu = choose(race).metric == "cpu"
-            kind = seen.Generator.LIMIT_BY_CPU if by_cpu else seen.Generator.LIMIT
-            observed.append(seen.EngineUse(side.name, kind, share, busy))
+            kind = observation.Generator.LIMIT_BY_CPU if by_cpu else observation.Generator.LIMIT
+            observed.append(observation.EngineUse(side.name, kind, share, busy))
         elif share >= ENGINE_NEAR and (busy is None or busy < SERVER_FULL):
-            observed.append(seen.EngineUse(side.name, seen.Generator.NEAR, share, busy))
+            observed.append(observation.EngineUse(side.name, observation.Generator.NEAR, share, busy))
         rate_per_s = median(block.requests * 1e9 / max(block.counted_ns, 1) for block in side.blocks)
         if ceiling_per_s and rate_per_s >= CEILING_NEAR * ceiling_per_s:
-            near = seen.ContenderShare(side.name, seen.OwnShare.CEILING_NEAR, rate_per_s / ceiling_per_s)
+            near = ContenderShare(side.name, OwnShare.CEILING_NEAR, rate_per_s / ceiling_per_s)
             observed.append(near)
     most = max((side.engine_share() for side in sides), default=0.0)
-    return check_result(CheckName.GENERATOR, warnings(observed), seen.RaceShare(seen.Share.ENGINE_CORES_USED, most))
+    return check_result(CheckName.GENERATOR, warnings(observed), RaceShare(Share.ENGINE_CORES_USED, most))
 
 
 def _engine_wait(race: Race, sides: Sequence[_Side]) -> Check:
     share = median([engine_wait(block) for side in sides for block in side.blocks] or [0.0])
     if _shared(race):
-        return check_result(CheckName.ENGINE_WAIT, (), seen.RaceShare(seen.Share.ENGINE_WAITED_SHARED, share))
-    taken = Finding(_warns(share, WAIT), seen.RaceShare(seen.Share.ENGINE_WAIT_TAKEN, share))
-    return check_result(CheckName.ENGINE_WAIT, [taken], seen.RaceShare(seen.Share.ENGINE_WAITED, share))
+        return check_result(CheckName.ENGINE_WAIT, (), RaceShare(Share.ENGINE_WAITED_SHARED, share))
+    taken = Finding(_warns(share, WAIT), RaceShare(Share.ENGINE_WAIT_TAKEN, share))
+    return check_result(CheckName.ENGINE_WAIT, [taken], RaceShare(Share.ENGINE_WAITED, share))
 
 
 def _server_wait(race: Race, sides: Sequence[_Side]) -> Check:
     if shares_lane(race):
-        return check_result(CheckName.SERVER_WAIT, (), seen.Plain.SERVER_WAIT_SHARED)
+        return check_result(CheckName.SERVER_WAIT, (), Plain.SERVER_WAIT_SHARED)
     taken = {side.name: side.taken() for side in sides}
     known = {name: share for name, share in taken.items() if share is not None}
     findings = [
-        Finding(_warns(share, WAIT), seen.ContenderShare(name, seen.OwnShare.SERVER_WAIT_TAKEN, share))
+        Finding(_warns(share, WAIT), ContenderShare(name, OwnShare.SERVER_WAIT_TAKEN, share))
         for name, share in known.items()
     ]
     unread = tuple(name for name in taken if name not in known)
-    most = seen.RaceShare(seen.Share.SERVER_WAIT_MOST, max(known.values(), default=0.0), unread)
+    most = RaceShare(Share.SERVER_WAIT_MOST, max(known.values(), default=0.0), unread)
     return check_result(CheckName.SERVER_WAIT, findings, most)
 
 
@@ -261,14 +261,14 @@ def _steal(race: Race, sides: Sequence[_Side]) -> Check:
     stolen = sum(block.steal_ns for side in sides for block in side.blocks)
     lasted = sum(block.duration_ns for side in sides for block in side.blocks) * cores
     share = stolen / lasted if lasted else 0.0
-    steal = seen.RaceShare(seen.Share.STEAL, share)
+    steal = RaceShare(Share.STEAL, share)
     return check_result(CheckName.STEAL, [Finding(_warns(share, STEAL), steal)], steal)
 
 
 def _accounting(race: Race, sides: Sequence[_Side]) -> Check:
     faults = [why for side in sides for block in side.blocks for why in accounting_faults(block, race.load.at_once)]
-    findings = [Finding(Status.VOID, seen.AccountingFaults(len(faults), first)) for first in faults[:1]]
-    return check_result(CheckName.ACCOUNTING, findings, seen.Plain.ADDS_UP)
+    findings = [Finding(Status.VOID, observation.AccountingFaults(len(faults), first)) for first in faults[:1]]
+    return check_result(CheckName.ACCOUNTING, findings, Plain.ADDS_UP)
 
 
 def _errors(race: Race, sides: Sequence[_Side]) -> Check:
@@ -279,15 +279,15 @@ def _errors(race: Race, sides: Sequence[_Side]) -> Check:
             kinds = sum((Counter(block.errors) for block in side.blocks), Counter[str]())
             # Blocks with errors are void by themselves, and a contender that fails in most of them is out.
             status = Status.VOID if any(kinds[kind] for kind in WRONG_KINDS) else Status.WARN
-            findings.append(Finding(status, seen.Errors(side.name, failed, sent, dict(kinds.most_common()))))
+            findings.append(Finding(status, observation.Errors(side.name, failed, sent, dict(kinds.most_common()))))
     answered = sum(block.answered for side in sides for block in side.blocks)
-    return check_result(CheckName.ERRORS, findings, seen.NoErrors(answered))
+    return check_result(CheckName.ERRORS, findings, observation.NoErrors(answered))
 
 
 def _little(race: Race, sides: Sequence[_Side]) -> Check:
     """Every connection waits for a response or for the engine, at any time: the two add up to all connections."""
     if race.load.rate_per_s:
-        return check_result(CheckName.LITTLES_LAW, (), seen.Plain.LITTLE_OPEN_LOOP)
+        return check_result(CheckName.LITTLES_LAW, (), Plain.LITTLE_OPEN_LOOP)
     findings, most = [], 0.0
     for side in sides:
         used = _undisturbed(race, side)
@@ -304,8 +304,8 @@ def _little(race: Race, sides: Sequence[_Side]) -> Check:
         reconnects = connects > 0.001 * answered and busy < at_once
         if reconnects and level is Status.VOID:
             level = Status.WARN
-        findings.append(Finding(level, seen.LittleOff(side.name, busy, at_once, off, reconnects)))
-    return check_result(CheckName.LITTLES_LAW, findings, seen.RaceShare(seen.Share.LITTLE_HOLDS, most))
+        findings.append(Finding(level, observation.LittleOff(side.name, busy, at_once, off, reconnects)))
+    return check_result(CheckName.LITTLES_LAW, findings, RaceShare(Share.LITTLE_HOLDS, most))
 
 
 def _undisturbed(race: Race, side: _Side) -> Sequence[Block]:
@@ -319,16 +319,16 @@ def _undisturbed(race: Race, side: _Side) -> Sequence[Block]:
 def _turnaround(race: Race, sides: Sequence[_Side]) -> Check:
     """Responses that wait in the engine keep a busy server's queue shorter, and an idle server idle."""
     if race.load.rate_per_s:
-        return check_result(CheckName.TURNAROUND, (), seen.Plain.TURN_OPEN_LOOP)
+        return check_result(CheckName.TURNAROUND, (), Plain.TURN_OPEN_LOOP)
     observed, most = list[Observation](), 0.0
     for side in sides:
         counted_ns = sum(block.counted_ns for block in side.used) * race.load.at_once
         share = sum(block.turn_sum_ns for block in side.used) / max(counted_ns, 1)
         most, busy = max(most, share), side.busy()
         if share > MAX_TURN and (busy is None or busy < SERVER_IDLE):
-            observed.append(seen.ContenderShare(side.name, seen.OwnShare.TURN_LONG, share))
-    kind = seen.Share.TURN_MOST_BUSY if most > MAX_TURN else seen.Share.TURN_MOST
-    return check_result(CheckName.TURNAROUND, warnings(observed), seen.RaceShare(kind, most))
+            observed.append(ContenderShare(side.name, OwnShare.TURN_LONG, share))
+    kind = Share.TURN_MOST_BUSY if most > MAX_TURN else Share.TURN_MOST
+    return check_result(CheckName.TURNAROUND, warnings(observed), RaceShare(kind, most))
 
 
 def _offered(race: Race, sides: Sequence[_Side]) -> Check:
@@ -339,10 +339,10 @@ def _offered(race: Race, sides: Sequence[_Side]) -> Check:
         share = sum(block.departed or 0 for block in side.used) / max(offered, 1)
         lag_ns = side.middle(lambda block: block.lag_p99_ns)
         if offered and share < SUSTAINED:
-            observed.append(seen.NotSustained(side.name, share, race.load.rate_per_s))
+            observed.append(observation.NotSustained(side.name, share, race.load.rate_per_s))
         elif lag_ns is not None and lag_ns > allowed_ns:
-            observed.append(seen.LeftLate(side.name, lag_ns))
-    return check_result(CheckName.OFFERED_RATE, warnings(observed), seen.Offered(race.load.rate_per_s))
+            observed.append(observation.LeftLate(side.name, lag_ns))
+    return check_result(CheckName.OFFERED_RATE, warnings(observed), observation.Offered(race.load.rate_per_s))
 
 
 def _saturation(race: Race, sides: Sequence[_Side]) -> Check:
@@ -354,9 +354,9 @@ def _saturation(race: Race, sides: Sequence[_Side]) -> Check:
             busy += beside[side.name].cores  # what its own backends had of the same cores
         if busy is not None and busy < SERVER_IDLE:
             disturbed = busy + lost.get(side.name, 0.0) >= SERVER_IDLE  # what it would have done is unknown
-            observed.append(seen.NotSaturated(side.name, busy, cores, disturbed))
+            observed.append(observation.NotSaturated(side.name, busy, cores, disturbed))
     unread = tuple(side.name for side in sides if side.busy() is None)
-    saturated = seen.RaceShare(seen.Share.SATURATED, SERVER_IDLE, unread)
+    saturated = RaceShare(Share.SATURATED, SERVER_IDLE, unread)
     return check_result(CheckName.SATURATION, warnings(observed), saturated)
 
 
@@ -366,8 +366,8 @@ def _launches(sides: Sequence[_Side]) -> Check:
     for side in sides:
         others = [speeds[other.name] for other in sides if other.name != side.name]
         observed += launch_observations(side.name, side.launches, speeds[side.name], others)
-    observed += [seen.AlreadyRunning(side.name) for side in sides if side.kind == "url"]
-    return check_result(CheckName.LAUNCHES, warnings(observed), seen.Plain.LAUNCHES_ALIKE)
+    observed += [observation.AlreadyRunning(side.name) for side in sides if side.kind == "url"]
+    return check_result(CheckName.LAUNCHES, warnings(observed), Plain.LAUNCHES_ALIKE)
 
 
 def _trend(sides: Sequence[_Side]) -> Check:
@@ -379,15 +379,15 @@ def _trend(sides: Sequence[_Side]) -> Check:
         mean, error = float(rises.mean()), float(rises.std(ddof=1)) / math.sqrt(len(rises))
         most = max(most, abs(mean))
         if abs(mean) > TREND_ERRORS * error:
-            trend = seen.ContenderShare(side.name, seen.OwnShare.TREND, mean)
+            trend = ContenderShare(side.name, OwnShare.TREND, mean)
             findings.append(Finding(_warns(abs(mean), TREND), trend))
-    return check_result(CheckName.TREND, findings, seen.RaceShare(seen.Share.NO_TREND, most))
+    return check_result(CheckName.TREND, findings, RaceShare(Share.NO_TREND, most))
 
 
 def _void_passes(race: Race) -> Check:
     passes, why = void_passes(race), causes(race)
     lost = sum(map(bool, passes.values()))
     cause = why.most_common(1)[0][0] if why else None
-    counted = seen.VoidPasses(lost, len(passes), cause)
+    counted = observation.VoidPasses(lost, len(passes), cause)
     level = _warns(lost / max(len(passes), 1), VOID_PASSES)
     return check_result(CheckName.VOID_PASSES, [Finding(level, counted)], counted)

@@ -30,9 +30,8 @@ from dragstrip.report.race import (
 from dragstrip.report.race import page as race_page
 from dragstrip.report.race import terminal as race_terminal
 from dragstrip.report.race.summary import JudgedRace
-from dragstrip.validity import observation as seen
 from dragstrip.validity.check import CheckName, Finding, Status, check_result
-from dragstrip.validity.observation import OwnShare, Share
+from dragstrip.validity.observation import ContenderShare, OwnShare, RaceShare, Share
 
 
 def test_what_disturbed_a_pair_unequally_stands_beside_it_everywhere() -> None:
@@ -96,7 +95,8 @@ def test_the_noise_light_tells_level_factor_and_what_more_budget_would_decide(mo
     assert notes.noise_level(race) == notes.NoiseLevel("pass", "quiet machine")
     for level, mark in (("disturbed", "▲"), ("very disturbed", "■")):
         seen = validity.Noise(level=level, lost=0.123, factor=3.04)  # type: ignore[arg-type]  # from the loop above
-        monkeypatch.setattr(validity, "noise", lambda race, seen=seen: seen)
+        for module in (notes, race_export):
+            monkeypatch.setattr(module, "noise", lambda race, seen=seen: seen)
         text = re.sub(r"\s+", " ", shown(race, width=80))
         taken = "other programs and the hypervisor took 12.3 % of its cores' time"
         assert f"{mark} {level} machine: {taken}; intervals are about 3 times" in text
@@ -112,10 +112,11 @@ def test_at_most_three_notes_are_told_unasked_and_each_remedy_once(race: Race) -
     """The heaviest first; what shares a remedy shares a note; all of it with --verbose."""
     do = "end other programs, or give the race cores of its own (--server-cores, --engine-cores)"
     checks = [
-        check_result(CheckName.STEAL, [Finding(Status.WARN, seen.RaceShare(Share.STEAL, 0.04))]),
-        check_result(CheckName.ENGINE_WAIT, [Finding(Status.WARN, seen.RaceShare(Share.ENGINE_WAIT_TAKEN, 0.07))]),
+        check_result(CheckName.STEAL, [Finding(Status.WARN, RaceShare(Share.STEAL, 0.04))]),
+        check_result(CheckName.ENGINE_WAIT, [Finding(Status.WARN, RaceShare(Share.ENGINE_WAIT_TAKEN, 0.07))]),
         check_result(
-            CheckName.SERVER_WAIT, [Finding(Status.WARN, seen.ContenderShare("slow", OwnShare.SERVER_WAIT_TAKEN, 0.09))]
+            CheckName.SERVER_WAIT,
+            [Finding(Status.WARN, ContenderShare("slow", OwnShare.SERVER_WAIT_TAKEN, 0.09))],
         ),
         samples.said("parity, x", "warn", "x differs"),
         samples.said("memory", "warn", "slow grows"),

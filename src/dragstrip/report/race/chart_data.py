@@ -25,14 +25,14 @@ class Fate(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class BlockFate:
     """One block and its fate."""
 
     kind: Fate
     block: Block
 
 
-def blocks(race: Race) -> Iterator[Seen]:
+def blocks(race: Race) -> Iterator[BlockFate]:
     """Every block in the order in which it ran."""
     from dragstrip.analysis.numbers import read
 
@@ -44,7 +44,7 @@ def blocks(race: Race) -> Iterator[Seen]:
     for round_ in race.rounds:
         for block in sorted(round_.blocks, key=lambda block: block.position):
             counts = (round_.index, block.pass_index, block.contender) in used
-            yield Seen(Fate.VOID if block.void else Fate.USED if counts else Fate.DROPPED, block)
+            yield BlockFate(Fate.VOID if block.void else Fate.USED if counts else Fate.DROPPED, block)
 
 
 def value(block: Block, metric: str) -> float | None:

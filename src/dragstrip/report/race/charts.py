@@ -203,13 +203,13 @@ def blocks(part: Part) -> Chart:
     race, metric, names = part.race, part.verdict.metric, part.names
     numbers = round_numbers(race, metric)
     start_ns = race.rounds[0].started_ns if race.rounds else 0
-    seen = [shown for shown in chart_data.blocks(race) if shown.block.contender in names]
-    plain = sum(shown.kind is not chart_data.Fate.VOID for shown in seen)
+    fates = [shown for shown in chart_data.blocks(race) if shown.block.contender in names]
+    plain = sum(shown.kind is not chart_data.Fate.VOID for shown in fates)
     step = max(1, -(-plain // MAX_BLOCKS))
     points: list[dict[str, object]] = []
-    limits = {name: _limits(seen, name, metric) for name in names}
+    limits = {name: _limits(fates, name, metric) for name in names}
     kept = 0
-    for shown in seen:
+    for shown in fates:
         number = chart_data.value(shown.block, metric)
         kept += shown.kind is not chart_data.Fate.VOID
         if number is None or (shown.kind is not chart_data.Fate.VOID and kept % step):
@@ -247,14 +247,14 @@ def blocks(part: Part) -> Chart:
     ).properties(height=76)
     header = alt.Header(title=None, labelAnchor="start", labelOrient="top", labelPadding=4)
     chart = layers.facet(row=alt.Row("name:N", sort=names, header=header), spacing=10).resolve_scale(y="independent")
-    counts = ", ".join(f"{name} {sum(shown.block.contender == name for shown in seen)}" for name in names)
+    counts = ", ".join(f"{name} {sum(shown.block.contender == name for shown in fates)}" for name in names)
     return finished(chart, f"every block over time; blocks of each contender: {counts}")
 
 
 def columns(judged: JudgedRace) -> Chart:
     """A line per contender over the columns: its speed over the best's in each. Lines that cross change places."""
     shown = columns_of.table(judged)
-    kinds = {of for _, of in shown.heads}
+    kinds = {measure for _, measure in shown.heads}
     kind = kinds.pop() if len(kinds) == 1 else "speed"
     names = [name for name, cells in shown.rows if any(cell.ratio for cell in cells)]
     drawn = [
@@ -296,8 +296,8 @@ def _dashes(names: Sequence[str]) -> alt.Scale:
     return alt.Scale(domain=list(names), range=[DASHES[at // len(PALETTE) % len(DASHES)] for at in range(len(names))])
 
 
-def _limits(seen: Sequence[chart_data.Seen], name: str, metric: str) -> tuple[float, float]:
-    numbers = [(shown.kind, chart_data.value(shown.block, metric)) for shown in seen if shown.block.contender == name]
+def _limits(fates: Sequence[chart_data.BlockFate], name: str, metric: str) -> tuple[float, float]:
+    numbers = [(shown.kind, chart_data.value(shown.block, metric)) for shown in fates if shown.block.contender == name]
     used = [number for kind, number in numbers if kind is chart_data.Fate.USED and number is not None]
     return chart_data.edges(used or [number for _, number in numbers if number is not None])
 

@@ -122,8 +122,8 @@ def _column(part: Part) -> JsonObject:
 
 def _noise(race: Race) -> JsonObject:
     # The most disturbed column's: scatter between workloads is not noise.
-    seen = max(map(noise, by_column(race)), key=lambda disturbed: disturbed.lost or 0.0)
-    return {"level": seen.level, "lost": seen.lost, "factor": figures.finite(seen.factor)}
+    worst = max(map(noise, by_column(race)), key=lambda disturbed: disturbed.lost or 0.0)
+    return {"level": worst.level, "lost": worst.lost, "factor": figures.finite(worst.factor)}
 
 
 def order(round_: Round) -> list[list[str]]:

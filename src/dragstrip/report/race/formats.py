@@ -98,11 +98,11 @@ def junit(judged: JudgedRace, rules: Sequence[Ruled] = ()) -> str:
         suites.append(suite := _suite(f"dragstrip {part.name}", judged.record.started))
         _rule_cases(suite, [rule.ruling for rule in rules if rule.column in ("", part.name)])
         for entrant in part.race.entrants:
-            _case(suite, "contenders", entrant.name, failed=entrant.out, said=entrant.version)
+            _case(suite, "contenders", entrant.name, failed=entrant.out, text=entrant.version)
         for check in part.checks:
-            seen = check_text(check)
-            void = seen if check.status is Status.VOID else ""
-            _case(suite, "validity", check.label, failed=void, said=f"{check.status}: {seen}")
+            detail = check_text(check)
+            void = detail if check.status is Status.VOID else ""
+            _case(suite, "validity", check.label, failed=void, text=f"{check.status}: {detail}")
     return _xml(*suites)
 
 
@@ -116,15 +116,15 @@ def junit_rules(compared: Sequence[tuple[Sequence[Ruling], Sequence[tuple[str, s
     for rulings, fallen, name in compared:
         suites.append(suite := _suite(name, ""))
         _rule_cases(suite, rulings)
-        for who, reason in fallen:
-            _case(suite, "still races", who, failed=f"is out now: {reason}", said="")
+        for contender, reason in fallen:
+            _case(suite, "still races", contender, failed=f"is out now: {reason}", text="")
     return _xml(*suites)
 
 
 def _rule_cases(suite: ElementTree.Element, rulings: Sequence[Ruling]) -> None:
     for ruling in rulings:
         failed = ruling.text if ruling.outcome is Outcome.FAILS else ""
-        _case(suite, ruling.rule, ruling.name, failed=failed, said=ruling.text, skipped=ruling.outcome is Outcome.OPEN)
+        _case(suite, ruling.rule, ruling.name, failed=failed, text=ruling.text, skipped=ruling.outcome is Outcome.OPEN)
 
 
 def openmetrics(judged: JudgedRace) -> str:
@@ -150,8 +150,8 @@ def openmetrics(judged: JudgedRace) -> str:
         for bound, suffix in (("estimate", ""), ("low", "_low"), ("high", "_high")):
             known = [(of(part, row), _intervals(row)[measure]) for part, row in rows]
             samples = [(labels, scale * getattr(interval, bound)) for labels, interval in known if interval]
-            said = about if bound == "estimate" else f"{about} The interval's {bound} end."
-            family(f"{name}{suffix}_{unit}", unit, said, samples)
+            description = about if bound == "estimate" else f"{about} The interval's {bound} end."
+            family(f"{name}{suffix}_{unit}", unit, description, samples)
     memory = [(of(part, row), row.estimate.peak_memory_bytes) for part, row in rows]
     family("dragstrip_peak_memory_bytes", "bytes", "Peak of the tree, median over launches.", memory)
     tails = [({**of(part, row), "percentile": q}, us / 1e6) for part, row in rows for q, us in row.latency_us.items()]
@@ -224,14 +224,14 @@ def _suite(name: str, at: str) -> ElementTree.Element:
     return ElementTree.Element("testsuite", {"name": figures.visible(name), "timestamp": figures.visible(at)})
 
 
-def _case(suite: ElementTree.Element, group: str, name: str, *, failed: str, said: str, skipped: bool = False) -> None:
+def _case(suite: ElementTree.Element, group: str, name: str, *, failed: str, text: str, skipped: bool = False) -> None:
     case = ElementTree.SubElement(suite, "testcase", {"classname": group, "name": figures.visible(name), "time": "0"})
     if failed:
         ElementTree.SubElement(case, "failure", {"message": figures.visible(failed)})
     elif skipped:
-        ElementTree.SubElement(case, "skipped", {"message": figures.visible(said)})
-    if said:
-        ElementTree.SubElement(case, "system-out").text = figures.visible(said, lines=True)
+        ElementTree.SubElement(case, "skipped", {"message": figures.visible(text)})
+    if text:
+        ElementTree.SubElement(case, "system-out").text = figures.visible(text, lines=True)
 
 
 def _xml(*suites: ElementTree.Element) -> str:

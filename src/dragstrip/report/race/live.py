@@ -96,13 +96,13 @@ class Progress:
         done, pairs = len(race.rounds), len(verdict.pairs)
         decided = sum(pair.decided for pair in verdict.pairs)
         spent_s = sum(round_.ended_ns - round_.started_ns for round_ in race.rounds) / 1e9
-        of = "" if race.plan.rounds_fixed else f" of {race.plan.budget_s:.0f} s"
+        budget = "" if race.plan.rounds_fixed else f" of {race.plan.budget_s:.0f} s"
         count = len(verdict.columns)
         most = f"{race.plan.planned_rounds}{f' for each of {count} columns' if count > 1 else ''}"
         void = sum(bool(round_.void) for round_ in race.rounds)
         self._phase = (
             f"round {done}{f' ({void} void)' if void else ''} of at most {most}, "
-            f"{decided} of {pairs} pairs decided, {spent_s:.0f} s{of} spent"
+            f"{decided} of {pairs} pairs decided, {spent_s:.0f} s{budget} spent"
         )
         self._phase_waits = False
         if left := time_left(race, verdict):

@@ -39,7 +39,7 @@ def race(judged: JudgedRace, rules: Sequence[Ruled] = ()) -> str:
 def _columns(judged: JudgedRace) -> list[str]:
     """Contender by column, and which contenders are out of a column."""
     table = columns.table(judged)
-    heads = (f"{cell(name)}, {cell(of)}" for name, of in table.heads)
+    heads = (f"{cell(name)}, {cell(measure)}" for name, measure in table.heads)
     lines = [f"| contender | {' | '.join(heads)} |", f"|-|{'-|' * len(table.heads)}"]
     for name, cells in table.rows:
         shown = (f"{cell(entry.text)}{f' {entry.letters}' if entry.letters else ''}" for entry in cells)

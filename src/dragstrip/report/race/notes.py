@@ -70,19 +70,18 @@ class NoiseLevel:
 
 def noise_level(race: Race) -> NoiseLevel:
     """The level, what was lost, and by which factor that widened the intervals."""
-    seen = noise(race)
-    if seen.level == "quiet":
+    measured = noise(race)
+    if measured.level == "quiet":
         return NoiseLevel(Status.PASS, "quiet machine")
-    if seen.lost is None:
+    if measured.lost is None:
         return NoiseLevel(None, "how disturbed the machine was is unknown")
-    lost = f"other programs and the hypervisor took {figures.percent(round(seen.lost, 3))} of its cores' time"
+    lost = f"other programs and the hypervisor took {figures.percent(round(measured.lost, 3))} of its cores' time"
     wider = ""
-    if seen.factor is not None:
-        often = (
-            "hardly wider than" if seen.factor < 1.15 else f"about {figures.two_digits(seen.factor)} times as wide as"
-        )
+    if measured.factor is not None:
+        about = f"about {figures.two_digits(measured.factor)} times as wide as"
+        often = "hardly wider than" if measured.factor < 1.15 else about
         wider = f"; intervals are {often} on a quiet machine"
-    return NoiseLevel(_LEVELS[seen.level], f"{seen.level} machine: {lost}{wider}")
+    return NoiseLevel(_LEVELS[measured.level], f"{measured.level} machine: {lost}{wider}")
 
 
 def worst_noise_level(parts: Sequence[Part]) -> NoiseLevel:
@@ -162,10 +161,10 @@ def grouped(ungrouped: Sequence[Note]) -> list[Note]:
         if len(together) == 1:
             notes.append(together[0])
             continue
-        seen = "; ".join(note.text.removesuffix(remedy).rstrip(" :;") for note in together)
+        texts = "; ".join(note.text.removesuffix(remedy).rstrip(" :;") for note in together)
         heads = ", ".join(dict.fromkeys(note.head for note in together if note.head))
         weight = max(note.weight for note in together)
-        notes.append(Note(together[0].status, heads, f"{seen}: {remedy}", weight, remedy))
+        notes.append(Note(together[0].status, heads, f"{texts}: {remedy}", weight, remedy))
     return notes
 
 

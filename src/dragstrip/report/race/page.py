@@ -179,7 +179,7 @@ def _sections(race: Race, each: Sequence[ColumnSections]) -> list[tuple[str, str
 def _of_column(column: ColumnSections) -> list[tuple[str, str]]:
     """One column's sections before its checks."""
     drawn, part = column.charts, column.part
-    there = {
+    sections = {
         "ranking": part.rows,
         "out": part.out,
         "pairs": shown_pairs(part.verdict, part.names, every=False),
@@ -188,7 +188,8 @@ def _of_column(column: ColumnSections) -> list[tuple[str, str]]:
         "cost": "cpu" in drawn or "memory" in drawn,
         "figures": part.rows,
     }
-    return [(f"{column.at}{name}", f"{column.head}{_WORDS.get(name, name)}") for name, shown in there.items() if shown]
+    names = [name for name, content in sections.items() if content]
+    return [(f"{column.at}{name}", f"{column.head}{_WORDS.get(name, name)}") for name in names]
 
 
 def _raw(race: Race) -> str:
@@ -273,7 +274,7 @@ def launches(part: Part) -> list[tuple[str, dict[str, str]]]:
         launches = [launch for r in part.race.rounds for launch in r.launches if launch.contender == name]
         if launches:
             middle = len(launches) // 2
-            seen = {
+            medians = {
                 "launches": str(len(launches)),
                 "ready in, ms": f"{sorted(launch.ready_ns for launch in launches)[middle] / 1e6:.1f}",
                 "warmed up, ms": f"{sorted(launch.warm_up_ns for launch in launches)[middle] / 1e6:.0f}",
@@ -282,15 +283,15 @@ def launches(part: Part) -> list[tuple[str, dict[str, str]]]:
                 "processes, threads": f"{launches[-1].processes}, {launches[-1].threads}",
                 "CPU read from": launches[-1].cpu_source,
             }
-            table.append((name, seen))
+            table.append((name, medians))
     return table
 
 
-def machine_words(machine: Mapping[str, Json], of: str = "") -> list[tuple[str, str]]:
+def machine_words(machine: Mapping[str, Json], prefix: str = "") -> list[tuple[str, str]]:
     """Machine facts as words, nested ones flattened; unknown ones are left out."""
     facts: list[tuple[str, str]] = []
     for key, value in machine.items():
-        name = f"{of}{key.removesuffix(_BYTES).replace('_', ' ')}"
+        name = f"{prefix}{key.removesuffix(_BYTES).replace('_', ' ')}"
         if isinstance(value, Mapping):
             facts += machine_words(value, f"{name}, ")
         elif value is not None and value != "":

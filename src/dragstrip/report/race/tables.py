@@ -48,9 +48,9 @@ def block_rows(race: Race) -> Iterator[Row]:
     if len(race.columns) > 1:
         yield from _by_column(race, block_rows)
         return
-    for seen in chart_data.blocks(race):
-        block = seen.block
-        row: Row = {"race": race.id, "started": race.started, "workload": race.workload, "kind": seen.kind.value}
+    for fated in chart_data.blocks(race):
+        block = fated.block
+        row: Row = {"race": race.id, "started": race.started, "workload": race.workload, "kind": fated.kind.value}
         row["at_s"] = round((block.started_ns - race.started_ns) / 1e9, 6)
         row |= {name: _cell(getattr(block, name)) for name in _BLOCK}
         row["void"] = "; ".join(map(void_text, block.void))
@@ -72,7 +72,7 @@ def round_rows(race: Race) -> Iterator[Row]:
         for column, name in enumerate(first.names):
             if first.ran[row, column]:
                 place: Row = {"race": race.id, "workload": race.workload, "round": index, "contender": name}
-                numbers = {key: figures.finite(of.totals[row, column]) for key, of in by_column.items()}
+                numbers = {key: figures.finite(values.totals[row, column]) for key, values in by_column.items()}
                 yield {**place, **numbers, "settled": bool(first.settled[row, column])}
 
 

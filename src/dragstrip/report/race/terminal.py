@@ -107,14 +107,16 @@ def columns_table(judged: JudgedRace, width: int, *, legend: bool = True) -> lis
     whole = columns.table(judged)
     names = min(max(len(name) for name in ("contender", *dict(whole.rows))), max(width // 3, 10))
     cells = [[_cell_text(row[at]) for _, row in whole.rows] for at in range(len(whole.heads))]
-    # A head's second line begins with "by ".
-    wide = [max(len(name), len(of) + 3, *map(len, cell)) for (name, of), cell in zip(whole.heads, cells, strict=True)]
+    wide = [
+        max(len(name), len(f"by {measure}"), *map(len, texts))
+        for (name, measure), texts in zip(whole.heads, cells, strict=True)
+    ]
     lines: list[RenderableType] = []
     for chosen in _fitting(wide, width - names - 2):
         table = _table(max_width=names)
         for at in chosen:
-            name, of = whole.heads[at]
-            table.add_column(Text.assemble((name, "bold"), "\n", (f"by {of}", "dim")), no_wrap=True)
+            name, measure = whole.heads[at]
+            table.add_column(Text.assemble((name, "bold"), "\n", (f"by {measure}", "dim")), no_wrap=True)
         for at_row, (name, _) in enumerate(whole.rows):
             table.add_row(Text(name), *(cells[at][at_row] for at in chosen))
         lines += [table, Text()]
@@ -257,9 +259,9 @@ def _forest(pairs: Sequence[Pair], part: Part, width: int, *, verbose: bool = Fa
     """
     axis = glyphs.Axis.of([_pair_span(pair) for pair in pairs], pairs[0].margin)
     lines = [_pair_line(pair, axis, void=bool({pair.a, pair.b} & part.void_contenders)) for pair in pairs]
-    of = len(part.verdict.pairs)
-    by = KNOWN[pairs[0].metric].compared
-    heads = (f"{by}, {'pairs' if len(pairs) == of else f'{len(pairs)} of {of} pairs'}", "", "×", "interval", "verdict")
+    count, compared = len(part.verdict.pairs), KNOWN[pairs[0].metric].compared
+    listed = "pairs" if len(pairs) == count else f"{len(pairs)} of {count} pairs"
+    heads = (f"{compared}, {listed}", "", "×", "interval", "verdict")
     least = [max(len(str(line[at])) for line in (heads, *lines)) for at in range(5)]
     # Names and words may fold, numbers never do; the plot takes the rest.
     limits = (max(width * 3 // 8, 20), 0, least[2], least[3], max(width // 6, 12))

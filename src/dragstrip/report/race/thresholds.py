@@ -47,5 +47,5 @@ def _judged(part: Part, rule: Rule, name: str, first: str) -> Iterator[tuple[Rul
     if lack or pair is None:
         yield ruling(rule, name, None, lack=lack), False
         return
-    of = f" of {first}, {KNOWN[pair.metric].compared}"
-    yield ruling(rule, name, (pair.low, pair.high), of=of), True
+    measure = f" of {first}, {KNOWN[pair.metric].compared}"
+    yield ruling(rule, name, (pair.low, pair.high), of=measure), True
