@@ -123,8 +123,8 @@ def page_of_parity(race: Race, width: int) -> str:
     return console.file.getvalue()
 
 
-def judged_of(race: Race, checks: Any = (), **changes: Any) -> tuple[Race, Any, Any]:
-    return race, Verdict((replace(judge_column(race), **changes),)), checks
+def judged_of(race: Race, checks: Any = (), **changes: Any) -> JudgedRace:
+    return JudgedRace(race, Verdict((replace(judge_column(race), **changes),)), checks)
 
 
 VOID = samples.said("void passes", "void", "half of the passes are void: steal")

@@ -40,7 +40,7 @@ def test_every_match_of_observations_ends_in_assert_never() -> None:
         (match, function) for function in functions for match in ast.walk(function) if isinstance(match, ast.Match)
     ]
     assert len(matches) == 13
-    assert sum(ast.unparse(match.subject) != "of" for match, _ in matches) == 6
+    assert sum(ast.unparse(match.subject) != "observed" for match, _ in matches) == 6
     for match, function in matches:
         assert match is function.body[-2]
         assert ast.unparse(function.body[-1]) == f"assert_never({ast.unparse(match.subject)})"

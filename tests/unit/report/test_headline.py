@@ -118,12 +118,12 @@ def test_where_the_race_chose_its_metric_the_headline_says_which_and_why() -> No
         for r in race.rounds
     )
     race = samples.changed(race, rounds=cheap, plan=replace(race.plan, metric="cpu"))
-    of, verdict, checks = judged_of(race, metric_reason=GeneratorLimit(("lavish",)))
-    assert headline.headline(JudgedRace(of, verdict, checks)).endswith(
+    judged = judged_of(race, metric_reason=GeneratorLimit(("lavish",)))
+    assert headline.headline(judged).endswith(
         " CPU time per request decides: the load generator, not lavish, limited the throughput."
     )
-    assert badge.race_badge(JudgedRace(of, verdict, checks)).line.startswith("LESS CPU thrifty: lavish takes 2.0")
-    made = race_export.race_json(JudgedRace(of, verdict, checks))
+    assert badge.race_badge(judged).line.startswith("LESS CPU thrifty: lavish takes 2.0")
+    made = race_export.race_json(judged)
     jsonschema.validate(made, race_export.schema())
     assert (made["columns"][0]["metric"], made["columns"][0]["metric_reason"]) == (
         "cpu",

@@ -101,8 +101,7 @@ def test_the_noise_light_tells_level_factor_and_what_more_budget_would_decide(mo
         taken = "other programs and the hypervisor took 12.3 % of its cores' time"
         assert f"{mark} {level} machine: {taken}; intervals are about 3 times" in text
         assert told(race)["noise"] == {"level": level, "lost": 0.123, "factor": 3.04}
-    of, verdict, _ = judged_of(race, more_s=97.0)
-    assert notes.undecided_hint(JudgedRace(of, verdict), "last").endswith(
+    assert notes.undecided_hint(judged_of(race, more_s=97.0), "last").endswith(
         "about 2 min more would decide it: dragstrip race --resume last --budget +2m"
     )
     assert [notes.budget(s) for s in (1, 31, 60, 61, 600, 601, 4000)] == ["10s", "40s", "1m", "2m", "10m", "15m", "70m"]
