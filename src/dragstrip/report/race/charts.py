@@ -1,6 +1,6 @@
 """A race's charts, by Altair: one description each for the page, PNG and SVG.
 
-Colours are names of the theme (``style`` in Vega's words): the page fills in its own CSS variables, so that light and
+Colours are names of the theme (``style`` in Vega's words). The page fills in its own CSS variables, so that light and
 dark need no second chart; a file gets the colours of ``LIGHT`` or ``DARK``. Text from outside is only ever data, never
 part of an expression or a field's name.
 """
