@@ -308,7 +308,9 @@ def test_a_run_that_got_stuck_is_judged_by_what_became_of_its_connections(tmp_pa
     text = f"995 correct responses, the slowest after 0.5 s; {lost}, 4 of all these in the run's last twentieth"
     assert text in finding_text(found)
     told = finding_text(assess(claim, PUBLISHED, with_runs(False, False)))
-    assert "steady: 1,000 requests over 100 connections at a time, one for each request, in 11.0 s: all responses" in told
+    assert (
+        "steady: 1,000 requests over 100 connections at a time, one for each request, in 11.0 s: all responses" in told
+    )
 
 
 AB = """This is ApacheBench, Version 2.3
