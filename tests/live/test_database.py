@@ -116,22 +116,22 @@ def segments() -> set[str]:
 def test_each_instance_is_fresh_and_one_that_was_killed_is_told(database: Database) -> None:
     with database.launch() as instance:
         instance.change_rows()
-    with database.launch() as instance, as_contender(instance, "one") as one:
-        assert one.execute("SELECT n FROM rows WHERE id = 5").fetchone() == (drawn_rows(7)[4],)
-        own = (instance.folder / "data" / "postmaster.pid").read_text().splitlines()[6].split()[1]
-        assert own in segments()
+    with database.launch() as instance, as_contender(instance, "one") as client:
+        assert client.execute("SELECT n FROM rows WHERE id = 5").fetchone() == (drawn_rows(7)[4],)
+        segment = (instance.folder / "data" / "postmaster.pid").read_text().splitlines()[6].split()[1]
+        assert segment in segments()
         os.kill(instance.process.pid, signal.SIGKILL)
         until(lambda: not instance.alive(), 20, "it is thought to be alive")
         with pytest.raises(DatabaseGoneError, match="PostgreSQL is gone"):
             instance.usage()
-    assert own not in segments()
+    assert segment not in segments()
 
 
 def shown(env: dict[str, str]) -> dict[str, Any]:
     done = dragstrip_run(env, "show", "last", "--json")
     assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    race: dict[str, Any] = json.loads(done.stdout)
+    return race
 
 
 def test_servers_that_answer_from_memory_are_named_and_commits_equal_answers(tmp_path: Path) -> None:
@@ -145,26 +145,26 @@ def test_servers_that_answer_from_memory_are_named_and_commits_equal_answers(tmp
     ]
     done = dragstrip_run(env, "race", *words, "--workload", "db", "--rounds", "2")
     assert done.returncode == 0, done.stdout + done.stderr
-    told = shown(env)
+    shown_race = shown(env)
     import jsonschema
 
-    jsonschema.validate(told, SCHEMA)
-    out = {one["name"]: one["out"] for one in told["contenders"]}
+    jsonschema.validate(shown_race, SCHEMA)
+    out = {entry["name"]: entry["out"] for entry in shown_race["contenders"]}
     assert out["one"] == out["two"] == ""
     assert "did not query the database for its responses" in out["knows"]
     assert "did not query the database for its responses" in out["keeps"]
-    for one in told["columns"][0]["contenders"]:
-        if not one["out"]:
-            used = one["database"]
+    for entry in shown_race["columns"][0]["contenders"]:
+        if not entry["out"]:
+            used = entry["database"]
             assert used["statements"] == pytest.approx(used["wanted_statements"], rel=0.001)
-            assert used["statements"] >= one["requests"]
+            assert used["statements"] >= entry["requests"]
             assert used["cpu_us_per_request"] > 1
-    facts = told["machine"]["database"]
+    facts = shown_race["machine"]["database"]
     assert facts["connections"] == CONNECTIONS
     assert facts["version"] == find().version
     assert facts["settings"]["fsync"] == "off"
-    assert any(event["kind"] == "database" for event in told["events"])
-    (check,) = (one for one in told["validity"] if one["check"] == "database")
+    assert any(event["kind"] == "database" for event in shown_race["events"])
+    (check,) = (entry for entry in shown_race["validity"] if entry["check"] == "database")
     assert check["status"] == "pass", check
     assert "CPU µs per request, server + its own database processes: " in done.stdout
 
@@ -174,25 +174,25 @@ def test_a_slow_database_is_called_the_limit(tmp_path: Path) -> None:
     words = [*planted("one", "sleeps"), *planted("two", "sleeps")]
     done = dragstrip_run(env, "race", *words, "--workload", "db", "--rounds", "3")
     assert done.returncode == 0, done.stdout + done.stderr
-    told = shown(env)
-    (check,) = (one for one in told["validity"] if one["check"] == "database")
+    shown_race = shown(env)
+    (check,) = (entry for entry in shown_race["validity"] if entry["check"] == "database")
     assert check["status"] == "warn"
     assert check["detail"].startswith("the database is the limit: ")
     # The first answers come at once: a block as short as those ask for would count none of the others.
-    (column,) = told["columns"]
-    assert all(one["throughput_per_s"] and one["requests"] > 100 for one in column["contenders"]), column
-    assert [pair["verdict"] for pair in told["pairs"] if pair["metric"] == column["metric"]] == ["undecided"]
+    (column,) = shown_race["columns"]
+    assert all(entry["throughput_per_s"] and entry["requests"] > 100 for entry in column["contenders"]), column
+    assert [pair["verdict"] for pair in shown_race["pairs"] if pair["metric"] == column["metric"]] == ["undecided"]
 
 
 def postgres_of(race: subprocess.Popen[str]) -> list[psutil.Process]:
     """The main processes of a race's databases."""
-    found = []
-    for one in psutil.Process(race.pid).children(recursive=True):
+    processes = []
+    for child in psutil.Process(race.pid).children(recursive=True):
         with contextlib.suppress(psutil.Error):
-            words = one.cmdline()
+            words = child.cmdline()
             if words and words[0].endswith("/postgres") and "-D" in words:
-                found.append(one)
-    return found
+                processes.append(child)
+    return processes
 
 
 def test_a_database_that_dies_voids_its_round_and_one_that_is_orphaned_goes(tmp_path: Path) -> None:
@@ -210,10 +210,10 @@ def test_a_database_that_dies_voids_its_round_and_one_that_is_orphaned_goes(tmp_
     race.communicate()
     until(lambda: not servers(), 20, "something outlives the race")
     assert_nothing_left()
-    told = shown(env)
-    void = [one for one in told["void_rounds"] if any("database" in reason for reason in one["reasons"])]
-    assert len(void) == 1, told["void_rounds"]
-    assert not any(one["out"] for one in told["contenders"])
+    shown_race = shown(env)
+    void = [entry for entry in shown_race["void_rounds"] if any("database" in reason for reason in entry["reasons"])]
+    assert len(void) == 1, shown_race["void_rounds"]
+    assert not any(entry["out"] for entry in shown_race["contenders"])
 
 
 def test_a_race_without_the_database_says_how_to_install_it(tmp_path: Path) -> None:

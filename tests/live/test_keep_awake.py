@@ -40,14 +40,14 @@ def until(true: Callable[[], bool], at_most_s: float = 20.0) -> bool:
 
 def spinners(root: int) -> list[int]:
     """Descendants of a process that have the SCHED_IDLE policy, dead ones apart."""
-    found = []
+    pids = []
     for pid, (_, state) in descendants(root).items():
         try:
             if state != "Z" and os.sched_getscheduler(pid) == os.SCHED_IDLE:
-                found.append(pid)
+                pids.append(pid)
         except ProcessLookupError:
             continue
-    return found
+    return pids
 
 
 def running(pid: int) -> bool:
@@ -200,11 +200,11 @@ def test_a_race_records_what_kept_its_cores_awake_and_how_its_engine_waited(tmp_
     with Store(store) as kept:
         race = kept.load("last")
     assert race.rounds, done.stderr
-    own = len(os.sched_getaffinity(0)) > 1 and not keep_awake.against_spinning([CORE], [])
-    assert race.machine.engine_wait == ("poll" if own else "sleep")
+    own_cores = len(os.sched_getaffinity(0)) > 1 and not keep_awake.against_spinning([CORE], [])
+    assert race.machine.engine_wait == ("poll" if own_cores else "sleep")
     assert (race.machine.awake == "off") == (word == "off")
     assert awake_and_wait_of(race) == (word, race.machine.engine_wait)
-    assert all(block.server_runs for one in race.rounds for block in one.blocks)
-    told = dragstrip("show", "--parity", "--store", str(store))
-    assert told.returncode == 0, told.stderr
-    assert f"cores kept awake: {(race.machine.awake or '').split(' (')[0]}" in " ".join(told.stdout.split())
+    assert all(block.server_runs for round_ in race.rounds for block in round_.blocks)
+    shown = dragstrip("show", "--parity", "--store", str(store))
+    assert shown.returncode == 0, shown.stderr
+    assert f"cores kept awake: {(race.machine.awake or '').split(' (')[0]}" in " ".join(shown.stdout.split())

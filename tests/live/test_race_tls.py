@@ -29,10 +29,12 @@ def test_one_server_races_itself_in_the_clear_and_over_tls_in_both_versions(tmp_
     names = ["nginx-return", "nginx-return:tls=on", "nginx-return:http=2,tls=on"]
     done = dragstrip_run(env, "race", *names, "--rounds", "2", "-c", "4", "--json", str(out))
     assert out.exists(), done.stdout + done.stderr
-    told = json.loads(out.read_text())
-    assert [one["name"] for one in told["contenders"]] == names
-    assert all(not one["out"] and not one["errors"] for one in told["columns"][0]["contenders"]), done.stdout
-    sheets = {one["name"]: one["parity"] for one in told["columns"][0]["contenders"]}
+    race = json.loads(out.read_text())
+    assert [entrant["name"] for entrant in race["contenders"]] == names
+    assert all(not entrant["out"] and not entrant["errors"] for entrant in race["columns"][0]["contenders"]), (
+        done.stdout
+    )
+    sheets = {entrant["name"]: entrant["parity"] for entrant in race["columns"][0]["contenders"]}
     assert "TLS version" not in sheets[names[0]]
     for name in names[1:]:
         assert sheets[name]["TLS version"] == "TLSv1.3"
@@ -54,7 +56,7 @@ def test_a_command_that_takes_the_certificate_is_raced_over_tls(tmp_path: Path) 
     done = dragstrip_run(env, *words, "nginx-return", "--json", str(out))
     assert out.exists(), done.stdout + done.stderr
     mine, plain_one = (
-        {one["name"]: one for one in json.loads(out.read_text())["columns"][0]["contenders"]}[n]
+        {entrant["name"]: entrant for entrant in json.loads(out.read_text())["columns"][0]["contenders"]}[n]
         for n in ("mine", "plain")
     )
     assert not mine["out"]
@@ -65,7 +67,7 @@ def test_a_command_that_takes_the_certificate_is_raced_over_tls(tmp_path: Path) 
 def test_who_has_no_tls_and_what_it_has_not_are_refused(tmp_path: Path) -> None:
     """With who has it, before anything is started."""
     env = settings(tmp_path)
-    for given, told in (
+    for given, refusal in (
         (["tornado", "nginx-return", "--tls"], "tornado has no parameter 'tls' in its definition; these have: "),
         (["http://127.0.0.1:1/", "nginx-return", "--tls"], "is already running"),
         (["nginx-return", "--serve", "mine=server {port}", "--tls"], "{certificate}"),
@@ -75,20 +77,20 @@ def test_who_has_no_tls_and_what_it_has_not_are_refused(tmp_path: Path) -> None:
     ):
         refused = commands.dragstrip("race", *given, env=env)
         assert refused.returncode == 2
-        assert told in refused.stderr, refused.stderr
+        assert refusal in refused.stderr, refused.stderr
 
 
 def test_the_certificate_is_for_this_machine_and_signed_by_the_races_own_authority(tmp_path: Path) -> None:
     """As OpenSSL reads it; two races have two authorities."""
-    one, other = tmp_path / "one", tmp_path / "other"
-    for folder in (one, other):
+    first, second = tmp_path / "one", tmp_path / "other"
+    for folder in (first, second):
         folder.mkdir()
-    made, stranger = certificate.make(one), certificate.make(other)
-    (one / "leaf.pem").write_bytes(made.identity.certificate)
-    (one / "key.pem").write_bytes(made.identity.key)
-    ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(one / "leaf.pem", one / "key.pem")
-    (told,) = ssl.create_default_context(cafile=str(made.file)).get_ca_certs()
-    assert dict(part for (part,) in told["subject"])["commonName"] == certificate.AUTHORITY
+    made, stranger = certificate.make(first), certificate.make(second)
+    (first / "leaf.pem").write_bytes(made.identity.certificate)
+    (first / "key.pem").write_bytes(made.identity.key)
+    ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(first / "leaf.pem", first / "key.pem")
+    (authority,) = ssl.create_default_context(cafile=str(made.file)).get_ca_certs()
+    assert dict(part for (part,) in authority["subject"])["commonName"] == certificate.AUTHORITY
     assert made.file.read_bytes() != stranger.file.read_bytes()
 
 
@@ -102,11 +104,11 @@ def test_each_request_has_a_handshake_or_takes_up_a_session_as_the_server_saw_it
         log.chmod(0o666)  # nginx runs as ``nobody``
         source = contender.find("nginx-return").folder
         shutil.copytree(source, folder)
-        own = folder / "contender.toml"
-        own.write_text(own.read_text().replace('name = "nginx-return"', 'name = "logging"'))
+        definition = folder / "contender.toml"
+        definition.write_text(definition.read_text().replace('name = "nginx-return"', 'name = "logging"'))
         conf = folder / "nginx.conf"
-        said = f"log_format reused '$ssl_session_reused $connection_requests'; access_log {log} reused;"
-        conf.write_text(conf.read_text().replace("access_log off;", said))
+        directives = f"log_format reused '$ssl_session_reused $connection_requests'; access_log {log} reused;"
+        conf.write_text(conf.read_text().replace("access_log off;", directives))
         done = dragstrip_run(settings(Path(place)), "verify", f"{folder}:tls=on", "--workload", workload)
         assert done.returncode == 0, done.stdout + done.stderr
         lines = log.read_text().splitlines()
@@ -123,8 +125,8 @@ def test_several_streams_are_loaded_and_stored(tmp_path: Path) -> None:
     words = ["nginx-return", "nginx-static", "--http", "2", "--streams", "7", "--rounds", "2", "-c", "3"]
     done = dragstrip_run(env, "race", *words, "--json", str(out))
     assert out.exists(), done.stdout + done.stderr
-    told = json.loads(out.read_text())
-    assert told["load"]["streams"] == 7
+    race = json.loads(out.read_text())
+    assert race["load"]["streams"] == 7
     assert "3 connections, keep-alive, 7 streams each" in done.stdout.replace("\n", " ")
-    checks = {check["check"]: check["status"] for check in told["validity"]}
+    checks = {check["check"]: check["status"] for check in race["validity"]}
     assert checks["accounting"] == "pass"

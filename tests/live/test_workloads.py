@@ -165,15 +165,15 @@ def test_answers_in_another_order_than_the_requests_are_found() -> None:
 def test_a_race_tells_each_kind_of_request(tmp_path: Path) -> None:
     """Share and latency of each, in the record, in JSON and on the terminal."""
     planted(tmp_path, "none")
-    told = dragstrip(
+    done = dragstrip(
         "race", "--workload", "post", f"one={tmp_path}/none/contender.toml", f"two={tmp_path}/none/contender.toml",
         "--rounds", "2", "--budget", "5s", "-c", "8", "--json", str(tmp_path / "race.json"),
         env=settings(tmp_path),
     )  # fmt: skip
     race = json.loads((tmp_path / "race.json").read_text())
-    assert told.returncode in (0, EXIT_VOID), told.stderr
-    for one in race["columns"][0]["contenders"]:
-        kinds = {kind["name"]: kind for kind in one["requests_by_kind"]}
+    assert done.returncode in (0, EXIT_VOID), done.stderr
+    for entrant in race["columns"][0]["contenders"]:
+        kinds = {kind["name"]: kind for kind in entrant["requests_by_kind"]}
         assert set(kinds) == {"length", "chunked"}
         # Five standard errors: a launch sends the beginning of a shuffled sequence, the second launch the same one.
         drawn = sum(kind["requests"] for kind in kinds.values()) / 2
@@ -181,4 +181,4 @@ def test_a_race_tells_each_kind_of_request(tmp_path: Path) -> None:
         assert kinds["chunked"]["failed"] == 0
         latency_us = kinds["chunked"]["latency_us"]
         assert 0 < latency_us["p50"] <= latency_us["p99"]
-    assert "chunked" in told.stdout
+    assert "chunked" in done.stdout

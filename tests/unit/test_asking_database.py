@@ -56,7 +56,7 @@ def test_a_driver_is_wanted_only_where_the_database_is_asked(folder: Path) -> No
     assert state.remedy == f"`dragstrip install {folder} --workload db` installs it"
     assert asking.parity["driver"] == "own 4"
     assert asking.for_workload("db", asks_database=True) == asking
-    (step,) = [one for one in install.plan([asking], root=True, apt=True).steps if "install" in one.command]
+    (step,) = [step for step in install.plan([asking], root=True, apt=True).steps if "install" in step.command]
     assert step.command[-1] == "own-driver"
     assert install.plan([plain], root=True, apt=True).impossible
 
@@ -88,8 +88,8 @@ def test_a_database_has_cores_of_its_own_where_there_are_enough() -> None:
     """The remaining cores; otherwise half of the servers' cores if not set by the user; a single core is shared."""
 
     def lane(server: tuple[int, ...], engine: tuple[int, ...], count: int, divisible: bool) -> Lanes:
-        found = Lanes(server, engine, bool(set(server) & set(engine)), "")
-        return with_database(found, divisible=divisible, allowed=range(count), threads_of=alone)
+        lanes = Lanes(server, engine, bool(set(server) & set(engine)), "")
+        return with_database(lanes, divisible=divisible, allowed=range(count), threads_of=alone)
 
     assert lane((1,), (0,), 2, True) == Lanes((1,), (0,), False, "", (1,))
     assert lane((1,), (0,), 2, True).servers_share
@@ -131,7 +131,7 @@ def test_all_that_is_installed_has_the_database_and_its_drivers(
     for name in ("node", "tornado"):
         for workload in contender.shipped()[name].fields.workloads if words == ["--all"] else ("db",):
             needed = contender.entry(name).for_workload(workload, asks_database=load(workload).asks_database)
-            assert any(one.contender == needed.contender for one in checked), (name, workload)
+            assert any(known.contender == needed.contender for known in checked), (name, workload)
 
 
 def test_rows_are_the_seeds_and_of_one_length() -> None:

@@ -76,15 +76,15 @@ def test_probes_ask_the_fixed_cases_and_others_within_what_every_language_counts
     """Zeros and the largest numbers always; products below 2^31; each answer is the true product."""
     probes = Asking(workload.load("multiply"), mark="abcd", seed=seed).probes(count=count)
     assert len(probes) == count
-    asked = []
+    paths = []
     for probe in probes:
         match = re.fullmatch(r"/multiply\?a=(\d+)&b=(\d+)", probe.path)
         assert match
         a, b = int(match[1]), int(match[2])
-        asked.append((a, b))
+        paths.append((a, b))
         assert a * b < 2**31
         assert f"RESULT: {a}*{b}={a * b}</p>".encode() in probe.body
-    assert {(2, 3), (0, 0), (0, 7), (1, 46340), (46340, 46340)} >= set(asked[:5])
+    assert {(2, 3), (0, 0), (0, 7), (1, 46340), (46340, 46340)} >= set(paths[:5])
 
 
 def test_another_seed_asks_other_probes_and_loads_another_pool() -> None:
@@ -97,9 +97,9 @@ def test_another_seed_asks_other_probes_and_loads_another_pool() -> None:
 def test_marks_change_the_body_and_never_its_length() -> None:
     """So that all contenders answer the same number of bytes."""
     multiply = workload.load("multiply")
-    one, other = (Asking(multiply, mark=mark).exchanges()[0].body for mark in ("abcd", "wxyz"))
-    assert one != other
-    assert len(one) == len(other)
+    first, second = (Asking(multiply, mark=mark).exchanges()[0].body for mark in ("abcd", "wxyz"))
+    assert first != second
+    assert len(first) == len(second)
 
 
 @pytest.mark.parametrize("mark", ["", "abc", "abcde", "a\nbc"])
@@ -120,10 +120,10 @@ def test_an_unknown_workload_is_refused_with_those_there_are() -> None:
 
 def test_a_workload_of_ones_own_is_loaded_from_its_file(tmp_path: Path) -> None:
     """The fixed cases come first, then drawn ones."""
-    own = define(tmp_path, GOOD)
-    assert own.name == "add"
-    assert [probe.body for probe in Asking(own, mark="abcd").probes(count=2)] == [b"1 abcd", b"100 abcd"]
-    assert len(Asking(own, mark="abcd").exchanges()) == 4
+    add = define(tmp_path, GOOD)
+    assert add.name == "add"
+    assert [probe.body for probe in Asking(add, mark="abcd").probes(count=2)] == [b"1 abcd", b"100 abcd"]
+    assert len(Asking(add, mark="abcd").exchanges()) == 4
 
 
 def test_a_pool_larger_than_its_numbers_allow_has_each_of_them_once(tmp_path: Path) -> None:
@@ -247,7 +247,7 @@ def test_a_workload_of_several_requests_has_each_with_its_own_answer(tmp_path: P
     data = shop.data("one")
     pool = Asking(shop, data=data, seed=3).exchanges()
     assert (shop.kind_names, shop.traffic.connections, shop.traffic.pipelining) == (("look", "buy"), 7, 4)
-    looks, buys = ([one for one in pool if one.kind == kind] for kind in (0, 1))
+    looks, buys = ([exchange for exchange in pool if exchange.kind == kind] for kind in (0, 1))
     assert (len(looks), len(buys)) == (6, 2)
     names = [line.split(" ")[1] for line in data.files["things.txt"].decode().splitlines()]
     for look in looks:
@@ -281,11 +281,11 @@ def test_the_sequence_of_a_mix_has_each_kind_by_its_weight(seed: int) -> None:
 def test_every_launch_finds_other_files_and_their_answers_know_it(tmp_path: Path) -> None:
     """The same text gives the same ones; what was right before is known as such."""
     shop = define(tmp_path, MIX)
-    one, two = shop.data("one"), shop.data("two")
-    assert one == shop.data("one")
-    assert all(one.files[name] != two.files[name] for name in one.files)
-    assert len(one.files["pictures/one.bin"]) == 100
-    before, now = (Asking(shop, data=data, before=one, seed=1).exchanges()[0] for data in (one, two))
+    first, second = shop.data("one"), shop.data("two")
+    assert first == shop.data("one")
+    assert all(first.files[name] != second.files[name] for name in first.files)
+    assert len(first.files["pictures/one.bin"]) == 100
+    before, now = (Asking(shop, data=data, before=first, seed=1).exchanges()[0] for data in (first, second))
     assert before.stale is None
     assert now.stale == before.body != now.body
 
@@ -294,12 +294,15 @@ def test_every_launch_finds_other_files_and_their_answers_know_it(tmp_path: Path
 def test_probes_are_outside_the_pool(seed: int) -> None:
     """As far as there is anything else: whoever is right for the pool alone is found out."""
     for name in ("json", "post"):
-        one = workload.load(name)
-        data = one.data("any")
-        pool = {(asked.path, asked.sends, asked.chunked) for asked in Asking(one, seed=seed, data=data).exchanges()}
-        probes = Asking(one, seed=seed, data=data).probes()
+        loaded = workload.load(name)
+        data = loaded.data("any")
+        pool = {
+            (exchange.path, exchange.sends, exchange.chunked)
+            for exchange in Asking(loaded, seed=seed, data=data).exchanges()
+        }
+        probes = Asking(loaded, seed=seed, data=data).probes()
         # The first two of each kind are fixed cases.
-        drawn = [probe for kind in range(len(one.kinds)) for probe in [p for p in probes if p.kind == kind][2:]]
+        drawn = [probe for kind in range(len(loaded.kinds)) for probe in [p for p in probes if p.kind == kind][2:]]
         assert drawn
         assert not [probe for probe in drawn if (probe.path, probe.sends, probe.chunked) in pool]
 
@@ -308,8 +311,8 @@ def test_json_in_a_form_of_ones_own_is_asked_for_only_where_it_is_declared() -> 
     """Else every byte counts."""
     json = workload.load("json")
     data = json.data("any")
-    assert {one.compare for one in Asking(json, data=data).exchanges()} == {"bytes"}
-    assert {one.compare for one in Asking(json, data=data, own_form=True).exchanges()} == {"json"}
+    assert {exchange.compare for exchange in Asking(json, data=data).exchanges()} == {"bytes"}
+    assert {exchange.compare for exchange in Asking(json, data=data, own_form=True).exchanges()} == {"json"}
 
 
 @pytest.mark.parametrize(

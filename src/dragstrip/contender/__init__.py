@@ -1,7 +1,7 @@
-"""Definition of a server under test: data in a ``contender.toml``, and what is needed to start it.
+"""Definitions of servers under test (``contender.toml``), and everything needed to start such a server.
 
 ``definition`` reads TOML strictly, ``fields`` has the keys, ``discovery`` finds what is installed, ``entries`` turns
-words into entrants, ``preparation`` settles one launch, ``template`` renders files within bounds.
+words into entrants, ``preparation`` makes the command of a launch, ``template`` renders files within bounds.
 """
 
 from dragstrip.contender.definition import Key, Source, Strict, nearest, parsed, read, validated

@@ -350,8 +350,7 @@ class Contender:
         build = fields.build
         if asks_database:
             needs, install, build = _joined(needs, more.needs), _joined(install, more.install), more.build or build
-        parity = {**fields.parity, **self.further_parity(workload, asks_database=asks_database)}
-        update = {"needs": needs, "install": install, "build": build, "parity": parity}
+        update = {"needs": needs, "install": install, "build": build}
         return replace(self, fields=fields.model_copy(update=update), asking=workload)
 
     def further_parity(self, workload: str, *, asks_database: bool) -> dict[str, str]:

@@ -363,7 +363,7 @@ def test_one_of_the_users_own_is_installed_by_its_folder_or_file(folder: Path) -
     assert state.remedy == f"`dragstrip install '{other}'` installs it"
 
 
-def nginx_at(folder: Path, said: str, *modules: str, version: str = "nginx/1.99.9", holds: str = "") -> Path:
+def nginx_at(folder: Path, configured: str, *modules: str, version: str = "nginx/1.99.9", holds: str = "") -> Path:
     """A stand-in for an nginx that was built elsewhere, as far as it is asked; with modules beside it.
 
     Args:
@@ -374,10 +374,10 @@ def nginx_at(folder: Path, said: str, *modules: str, version: str = "nginx/1.99.
     for name in modules:
         (folder / "modules" / name).touch()
     program = folder / "sbin" / "nginx"
-    told = f"configure arguments: --prefix={folder} {said}"
+    output = f"configure arguments: --prefix={folder} {configured}"
     held = "".join(f"\0{word}\0" for word in holds.split(","))
     program.write_text(
-        f"#!/bin/sh\necho nginx version: {version} >&2\n[ $1 = -v ] || echo '{told}' >&2\nexit 0\n{held}"
+        f"#!/bin/sh\necho nginx version: {version} >&2\n[ $1 = -v ] || echo '{output}' >&2\nexit 0\n{held}"
     )
     program.chmod(0o755)
     return program
@@ -425,8 +425,8 @@ def test_a_program_that_says_no_version_is_passed_by_and_alone_is_never_a_reason
 
 def test_a_version_that_a_definition_of_ones_own_misreads_is_ones_own_to_correct(folder: Path) -> None:
     """There the file is named."""
-    asked = '[needs]\ncommands = ["sh"]\n[version]\ncommand = ["sh", "-c", "echo one"]\npattern = "two (.)"\n'
-    text = GOOD.replace("[start]", f"{asked}[start]")
+    command = '[needs]\ncommands = ["sh"]\n[version]\ncommand = ["sh", "-c", "echo one"]\npattern = "two (.)"\n'
+    text = GOOD.replace("[start]", f"{command}[start]")
     state = contender.check(define(folder, text))
     assert isinstance(state, Missing)
     assert state.remedy == f"correct [version] in {folder}/contender.toml"
@@ -455,8 +455,8 @@ def test_a_version_may_be_asked_through_a_shell_and_leaves_nothing_behind(
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
-    asked = '[needs]\ncommands = ["portable"]\n[version]\ncommand = ["sh", "portable", "-v", "3"]\n'
-    define(folder, GOOD.replace("[start]", f"{asked}pattern = 'portable (.+)'\n[start]"))
+    command = '[needs]\ncommands = ["portable"]\n[version]\ncommand = ["sh", "portable", "-v", "3"]\n'
+    define(folder, GOOD.replace("[start]", f"{command}pattern = 'portable (.+)'\n[start]"))
     given = "" if placed == "on PATH" else f":program={program}"
     state = contender.check(contender.entry(f"{folder}/contender.toml{given}"))
     assert isinstance(state, Ready), state
@@ -475,7 +475,7 @@ def test_a_program_after_a_shell_is_asked_again_once_it_is_another(folder: Path)
 
 
 @pytest.mark.parametrize(
-    ("name", "said", "holds", "version"),
+    ("name", "configured", "holds", "version"),
     [
         ("nginx-lua", OPENRESTY, OPENRESTY_NAMES, "1.99.9 (ngx_lua-0.10.29; LuaJIT 2.1.1753364724)"),
         ("nginx-lua", "--add-module=/a --add-module=/b", "ndk_http_module,ngx_http_lua_module", "1.99.9"),
@@ -487,10 +487,10 @@ def test_a_program_after_a_shell_is_asked_again_once_it_is_another(folder: Path)
     ],
 )  # fmt: skip
 def test_a_built_in_module_is_known_by_what_it_is_and_its_language_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, said: str, holds: str, version: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, configured: str, holds: str, version: str
 ) -> None:
     """By the names in the program's bytes, whatever the folder was called; no module is loaded a second time."""
-    program = nginx_at(tmp_path / "inside", said, holds=holds)
+    program = nginx_at(tmp_path / "inside", configured, holds=holds)
     bare = nginx_at(tmp_path / "bare", "--add-module=/a/lua-upstream", holds="ngx_http_lua_upstream_module")
     monkeypatch.setenv("PATH", f"{bare.parent}:{program.parent}:{os.environ['PATH']}")
     state = contender.check(contender.entry(name))
@@ -517,14 +517,14 @@ def test_a_module_is_known_by_its_sources_where_the_program_cannot_be_read(
 
 def test_openresty_is_warmed_up_as_nginx_lua_is() -> None:
     """It is the same module."""
-    one, other = (contender.find(name).fields.warm_up for name in ("openresty", "nginx-lua"))
-    assert one == other
-    assert one.lead_ms < 10
+    openresty, nginx_lua = (contender.find(name).fields.warm_up for name in ("openresty", "nginx-lua"))
+    assert openresty == nginx_lua
+    assert openresty.lead_ms < 10
 
 
 def test_a_real_programs_modules_and_libraries_are_read(folder: Path) -> None:
     """Of the system's own nginx; a file that isn't there has none."""
-    place = next((one for one in ("/usr/sbin/nginx", "/usr/local/sbin/nginx") if Path(one).exists()), None)
+    place = next((path for path in ("/usr/sbin/nginx", "/usr/local/sbin/nginx") if Path(path).exists()), None)
     if place is None:
         pytest.skip("nginx is not installed")
     names = discovery.module_names(Path(place))
@@ -599,11 +599,11 @@ def test_templates_know_the_workloads_files_whatever_it_is_called(folder: Path, 
     mine = contender.variant(define(folder))
     items = '{% if "items.json" in data_files %}items {% endif %}'
     (folder / "run.sh").write_text(items + '{% if "static/" in data_files | join(" ") %}files{% endif %}')
-    for data, told in (({}, ""), ({"items.json": b"[]", "static/1.bin": b"1"}, "items files")):
-        scratch = tmp_path / f"scratch {told}"
+    for data, rendered in (({}, ""), ({"items.json": b"[]", "static/1.bin": b"1"}, "items files")):
+        scratch = tmp_path / f"scratch {rendered}"
         scratch.mkdir()
         contender.prepare(mine, scratch=scratch, port=1, cores=(0,), workload="hello", data=data)
-        assert (scratch / "run.sh").read_text() == told
+        assert (scratch / "run.sh").read_text() == rendered
 
 
 @pytest.mark.parametrize("template", ["fine\n{{ prot }}\n", "fine\n{% if %}\n"])
@@ -680,8 +680,8 @@ def test_shipped_definitions_are_named_like_their_folders_and_marked_apart() -> 
     """Old results point at names; marks tell answers apart; the line-up names only what there is."""
     shipped = contender.shipped()
     assert len(shipped) >= 8
-    assert all(one.folder.name == name for name, one in shipped.items())
-    marks = [one.fields.mark for one in shipped.values() if "multiply" in one.fields.workloads]
+    assert all(definition.folder.name == name for name, definition in shipped.items())
+    marks = [definition.fields.mark for definition in shipped.values() if "multiply" in definition.fields.workloads]
     assert all(len(mark) == 4 for mark in marks)
     assert len(set(marks)) == len(marks)
     line_up = contender.line_up("default")
@@ -691,11 +691,11 @@ def test_shipped_definitions_are_named_like_their_folders_and_marked_apart() -> 
 
 def test_every_shipped_contender_serves_a_workload_or_says_why_not() -> None:
     """A reason that goes with what it serves, or with no workload at all, would be in the table for nothing."""
-    asked = {"hello", "multiply", "json", "post", "static", "delay", "pipelined", "db", "queries"}
-    for name, one in contender.shipped().items():
-        assert {*one.fields.workloads, *one.fields.unable} >= asked, name
-        assert {*one.fields.unable} <= {*workload_names()}, name
-        assert all(one.fields.unable.values()), name
+    workloads = {"hello", "multiply", "json", "post", "static", "delay", "pipelined", "db", "queries"}
+    for name, definition in contender.shipped().items():
+        assert {*definition.fields.workloads, *definition.fields.unable} >= workloads, name
+        assert {*definition.fields.unable} <= {*workload_names()}, name
+        assert all(definition.fields.unable.values()), name
 
 
 def test_a_workload_that_is_served_and_not_served_is_refused(folder: Path) -> None:
@@ -707,5 +707,5 @@ def test_a_workload_that_is_served_and_not_served_is_refused(folder: Path) -> No
 
 def test_no_shipped_definition_installs_what_pushes_out_the_nginx_lua_module() -> None:
     """Debian's own LuaJIT conflicts with OpenResty's branch; luajit2 is the one to ask for."""
-    for one in contender.shipped().values():
-        assert not {"luajit", "libluajit-5.1-dev"} & set(one.fields.install.debian)
+    for definition in contender.shipped().values():
+        assert not {"luajit", "libluajit-5.1-dev"} & set(definition.fields.install.debian)

@@ -28,9 +28,9 @@ SHIPPED = Path(contender.__file__).parents[1] / "data" / "contenders"
 )
 def test_a_host_has_bounds_unless_others_are_typed(text: str, bounds: tuple[int, float | None, float]) -> None:
     """Each behind its name; times in s, m or h."""
-    one = allowed_host(text)
-    assert (one.connections, one.rate_per_s, one.time_s) == bounds
-    assert one.name == text.partition(":")[0].lower()
+    host = allowed_host(text)
+    assert (host.connections, host.rate_per_s, host.time_s) == bounds
+    assert host.name == text.partition(":")[0].lower()
 
 
 @pytest.mark.parametrize("text", ["", "a b", "lab:", "lab:rate=", "lab:rate=0", "lab:threads=2", "lab:time=1d", "-lab"])
@@ -51,8 +51,8 @@ def test_a_host_that_nobody_named_is_not_loaded() -> None:
     for allowed in ((), ("other.example",), ("lab.example.com",)):
         with pytest.raises(BadUsage, match=r"not a loopback address.*--allow-host"):
             bounded("http://lab.example/", *allowed)
-    here = bounded("http://127.0.0.1:8080/", connections=5000)
-    assert here.offer is None
+    request = bounded("http://127.0.0.1:8080/", connections=5000)
+    assert request.offer is None
 
 
 def test_what_is_asked_of_a_host_elsewhere_stays_within_its_bounds() -> None:

@@ -69,10 +69,10 @@ def folder() -> Iterator[Path]:
 @pytest.fixture
 def mine(folder: Path) -> Path:
     """A folder with one definition of a user's own, in a folder that is called otherwise than the contender."""
-    own = folder / "definitions" / "anything"
-    own.mkdir(parents=True)
-    (own / "contender.toml").write_text(MINE)
-    (own / "server.py").write_text(SERVER)
+    definition = folder / "definitions" / "anything"
+    definition.mkdir(parents=True)
+    (definition / "contender.toml").write_text(MINE)
+    (definition / "server.py").write_text(SERVER)
     return folder / "definitions"
 
 
@@ -123,7 +123,10 @@ def test_a_broken_definition_keeps_no_other_from_racing(mine: Path, text: str) -
     (bad / "contender.toml").write_text(text)
     given = ("--contenders", str(mine))
     assert contender.entry("my-server", [mine]).name == "my-server"
-    assert [one.name for one in contender.entrants(["node", "my-server"], extra_dirs=[mine])] == ["node", "my-server"]
+    assert [entry.name for entry in contender.entrants(["node", "my-server"], extra_dirs=[mine])] == [
+        "node",
+        "my-server",
+    ]
     rows = {row["name"]: row for row in json.loads(dragstrip("contenders", "--json", *given).stdout)}
     assert (rows["my-server"]["status"], rows[str(bad)]["status"]) == ("ready", "broken")
     assert str(bad / "contender.toml") in rows[str(bad)]["reason"]
@@ -137,11 +140,11 @@ def test_a_broken_definition_keeps_no_other_from_racing(mine: Path, text: str) -
 
 def test_a_hash_tells_variants_apart_and_programs_of_one_command(tmp_path: Path) -> None:
     """Parameters other than the definition's own, the program's bytes, and the script that an interpreter runs."""
-    plain, one, two = (contender.entry(f"nginx-return{text}") for text in ("", ":workers=1", ":workers=2"))
-    assert len({plain.definition_hash, one.definition_hash, two.definition_hash}) == 3
+    plain, first, second = (contender.entry(f"nginx-return{text}") for text in ("", ":workers=1", ":workers=2"))
+    assert len({plain.definition_hash, first.definition_hash, second.definition_hash}) == 3
     labelled = contender.entry("mine=nginx-return:workers=1")
     again = contender.entry_of(labelled.name, labelled.kind, labelled.parameters)
-    assert one.definition_hash == labelled.definition_hash == again.definition_hash
+    assert first.definition_hash == labelled.definition_hash == again.definition_hash
     assert contender.entry("mine=nginx-return").definition_hash == plain.definition_hash
     (tmp_path / "server").write_text("one")
     for command in ("./server --port {port}", "sh server {port}", "sh -x server {port}"):
@@ -158,11 +161,11 @@ def test_a_hash_tells_variants_apart_and_programs_of_one_command(tmp_path: Path)
 def test_every_command_takes_folders_and_settings(mine: Path) -> None:
     """verify starts it with the parameter that was set, and refuses it then; install has nothing to do."""
     given = ("--contenders", str(mine))
-    told = dragstrip("verify", "my-server", *given)
-    assert (told.exit_code, told.stdout.split()[:2]) == (0, ["passed", "my-server"])
-    told = dragstrip("verify", "my-server", *given, "--set", "my-server.greeting=good morning")
-    assert told.exit_code == 1
-    assert "FAILED   my-server:greeting=good morning" in told.stdout
+    done = dragstrip("verify", "my-server", *given)
+    assert (done.exit_code, done.stdout.split()[:2]) == (0, ["passed", "my-server"])
+    done = dragstrip("verify", "my-server", *given, "--set", "my-server.greeting=good morning")
+    assert done.exit_code == 1
+    assert "FAILED   my-server:greeting=good morning" in done.stdout
     assert "everything is installed already" in dragstrip("install", "my-server", *given).stdout
 
 
@@ -172,12 +175,12 @@ def test_a_setting_counts_for_all_of_a_name_and_a_word_of_its_own_wins() -> None
         ["nginx-lua", "nginx-lua:workers=3", "quick=nginx-lua", "node"],
         settings=["nginx-lua.workers=2", "quick.workers=4"],
     )
-    assert [one.name for one in entries] == ["nginx-lua:workers=2", "nginx-lua:workers=3", "quick", "node"]
-    assert [one.parameters.get("workers") for one in entries[:2]] == [2, 3]
+    assert [entry.name for entry in entries] == ["nginx-lua:workers=2", "nginx-lua:workers=3", "quick", "node"]
+    assert [entry.parameters.get("workers") for entry in entries[:2]] == [2, 3]
 
 
 @pytest.mark.parametrize(
-    ("words", "setting", "told"),
+    ("words", "setting", "refusal"),
     [
         (["node"], "nobody.workers=2", "no such contender in this command.*node"),
         (["node"], "node.workers", "a key and a value are needed"),
@@ -186,9 +189,9 @@ def test_a_setting_counts_for_all_of_a_name_and_a_word_of_its_own_wins() -> None
         (["go-luajit"], "go-luajit.mode=fil", "mode=fil: give one of cached, file, string"),
     ],
 )
-def test_a_setting_that_means_nothing_is_refused(words: list[str], setting: str, told: str) -> None:
+def test_a_setting_that_means_nothing_is_refused(words: list[str], setting: str, refusal: str) -> None:
     """With what would do."""
-    with pytest.raises(BadUsage, match=told):
+    with pytest.raises(BadUsage, match=refusal):
         contender.entrants(words, settings=[setting])
 
 
@@ -212,8 +215,8 @@ def test_an_entrant_with_a_name_or_a_program_of_its_own_comes_back_from_its_reco
     """A resumed race means the same ones."""
     program = shutil.copy(shutil.which("sh") or "/bin/sh", folder / "nginx")
     given = ["new=nginx-lua:workers=2", f"nginx-return:program={program}", f"x=nginx-lua:nginx={program}"]
-    for one in contender.entrants([*given, "nginx-static"], settings=[f"nginx-static.program={program}"]):
-        assert contender.entry_of(one.name, one.kind, dict(one.parameters)) == one
+    for entry in contender.entrants([*given, "nginx-static"], settings=[f"nginx-static.program={program}"]):
+        assert contender.entry_of(entry.name, entry.kind, dict(entry.parameters)) == entry
 
 
 @pytest.mark.contenders
@@ -223,11 +226,11 @@ def test_two_versions_of_one_program_race_under_names_of_their_own(folder: Path)
     if nginx is None or isinstance(contender.check(contender.entry("nginx-php-fpm")), Missing):
         pytest.skip("nginx or PHP-FPM is not installed")
     copy = shutil.copy(nginx, folder / "nginx")
-    told = dragstrip(
+    done = dragstrip(
         "race", f"old=nginx-return:program={copy}", "new=nginx-return", f"php=nginx-php-fpm:nginx={copy}",
         "--rounds", "2", "--json", str(folder / "out.json"), "--store", str(folder / "store.sqlite"),
     )  # fmt: skip
-    assert "is out" not in told.stdout
+    assert "is out" not in done.stdout
     out = json.loads((folder / "out.json").read_text())
     # Loaded in every round; whether the machine lets a round count is not this test's business.
     loaded = [{name for one in passes for name in one} for passes in out["order"]]
@@ -238,12 +241,12 @@ def test_two_versions_of_one_program_race_under_names_of_their_own(folder: Path)
 def test_a_version_is_read_from_a_help_text_too_and_a_pattern_that_finds_none_is_told(mine: Path) -> None:
     """Many end with a failure when asked for help; a wrong pattern is the definition's fault, not the machine's."""
     file = mine / "anything" / "contender.toml"
-    asked = MINE.replace('["python3", "--version"]', '["python3", "-c", "raise SystemExit(\'Python 7.8\')"]')
-    file.write_text(asked)
+    command = MINE.replace('["python3", "--version"]', '["python3", "-c", "raise SystemExit(\'Python 7.8\')"]')
+    file.write_text(command)
     state = contender.check(contender.entry("my-server", [mine]))
     assert isinstance(state, Ready)
     assert state.version.startswith("7.8")
-    file.write_text(asked.replace("pattern = 'Python", "pattern = 'Cobra"))
+    file.write_text(command.replace("pattern = 'Python", "pattern = 'Cobra"))
     state = contender.check(contender.entry("my-server", [mine]))
     assert isinstance(state, Missing)
     assert state.remedy == f"correct [version] in {file}"

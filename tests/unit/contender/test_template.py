@@ -114,14 +114,18 @@ def test_a_workload_reads_only_files_beside_it(tmp_path: Path, named: str) -> No
     (tmp_path / "secret").write_text("secret")
     (folder / "link").symlink_to(tmp_path / "secret")
     file = folder / "odd.toml"
-    asked = f'path = "/"\nmethod = "POST"\nbody_file = "{named}"'
-    file.write_text(WORKLOAD.replace("{body}", "x").replace('path = "/"', asked))
+    request = f'path = "/"\nmethod = "POST"\nbody_file = "{named}"'
+    file.write_text(WORKLOAD.replace("{body}", "x").replace('path = "/"', request))
     with pytest.raises(BadDefinition, match=r"outside of|not a regular file"):
         workload.load(file)
 
 
 def _shipped() -> list[Path]:
-    places = [one.folder / name for one in contender.shipped().values() for name in one.fields.start.render]
+    places = [
+        definition.folder / name
+        for definition in contender.shipped().values()
+        for name in definition.fields.start.render
+    ]
     return sorted({place.resolve() for place in places})
 
 
@@ -131,8 +135,8 @@ def test_a_shipped_template_becomes_what_jinja_makes_of_it(file: Path) -> None:
     text, jinja = file.read_text(), jinja2.Environment(keep_trailing_newline=True)
     names = names_in(text)
     assert names == meta.find_undeclared_variables(jinja.parse(text)) - {"range"}
-    for each in ("on", "2", ""):
-        values: dict[str, object] = dict.fromkeys(names, each)
+    for choice in ("on", "2", ""):
+        values: dict[str, object] = dict.fromkeys(names, choice)
         values |= dict.fromkeys(names & {"processes", "workers", "threads"}, 3)
         values |= {"data_files": ("items.json", "static/1")}
         assert render(text, values) == jinja.from_string(text).render(values)
@@ -173,6 +177,6 @@ def test_shipped_workloads_have_a_tenth_of_the_budget() -> None:
     for name in workload.names():
         with budget() as left:
             before = left.steps
-            one = workload.load(name)
-            Asking(one, mark="mark", data=replace(one.data("x"), table=range(workload.TABLE_ROWS))).exchanges()
+            loaded = workload.load(name)
+            Asking(loaded, mark="mark", data=replace(loaded.data("x"), table=range(workload.TABLE_ROWS))).exchanges()
         assert before - left.steps < before / 10, name
