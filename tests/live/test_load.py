@@ -441,7 +441,7 @@ def test_a_stall_is_in_the_histogram_and_a_server_that_closes_is_told() -> None:
         found = load_json(f"http://127.0.0.1:{server.server_port}/", "-n", "200", "-c", "3")
     assert (found["requests"], found["late"]) == (200, 0)
     assert found["latency_us"]["max"] >= 700_000
-    assert any("ends each connection after one answer" in line for line in found["warnings"])
+    assert any("ends each connection after one response" in line for line in found["warnings"])
 
 
 @live

@@ -69,7 +69,7 @@ def test_the_report_says_which_and_what_cannot_be_is_refused(tmp_path: Path) -> 
     """A server that takes no session up, an address in the clear, and connections that are kept."""
     server = Encrypted(tmp_path, "ssl_session_tickets off; ssl_session_cache off;")
     refused = load(server.url, *server.ca, "--tls", "resumed", "--no-keepalive", "-n", "12")
-    assert (refused.returncode, "does not take up the TLS session" in refused.stderr) == (1, True), refused.stderr
+    assert (refused.returncode, "does not resume the TLS session" in refused.stderr) == (1, True), refused.stderr
     shown = " ".join(load(server.url, *server.ca, "--no-keepalive", "-n", "12").stdout.split())
     assert "full handshakes)" in shown
     assert "TLS handshakes under load" in shown

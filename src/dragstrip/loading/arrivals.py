@@ -1,4 +1,4 @@
-"""What an open loop offers: requests leave by the clock, whatever the server does; plain values and their checks."""
+"""The offer of an open loop, whose requests leave by the clock whatever the server does: values and their checks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PRECISIONS, ARRIVALS = tuple(TICKS_NS), ("constant", "poisson")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """A stretch in which the rate goes in a straight line from one value to the other; 0 is a pause."""
+    """A period in which the rate changes linearly from one value to the other; 0 is a pause."""
 
     from_per_s: float
     to_per_s: float
@@ -32,11 +32,11 @@ class Offer:
     """An open loop.
 
     Args:
-        rate_per_s: from the begin to the end; None where ``steps`` say it.
-        ramp: rates at the begin and at the end, in a straight line over the run's duration.
-        steps: one after the other; they are the run's duration.
+        rate_per_s: constant during the run; None if ``ramp`` or ``steps`` set it.
+        ramp: rates at the start and at the end; the rate changes linearly over the run's duration.
+        steps: consecutive periods, which together are the run's duration.
         precision: "precise" wakes the generator for each departure, "balanced" every 210 µs, "thrifty" every 1 ms.
-        arrivals: "constant" gaps, or those of a "poisson" process, drawn from ``seed``.
+        arrivals: "constant" gaps, or gaps of a "poisson" process, drawn from ``seed``.
     """
 
     rate_per_s: float | None = None
@@ -47,16 +47,16 @@ class Offer:
     seed: int = 1
 
     def length_s(self) -> float | None:
-        """The duration that the steps add up to; None where there are none."""
+        """The total duration of the steps; None without steps."""
         return sum(step.length_s for step in self.steps) if self.steps else None
 
     def most_per_s(self) -> float:
-        """The highest rate of it."""
+        """The highest rate."""
         steps = [rate for step in self.steps for rate in (step.from_per_s, step.to_per_s)]
         return max(self.rate_per_s or 0.0, *(self.ramp or (0.0,)), *steps, 0.0)
 
     def open_loop(self, duration_s: float) -> OpenLoop:
-        """The engine's form of it, for a run of ``duration_s``."""
+        """The offer in the engine's form, for a run of ``duration_s``."""
         from dragstrip._engine import OpenLoop, RateStep
 
         steps = self.steps
@@ -75,11 +75,11 @@ def check(offer: Offer, requests: int | None, duration_s: float | None) -> None:
     """Refuses an offer that can't be made.
 
     Raises:
-        BadUsage: names the option, what was given and what would do.
+        BadUsage: names the option, the given value and valid ones.
     """
     given = [offer.rate_per_s is not None, offer.ramp is not None, bool(offer.steps)]
     if sum(given) != 1:
-        raise BadUsage("-R, --ramp and --steps each say what is offered; give one of them")
+        raise BadUsage("-R, --ramp and --steps each set the offered rate; give one of them")
     rates = [*(offer.ramp or ()), *(rate for step in offer.steps for rate in (step.from_per_s, step.to_per_s))]
     rates += [offer.rate_per_s] if offer.rate_per_s is not None else []
     if not 0 < (rate := max(rates)) <= MAX_RATE_PER_S:

@@ -1,6 +1,6 @@
-"""What the right answer is: two plain requests, one after the other, read by h11 or h2, not by the engine.
+"""Learns the reference response with two requests, one after the other, read with h11 or h2, not by the engine.
 
-Each has one deadline for all of it, the handshakes included: ``--timeout``, as an answer under load has.
+Each request has one deadline, handshakes included: ``--timeout``, as under load.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from dragstrip.errors import BadUsage, DragstripError
 from dragstrip.loading.request import RESUMED, LoadRequest, Target
 from dragstrip.scrutiny import ALPN, Deadline, Http2Session, Response, ResponseError, quoted, read_response
 
-#: A body to be compared byte by byte is held in memory, once in every answer's place.
+#: A reference body is held in memory, to be compared byte by byte.
 MAX_BODY_BYTES = 64 * 1024 * 1024
 
-#: OpenSSL's codes (x509_vfy.h) for what may be wrong with a certificate.
+#: OpenSSL's codes (x509_vfy.h) for faults of a certificate.
 _UNKNOWN_ISSUER, _OTHER_NAME = "has an unknown issuer", "is for another name than {name}"
 _REFUSALS = {
     9: "is not valid yet",
@@ -31,10 +31,10 @@ _SHOWN = 60  # characters of a body that a message quotes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learned:
-    """The right answer, and what it tells of the server.
+    """A reference response, and what it reveals about the server.
 
     Args:
-        closes: it ends the connection, keep-alive or not.
+        closes: the server ends the connection after it, keep-alive or not.
         tls: version and cipher of the encryption, "" for none.
         changes: two reference requests got different bodies, and statuses are all that can be checked.
     """
@@ -48,26 +48,26 @@ class Learned:
     changes: bool = False
 
 
-def given(status: int, body: bytes) -> Learned:
-    """A reference response that the user gave, so that none has to be learned."""
+def given_response(status: int, body: bytes) -> Learned:
+    """A reference response that the user gave, so that Dragstrip need not learn it."""
     return Learned(status=status, reason="", body=body, server="", closes=False)
 
 
 def learn(request: LoadRequest, to: Target, wire: bytes) -> Learned:
-    """Asks twice, on a connection each, with the very bytes that the load will send.
+    """Sends two requests, each over a new connection, with exactly the bytes that the load will send.
 
     Raises:
         DragstripError: no response, no HTTP, a status other than the expected one, or a TLS session that should be
         resumed is not.
         BadUsage: the response is not a success although no status was given, or it changes from one to the next.
     """
-    trust = _trust(request) if to.tls else None  # one for both: a session is taken up only where it was made
+    trust = _trust(request) if to.tls else None  # one context for both: only the context of a session can resume it
     first, session = _ask(request, to, wire, trust)
     second, _ = _ask(request, to, wire, trust, session)
     if first.status != second.status:
         raise DragstripError(
-            f"{request.url}: two plain requests were answered with status {first.status}, then {second.status}; "
-            "load a server that always answers alike"
+            f"{request.url}: two reference requests got status {first.status}, then {second.status}; load an address "
+            "whose status does not change"
         )
     _refuse_status(request, first)
     if first.body != second.body:
@@ -78,7 +78,7 @@ def learn(request: LoadRequest, to: Target, wire: bytes) -> Learned:
 
 
 def _refuse_change(request: LoadRequest, first: Learned, second: Learned) -> None:
-    """Refuses bodies that change, unless their lengths are what is compared, and these are the same."""
+    """Refuses bodies that change, unless only lengths are compared and these are the same."""
     same_length = len(first.body) == len(second.body)
     if request.check == "length" and same_length:
         return
@@ -94,17 +94,17 @@ def _refuse_change(request: LoadRequest, first: Learned, second: Learned) -> Non
     )
 
 
-def _refuse_status(request: LoadRequest, answer: Learned) -> None:
-    named = f"{answer.status} {answer.reason}".rstrip()  # HTTP/2 has no reason
+def _refuse_status(request: LoadRequest, response: Learned) -> None:
+    named = f"{response.status} {response.reason}".rstrip()  # HTTP/2 has no reason
     if request.expect_status is not None:
-        if answer.status != request.expect_status:
-            answered = f"responds with status {named}, but --status {request.expect_status} was given"
-            raise DragstripError(f"{request.url}: {answered}; its body begins {_quoted(answer.body)}")
+        if response.status != request.expect_status:
+            fault = f"responds with status {named}, but --status {request.expect_status} was given"
+            raise DragstripError(f"{request.url}: {fault}; its body begins {_quoted(response.body)}")
         return
-    if not 200 <= answer.status < 300:
+    if not 200 <= response.status < 300:
         raise BadUsage(
             f"{request.url}: responds with status {named}, which is not 2xx; correct the address or the server, or "
-            f"add --status {answer.status} if that is expected"
+            f"add --status {response.status} if that is expected"
         )
 
 
@@ -115,11 +115,11 @@ def _ask(
     trust: ssl.SSLContext | None,
     session: ssl.SSLSession | None = None,
 ) -> tuple[Learned, ssl.SSLSession | None]:
-    """The answer to one plain request, and the TLS session that its connection leaves.
+    """The response to one reference request, and the TLS session that its connection leaves.
 
     Args:
-        trust: how the connection is encrypted, None for in the clear.
-        session: one to be taken up.
+        trust: how the connection is encrypted; None without TLS.
+        session: a session to resume.
 
     Raises:
         BadUsage, DragstripError: as ``learn``.
@@ -129,7 +129,7 @@ def _ask(
         with _connected(request, to, deadline, trust, session) as sock:
             tls = _encryption(sock)
             _refuse_whole(request, sock, session)
-            answer = _read(request, to, sock, wire, deadline)
+            response = _read(request, to, sock, wire, deadline)
             # TLS 1.3's tickets came before the response.
             left = sock.session if request.handshakes == RESUMED and isinstance(sock, ssl.SSLSocket) else None
     except ssl.SSLCertVerificationError as error:
@@ -141,7 +141,9 @@ def _ask(
         ) from error
     except ssl.SSLError as error:
         why = error.reason or str(error)
-        raise DragstripError(f"{request.url}: no TLS handshake could be made ({why}); is it http:// there?") from error
+        raise DragstripError(
+            f"{request.url}: no TLS handshake ({why}); use http:// if the server has no TLS"
+        ) from error
     except OSError as error:
         why = error.strerror or str(error)
         where = f"the socket {to.unix}" if to.unix else f"{to.host} port {to.port}"
@@ -150,24 +152,24 @@ def _ask(
         ) from error
     except ResponseError as error:
         raise DragstripError(f"{request.url}: the server {error}") from error
-    _refuse_size(request, answer)
+    _refuse_size(request, response)
     learned = Learned(
-        status=answer.status,
-        reason=answer.reason,
-        body=answer.body,
-        server=answer.header("server") or "",
-        closes=answer.closes,
+        status=response.status,
+        reason=response.reason,
+        body=response.body,
+        server=response.header("server") or "",
+        closes=response.closes,
         tls=tls,
     )
     return learned, left
 
 
 def _refuse_whole(request: LoadRequest, sock: socket.socket, session: ssl.SSLSession | None) -> None:
-    """Refuses a whole handshake where a session was there to be taken up."""
+    """Refuses a full handshake if there was a session to resume."""
     if session is not None and isinstance(sock, ssl.SSLSocket) and not sock.session_reused:
         raise DragstripError(
-            f"{request.url}: --tls resumed: the server does not take up the TLS session of the connection before; "
-            "switch its session tickets or its session cache on, or leave --tls resumed out"
+            f"{request.url}: --tls resumed: the server does not resume the TLS session of the connection before; "
+            "switch on its session tickets or its session cache, or leave --tls resumed out"
         )
 
 
@@ -175,22 +177,22 @@ def _read(request: LoadRequest, to: Target, sock: socket.socket, wire: bytes, de
     if request.http != "2":
         return read_response(sock, wire, body_bytes=MAX_BODY_BYTES, deadline=deadline)
     if isinstance(sock, ssl.SSLSocket) and sock.selected_alpn_protocol() != ALPN:
-        raise ResponseError("does not agree to HTTP/2 (ALPN h2); switch it on there, or leave --http 2 out")
+        raise ResponseError("does not agree to HTTP/2 (ALPN h2); switch HTTP/2 on in the server, or leave --http 2 out")
     scheme = "https" if to.tls else "http"
     return Http2Session(sock, scheme).ask(wire, body_bytes=MAX_BODY_BYTES, deadline=deadline)
 
 
-def _refuse_size(request: LoadRequest, answer: Response) -> None:
-    if answer.cut or len(answer.body) > MAX_BODY_BYTES:
-        answered = answer.cut or f"sends a body of {len(answer.body):,} bytes"
+def _refuse_size(request: LoadRequest, response: Response) -> None:
+    if response.cut or len(response.body) > MAX_BODY_BYTES:
+        large = response.cut or f"sends a body of {len(response.body):,} bytes"
         raise BadUsage(
-            f"{request.url}: the server {answered}, and every answer is compared with the first one, held in memory; a "
-            f"body of at most {MAX_BODY_BYTES >> 20} MiB is what it takes"
+            f"{request.url}: the server {large}, and every response is compared with the first one, which is held in "
+            f"memory; load an address with a body of at most {MAX_BODY_BYTES >> 20} MiB"
         )
-    if answer.surplus:
+    if response.surplus:
         raise DragstripError(
-            f"{request.url}: the server sends bytes after its complete response, {quoted(answer.surplus)}, which would "
-            "be taken for the next one; use nothing there"
+            f"{request.url}: the server sends bytes after its complete response, {quoted(response.surplus)}, which "
+            "would count as the next one; let it send nothing more"
         )
 
 
@@ -231,8 +233,8 @@ def _trust(request: LoadRequest) -> ssl.SSLContext:
         context = ssl.create_default_context(cafile=request.cacert)
     except (OSError, ssl.SSLError) as error:
         raise BadUsage(f"--cacert {request.cacert}: can't be used ({error}); give certificates in PEM") from error
-    # As the engine does: a certificate that --cacert names is believed, whoever signed it; its name is in its
-    # subjectAltName; and no version of Python is stricter than another.
+    # As the engine does: a certificate in --cacert is trusted, whoever signed it; its name is in its subjectAltName;
+    # and no version of Python is stricter than another.
     context.verify_flags = ssl.VERIFY_X509_PARTIAL_CHAIN | ssl.VERIFY_X509_TRUSTED_FIRST
     context.hostname_checks_common_name = False
     if request.insecure:
@@ -243,12 +245,12 @@ def _trust(request: LoadRequest) -> ssl.SSLContext:
     return context
 
 
-def _difference(one: Learned, other: Learned) -> str:
-    a, b = one.body, other.body
+def _difference(first: Learned, second: Learned) -> str:
+    a, b = first.body, second.body
     shorter = min(len(a), len(b))
-    at = next((i for i in range(shorter) if a[i] != b[i]), shorter)
-    from_ = max(0, at - 10)
-    return f"{len(a)} and {len(b)} bytes, at byte {at} {_quoted(a[from_:])} and {_quoted(b[from_:])}"
+    index = next((index for index in range(shorter) if a[index] != b[index]), shorter)
+    start = max(0, index - 10)
+    return f"{len(a)} and {len(b)} bytes, at byte {index} {_quoted(a[start:])} and {_quoted(b[start:])}"
 
 
 def _quoted(body: bytes) -> str:

@@ -1,4 +1,4 @@
-"""Percentiles of an open loop's latency, and the histogram they are read from."""
+"""Percentiles of latency, and the histogram from which they are read."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ QUANTILES |= {"p99.9": 99.9, "p99.99": 99.99, "p99.999": 99.999}
 
 
 def decoded(hdr: bytes) -> HdrHistogram | None:
-    """A histogram of nanoseconds; None where there is none, or nothing in it."""
+    """A histogram of nanoseconds; None if it is empty."""
     if not hdr:
         return None
-    # The library's decode wants the base64 text of the V2 format, header included.
+    # The library decodes the base64 text of the V2 format, header included.
     histogram = HdrHistogram.decode(base64.b64encode(hdr))
     return histogram if histogram.get_total_count() else None

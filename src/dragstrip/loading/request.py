@@ -1,4 +1,4 @@
-"""What is asked for, checked before anything is sent: the URL, the bytes of the request, threads and ports."""
+"""Checks a load before anything is sent: its URL, the bytes of the request, threads and ports."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from dragstrip.workload import connection_words
 #: From this size on, bodies are checked by length unless ``check`` is set: reading them would be most of the work.
 LARGE_BODY = 64 * 1024
 
-#: Shorter ones are always read whole: the engine gains nothing by leaving them.
+#: Shorter bodies are always read whole: the engine gains nothing by skipping them.
 MIN_BODY_BY_LENGTH = 16 * 1024
 
-#: Time for a run that is given neither a count nor a duration.
+#: Duration of a run without a count or a duration.
 DEFAULT_DURATION_S = 10.0
 
-#: A method or a header's name (RFC 9110, 5.6.2), and what a header's value and a request target may hold.
+#: A method or a header's name (RFC 9110, 5.6.2); valid characters of a header's value and of a request target.
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 _VISIBLE = re.compile(r"[\x21-\x7e]*")
 
-#: Headers that belong to what this side does, and what to say instead of giving them.
+#: Headers that Dragstrip sets itself, and the remedy for a user who sets them.
 _OURS = {
     "connection": "leave it out, or give --no-keepalive",
     "content-length": "leave it out; the body's own length is sent",
@@ -41,21 +41,21 @@ _OURS = {
     "expect": "leave it out; requests are sent whole",
 }
 
-#: Requests that are spent on learning the right answer before the load. Right by definition, they are among the run's
-#: requests, so that its count is the server's own; they are in no latency and no rate.
+#: Reference requests before the load. They are correct by definition and count among the run's requests, so that the
+#: count equals the server's own; they are in no latency and no rate.
 PLAIN = 2
 
-#: Requests on their way on one connection.
+#: Maximum number of requests in flight on one connection.
 MAX_PIPELINED = 1024
 
-#: What is offered to a host elsewhere where nothing is said, a second: what any server bears.
+#: Default rate for a host elsewhere: any server can bear it.
 USUAL_ELSEWHERE_PER_S = 1000.0
 
-#: Source addresses of ``--sources auto`` where every request has a connection: ports that rest need others beside them.
+#: Source addresses of ``--sources auto`` if every request has its own connection: closed ports rest for a while.
 CHURN_SOURCES = 16
 
-#: Of connections over TLS: each makes a whole handshake, or takes up a session of one before it. The words are those
-#: of a workload's ``tls``.
+#: Connections over TLS make a full handshake, or resume the session of an earlier connection. A workload's ``tls`` has
+#: the same values.
 Handshakes = Literal["full", "resumed"]
 FULL: Handshakes = "full"
 RESUMED: Handshakes = "resumed"
@@ -69,9 +69,9 @@ class ScriptFile:
     """A script as the command line names it.
 
     Args:
-        name: the file's, as messages have it.
+        name: the file's name, for messages.
         source: its text.
-        args: what follows ``--``, for ``init``.
+        args: the arguments after ``--``, for ``init``.
     """
 
     name: str
@@ -81,40 +81,40 @@ class ScriptFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadRequest:
-    """One run of load on one URL: the command line's words as one value.
+    """One run of load on one URL: the command line's options as one value.
 
     Args:
         url: http or https, on this machine or at a host of ``allowed``.
         connections: open at a time.
         requests: ends the run after exactly this many requests, including the two reference requests at its start;
-        None: no such limit.
+            None: no such limit.
         duration_s: ends the run; with ``requests`` whichever comes first; None and no count: 10 s.
         threads: of the engine; None for one per engine core.
         keepalive: False opens a new connection for each request.
-        http: "1.1"; "1.0" as ab speaks it: kept alive only where the server says so, too; or "2": in the clear by prior
-            knowledge, over TLS by ALPN.
+        http: "1.1"; "1.0" as in ab: connections are kept only if the server also says so; or "2": by ALPN over TLS,
+            otherwise by prior knowledge.
         streams: over HTTP/2, requests at a time on one connection, 1 to 1024.
         headers: names and values, in the order in which they are sent.
-        timeout_s: for one answer and for one attempt to connect; up to 60.
-        io: the engine's back end: "auto" (io_uring where it works, else epoll), "uring" or "epoll".
-        awake: "auto": this machine's cores are kept from sleeping; "off": they do as the kernel wants.
-        check: what is compared of each response beside its status: every byte of the body ("full"), how many bytes it
-            has ("length"), or nothing ("status"). "auto" compares as "full" does below 64 KiB. From there on it
-            compares lengths, and every byte of the first ones and of one in 64 later.
-        expect_status: the right status; None takes any 2xx that the first plain answer has.
+        timeout_s: for one response and for one attempt to connect; up to 60.
+        io: the engine's back end: "auto" (io_uring if it works, otherwise epoll), "uring" or "epoll".
+        awake: "auto": this machine's cores are kept from sleeping; "off": the kernel decides.
+        check: the comparison of each response in addition to its status: every byte of the body ("full"), its length
+            ("length"), or nothing more ("status"). "auto" compares as "full" does below 64 KiB. From there on it
+            compares lengths, and every byte of the first bodies and of one in 64 later.
+        expect_status: the correct status; None accepts any 2xx of the first reference response.
         offer: an open loop; None for a closed one.
         unix: a socket file to connect to, whatever host the URL names.
-        cacert: PEM file of the authorities that may have signed the server's certificate; None: this machine's.
+        cacert: PEM file of the authorities that may have signed the server's certificate; None: this machine's own.
         insecure: accepts any certificate.
-        handshakes: "full": each connection over TLS makes a whole one; "resumed": it takes up a session of one before.
-        close_after: requests after which a kept connection ends, the last of them saying so.
-        pipeline: requests on their way on one connection, 1 to 1024.
-        first_byte: records the time to each answer's first byte.
-        sources: addresses of 127.0.0.0/8 that connections come from, each with its own ports; None for as many as
-            seem needed.
-        pool: different requests, cycled; none for the one that all this describes.
+        handshakes: "full": each connection over TLS makes a full one; "resumed": it resumes an earlier session.
+        close_after: requests after which a kept connection ends; the last one announces that.
+        pipeline: requests in flight on one connection, 1 to 1024.
+        first_byte: records the time to each response's first byte.
+        sources: number of addresses of 127.0.0.0/8 that connections come from, each with its own ports; None: as many
+            as seem needed.
+        pool: different requests, cycled; (): the one request that the other fields describe.
         script: makes the requests, or has made the pool.
-        allowed: hosts that may be loaded though they are elsewhere.
+        allowed: hosts other than this machine that may be loaded.
     """
 
     url: str
@@ -148,7 +148,7 @@ class LoadRequest:
 
     @property
     def plain(self) -> int:
-        """How many reference requests it takes to learn the expected responses that were not given."""
+        """The number of reference requests that learn the responses that were not given."""
         if self.check == "status":
             return 0
         return PLAIN * sum(asked.answer is None for asked in set(self.pool) or (Asked(),))
@@ -156,10 +156,10 @@ class LoadRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """A URL taken apart: where to connect, and what to write into the request.
+    """A URL's parts: where to connect, and the text for the request.
 
     Args:
-        tls: the name that the certificate must have. elsewhere: options that allow hosts other than this machine.
+        tls: the name that the certificate must have; None without TLS. elsewhere: the allowance for another machine.
     """
 
     host: str
@@ -172,10 +172,10 @@ class Target:
 
 
 def target(url: str, unix: str | None = None, allowed: Sequence[AllowedHost] = ()) -> Target:
-    """Takes a URL apart.
+    """Splits a URL into its parts.
 
     Raises:
-        BadUsage: not a URL, not http or https, a host that was not allowed, or characters that no request may hold.
+        BadUsage: not a URL, not http or https, a host that was not allowed, or characters that no request may have.
     """
     remedy = "use http://127.0.0.1:8080/"
     try:
@@ -210,10 +210,10 @@ def target(url: str, unix: str | None = None, allowed: Sequence[AllowedHost] = (
 
 
 def bounded(request: LoadRequest, to: Target) -> LoadRequest:
-    """The request within the bounds of a host elsewhere: where no rate is given, a moderate one is offered.
+    """The request within the bounds of a host elsewhere; without a rate, a moderate one is offered.
 
     Raises:
-        BadUsage: more is asked for than was allowed.
+        BadUsage: the request exceeds the allowed bounds.
     """
     host = to.elsewhere
     if host is None:
@@ -223,14 +223,17 @@ def bounded(request: LoadRequest, to: Target) -> LoadRequest:
     own_s = request.offer.length_s() if request.offer else None
     time_s = own_s or request.duration_s
     if time_s is None and request.requests is not None:
-        request, time_s = replace(request, duration_s=host.time_s), host.time_s  # with a count what ends first
+        request, time_s = (
+            replace(request, duration_s=host.time_s),
+            host.time_s,
+        )  # the count or this time, whichever ends first
     rate_per_s = request.offer.most_per_s() if request.offer else None
     refuse_beyond(host, connections=request.connections, rate_per_s=rate_per_s, time_s=time_s or DEFAULT_DURATION_S)
     return request
 
 
-def each(request: LoadRequest, to: Target) -> list[tuple[LoadRequest, Target, Asked]]:
-    """The different requests, each as if it were the only one."""
+def separate(request: LoadRequest, to: Target) -> list[tuple[LoadRequest, Target, Asked]]:
+    """The different requests of a pool, each as if it were the only one."""
     requests = []
     for asked in request.pool or (Asked(),):
         body = request.body if asked.body is None else asked.body
@@ -245,10 +248,10 @@ def each(request: LoadRequest, to: Target) -> list[tuple[LoadRequest, Target, As
 
 
 def request_bytes(request: LoadRequest, to: Target) -> bytes:
-    """The request as it goes over the wire; a header of the user's own stands in for ours of the same name.
+    """The request's bytes on the wire; a header of the user's replaces Dragstrip's of the same name.
 
     Raises:
-        BadUsage: a method or header that HTTP doesn't have, or one that this side must set itself.
+        BadUsage: a method or header that is not valid HTTP, or a header that Dragstrip must set itself.
     """
     if not _TOKEN.fullmatch(request.method):
         raise BadUsage(f"-m {request.method!r} is not a valid method; use GET or POST")
@@ -266,7 +269,7 @@ def request_bytes(request: LoadRequest, to: Target) -> bytes:
     if request.body or request.method in ("POST", "PUT", "PATCH"):
         lines.append(f"Content-Length: {len(request.body)}")
     lines += connection_words(request.http, request.keepalive)
-    version = "1.1" if request.http == "2" else request.http  # the engine makes frames of the same words
+    version = "1.1" if request.http == "2" else request.http  # the engine makes frames of the same text
     head = "\r\n".join([f"{request.method} {to.path} HTTP/{version}", *lines])
     return head.encode("latin-1") + b"\r\n\r\n" + request.body
 
@@ -275,13 +278,13 @@ def check(request: LoadRequest) -> None:
     """Refuses bounds that can't be kept.
 
     Raises:
-        BadUsage: names the option, what was given and what would do.
+        BadUsage: names the option, the given value and valid ones.
     """
     if request.connections < 1:
         raise BadUsage(f"-c {request.connections}: no connection to send on; give 1 or more")
     if request.check != "auto" and request.requests is not None and 0 < request.plain >= request.requests:
         raise BadUsage(
-            f"-n {request.requests}: --check {request.check} learns the right response from the first {request.plain} "
+            f"-n {request.requests}: --check {request.check} learns the reference response from {request.plain} "
             f"requests, and nothing would be left to measure; give {request.plain + 1} or more, or --check status"
         )
     if request.duration_s is not None and request.duration_s <= 0:
@@ -311,7 +314,7 @@ def check(request: LoadRequest) -> None:
 
 
 def _check_streams(request: LoadRequest) -> None:
-    """Refuses what HTTP/2 does not have, and what only it has."""
+    """Refuses options that HTTP/2 does not support, and options that only HTTP/2 supports."""
     if request.http != "2":
         if request.streams > 1:
             raise BadUsage(
@@ -325,25 +328,25 @@ def _check_streams(request: LoadRequest) -> None:
     if request.pipeline > 1:
         raise BadUsage(f"--pipeline {request.pipeline} with --http 2: its streams are --streams {request.pipeline}")
     if any(asked.raw is not None for asked in request.pool):
-        raise BadUsage("--raw with --http 2: the bytes of a request are frames there; say it with -m, -H and -b")
+        raise BadUsage("--raw with --http 2: HTTP/2 sends a request as frames; set it with -m, -H and -b")
 
 
 def _check_beside_script(request: LoadRequest) -> None:
-    """Refuses what would change the bytes that a script has made."""
-    at_odds = {
+    """Refuses options that would change the bytes that a script has made."""
+    options = {
         "--no-keepalive": not request.keepalive,
         "--close-after": request.close_after is not None,
         f"--http {request.http}": request.http != "1.1",
     }
-    if said := next((name for name, given in at_odds.items() if given), None):
+    if option := next((name for name, given in options.items() if given), None):
         raise BadUsage(
-            f"{said} and -s can't be combined: the script makes the requests; have it say so by wrk.headers"
-            '["Connection"] = "close", or by a first line of its own'
+            f"{option} and -s can't be combined: the script makes the requests; let it set wrk.headers"
+            '["Connection"] = "close", or write the first line itself'
         )
 
 
 def local_ports() -> int | None:
-    """How many ports the kernel gives out to outgoing connections; None where it doesn't say."""
+    """How many ports the kernel has for outgoing connections; None if unknown."""
     try:
         low, high = (int(word) for word in _PORTS.read_text().split())
     except (OSError, ValueError):
@@ -352,7 +355,7 @@ def local_ports() -> int | None:
 
 
 def spread(request: LoadRequest) -> int:
-    """Number of source addresses: as given, or as many as leave half of each one's ports free."""
+    """Number of source addresses: as given, or enough to leave half of each address's ports free."""
     if request.sources is not None:
         return request.sources
     ports = local_ports()
@@ -362,31 +365,31 @@ def spread(request: LoadRequest) -> int:
 
 
 def notes_before(request: LoadRequest, *, elsewhere: bool = False) -> list[str]:
-    """What may go wrong in a run like this, in words.
+    """Warnings of what may go wrong in this run.
 
     Args:
-        elsewhere: another machine is loaded, which no other loopback address can reach.
+        elsewhere: another machine is loaded, which no loopback address can reach.
     """
     notes: list[str] = []
     ports = local_ports()
     if request.requests is None or ports is None or request.unix is not None:
         return notes
     new = request.requests if not request.keepalive else request.requests // (request.close_after or request.requests)
-    there = ports * spread(request)
-    if new > there:
+    available = ports * spread(request)
+    if new > available:
         notes.append(
-            f"{new:,} new connections are more than the {there:,} local ports that there are: a server that leaves the "
-            "closing to its clients makes them run out (each rests for a second or more), and the rest then fails to "
-            f"connect; {'keep connections alive, or send fewer' if elsewhere else 'use --sources auto'}"
+            f"{new:,} new connections are more than the {available:,} local ports: if the server leaves closing to its "
+            "clients, ports run out (each rests for a second or more), and further connections fail; "
+            f"{'keep connections alive, or send fewer' if elsewhere else 'use --sources auto'}"
         )
     return notes
 
 
 def worker_cores(request: LoadRequest, own: tuple[int, ...] | None = None) -> tuple[tuple[int, ...], int, list[str]]:
-    """The engine's cores, one per thread, how many connections are of use, and notes where that isn't as asked.
+    """The engine's cores, one per thread, the number of useful connections, and notes if these differ from the request.
 
     Args:
-        own: cores of an engine that runs already; None: they are chosen here.
+        own: cores of an engine that already runs; None: they are chosen here.
     """
     notes: list[str] = []
     connections = request.connections
@@ -396,7 +399,7 @@ def worker_cores(request: LoadRequest, own: tuple[int, ...] | None = None) -> tu
             notes.append(f"-c {request.connections}: {connections} opened, enough for -n {request.requests}")
     if own is not None:
         if request.threads and request.threads > len(own):
-            notes.append(f"-t {request.threads}: a generator runs one on each of its cores, here {len(own)}")
+            notes.append(f"-t {request.threads}: a generator runs one thread on each of its {len(own)} cores")
         return own, connections, notes
     lane = machine.lanes(None, None).engine
     usable = [*lane, *(core for core in sorted(os.sched_getaffinity(0)) if core not in lane)]

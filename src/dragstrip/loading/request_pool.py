@@ -1,11 +1,11 @@
-"""Pools of requests for ``dragstrip load --pool FILE``: each with its own right answer, given or learned; raw requests.
+"""Pools of requests for ``dragstrip load --pool FILE``, each with its own reference response; and raw requests.
 
 TOML has a ``[[request]]`` table for each, JSON lines (any other suffix than .toml) an object for each::
 
     [[request]]
-    path = "/add?a=1&b=2"          # the URL's own where it is left out; method and headers, too
-    body = "text"                  # or body_file = "name", beside the pool's file
-    status = 200                   # of the right answer; left out with the next two, two plain requests tell it
+    path = "/add?a=1&b=2"          # default: the URL's own, as for method and headers
+    body = "text"                  # or body_file = "name", next to the pool's file
+    status = 200                   # of the reference response; two requests learn it if this and answer are left out
     answer = "3"                   # its exact body, or answer_file = "name"
 """
 
@@ -23,20 +23,20 @@ from dragstrip.contender.definition import Source, Strict, read, validated
 from dragstrip.errors import BadUsage
 from dragstrip.paths import is_file, read_beside
 
-#: A request's file, or a pool's: each connection holds what it sends.
+#: Maximum size of a request's or a pool's file: each connection holds its requests.
 MAX_BYTES = 64 * 2**20
 
-#: Each is held in memory with its answer, and learned ones cost two plain requests each.
+#: Each is held in memory with its reference response, and learning a response takes two requests.
 MAX_REQUESTS = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """One request of a pool; None is whatever the command line says.
+    """One request of a pool; None stands for the command line's value.
 
     Args:
-        status, answer: of the right answer; ``answer`` None: it is to be learned.
-        raw: the request as it goes over the wire, in place of all else.
+        status, answer: status and body of the reference response; ``answer`` None: it must be learned.
+        raw: the request's bytes, which replace all other fields.
     """
 
     method: str | None = None
@@ -71,7 +71,7 @@ def read_pool(file: Path) -> tuple[Asked, ...]:
     """The requests of a pool's file, in order.
 
     Raises:
-        BadUsage, BadDefinition: it can't be read, or says what makes no sense; names file and line.
+        BadUsage, BadDefinition: the file can't be read or is not valid; names file and line.
     """
     if file.suffix == ".toml":
         if not is_file(file):
@@ -125,10 +125,10 @@ def _asked(fields: _Fields, whose: str, folder: Path) -> Asked:
 
 
 def read_raw(file: Path) -> Asked:
-    """A request as it goes over the wire, byte for byte.
+    """A request given as bytes.
 
     Raises:
-        BadUsage: it can't be read, or has no request line and no end of its head.
+        BadUsage: the file can't be read, or has no request line or no end of its head.
     """
     raw = bounded(file, f"--raw {file}")
     method, _, rest = raw.partition(b" ")
@@ -144,7 +144,7 @@ def bounded(path: Path, whose: str, most: int = MAX_BYTES) -> bytes:
     """The bytes of a file or a pipe.
 
     Raises:
-        BadUsage: it can't be read, or is longer than ``most`` bytes.
+        BadUsage: the file can't be read, or is longer than ``most`` bytes.
     """
     try:
         return paths.read(path, most, pipes=True)

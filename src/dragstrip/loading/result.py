@@ -1,4 +1,4 @@
-"""What a run of load left behind: plain frozen values, and sums over them."""
+"""The result of a run of load: plain frozen values, and sums over them."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ class Slice:
     """One block of the run, as the engine counted it.
 
     Args:
-        started_ns: its begin, CLOCK_MONOTONIC.
-        counted_ns: how long it was counted.
-        requests: right answers within the counted time.
+        started_ns: its start, CLOCK_MONOTONIC.
+        counted_ns: its counted time.
+        requests: correct responses within the counted time.
         latency_hdr, latency_sum_ns, p50_ns, p99_ns, max_ns: latencies of exactly these.
-        answered: right answers altogether, those included that came after the run's time was up.
-        sent, failed, in_flight: requests that left, got no right answer, or none yet: sent = answered + failed +
+        answered: all correct responses, also after the run's time was up.
+        sent, failed, in_flight: requests that left, failed, or got no response yet: sent = answered + failed +
             in_flight.
         errors: failures by kind: failed requests and failed attempts to connect.
-        statuses: answers by status: right ones, and those of a wrong status, length or body.
-        samples: of each kind of failure the first, known at the run's end: in the last slice.
+        statuses: responses by status, incorrect ones included.
+        samples: the first failure of each kind, known at the run's end: in the last slice.
         bytes_in, bytes_out: heads included.
         connects: connections opened.
-        connect_hdr: how long that took, to the end of the last handshake; empty where none was recorded.
-        first_byte_hdr: of ``requests``, to the answer's first byte; empty where it was not asked for.
-        duration_ns: ``counted_ns`` and the wait for what was outstanding at its end.
+        connect_hdr: time to connect, to the end of the last handshake; empty if none was recorded.
+        first_byte_hdr: of ``requests``, to the response's first byte; empty if not requested.
+        duration_ns: ``counted_ns`` and the wait for requests in flight at its end.
         engine_cpu_ns: summed over the engine's threads, counted time.
         engine_wait_ns: their run-queue wait, the whole slice.
         gave_up: every connection was refused or lost for good.
-        turn_sum_ns: from an answer's arrival to its connection's next request: what they waited for the generator.
+        turn_sum_ns: from a response's arrival to its connection's next request: waits for the generator.
         clock_step_ns: by how much the clock of arrival timestamps was set during the run; 0: not at all.
-        early_stamps: answers that the kernel stamped before their requests had left: a fault of the clocks.
+        early_stamps: responses that the kernel stamped before their requests had left: a fault of the clocks.
         offered, unsent, departed, lag_hdr, lag_p99_ns, latency_sent_hdr: of an open loop, see the engine's ``Tally``.
     """
 
@@ -80,13 +80,13 @@ class Slice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptReport:
-    """What came of a script.
+    """The report of a script.
 
     Args:
-        name: the file's.
-        hooks: which of request, delay and response it has.
+        name: the file's name.
+        hooks: which of request, delay and response it defines.
         fixed: its requests are proved to be always the same, and were made before the load.
-        before, during, after: what it printed: until the load began, under load, and in ``done``.
+        before, during, after: its output until the load began, under load, and in ``done``.
         fault: why ``done`` failed, with file and line; "" if it did not.
     """
 
@@ -106,19 +106,19 @@ class LoadResult:
     Args:
         started: wall clock, ISO 8601 UTC.
         cores: the engine's, one thread each.
-        connections: as opened; fewer than asked for where there were fewer requests.
+        connections: the opened number; lower than requested if there were fewer requests.
         latency_hdr: the slices' histograms added up, HdrHistogram V2 compressed, nanoseconds; empty if none.
         latency_sent_hdr, lag_hdr: of an open loop: latencies from when requests left, and how late they left.
-        connect_hdr: of connections opened, those before the start included, to the end of the last handshake.
-        first_byte_hdr: as ``latency_hdr``, to the first byte; empty where it was not asked for.
-        io: the back end that ran, and with what, for a person; backend: which.
-        plain_statuses: of the plain requests before the load, how many answers had which status.
-        by_length: large bodies were read whole at first and once in 64 later, the others' bytes counted.
-        stamps: who says when an answer arrived: "kernel", or "user", a clock read when it was looked at.
-        notes: what to know beforehand, in words.
-        any_body: of answers only the status was checked.
-        script: what came of it, where there was one.
-        generators: the machines of a fleet that loaded; none where it was this one. Each asked for the right answers.
+        connect_hdr: of opened connections, also before the start, to the end of the last handshake.
+        first_byte_hdr: as ``latency_hdr``, to the first byte; empty if not requested.
+        io: the back end and its features, for people; backend: its name.
+        plain_statuses: how many reference requests got which status.
+        by_length: large bodies were read whole at first and once in 64 later; of the others only lengths were compared.
+        stamps: the source of arrival times: "kernel", or "user", a clock read when the engine saw the response.
+        notes: warnings, in words.
+        any_body: only the status of responses was checked.
+        script: its report; None without a script.
+        generators: the machines of a fleet that loaded, each with its own reference requests; (): this machine.
     """
 
     request: LoadRequest
@@ -147,27 +147,27 @@ class LoadResult:
 
     @property
     def plain(self) -> int:
-        """Plain requests before the load, by which the right answers were learned."""
+        """Reference requests before the load."""
         return self.request.plain * max(len(self.generators), 1)
 
     @property
     def requests(self) -> int:
-        """Answered right, the plain ones before the load among them: what the server's own log says."""
+        """Correct responses, those to reference requests included: the number in the server's own log."""
         return self.plain + self.answered
 
     @property
     def answered(self) -> int:
-        """Answered right under load."""
+        """Correct responses under load."""
         return sum(part.answered for part in self.slices)
 
     @property
     def in_time(self) -> int:
-        """Answered right before the time was up: what rate and latencies are of."""
+        """Correct responses before the time was up: the basis of rate and latencies."""
         return sum(part.requests for part in self.slices)
 
     @property
     def offered(self) -> int:
-        """Requests that an open loop was to send; 0 in a closed one."""
+        """Requests that an open loop had to send; 0 in a closed loop."""
         return sum(part.offered or 0 for part in self.slices)
 
     @property
@@ -182,7 +182,7 @@ class LoadResult:
 
     @property
     def reached_share(self) -> float | None:
-        """What left by what was offered; None in a closed loop."""
+        """Departed requests by offered ones; None in a closed loop."""
         return self.departed / self.offered if self.offered else None
 
     @property
@@ -192,28 +192,28 @@ class LoadResult:
 
     @property
     def late(self) -> int:
-        """Answered right after the time was up; an open loop counts by when requests were meant to leave."""
+        """Correct responses after the time was up; 0 in an open loop, which counts by the due time of requests."""
         return 0 if self.request.offer else self.answered - self.in_time
 
     @property
     def late_s(self) -> float:
-        """How long the last late response was waited for after the time was up, which is the least that it took."""
+        """How long Dragstrip waited for the last late response after the time was up: its minimum latency."""
         last = self.slices[-1] if self.late else None
         return (last.duration_ns - last.counted_ns) / 1e9 if last else 0.0
 
     @property
     def sent(self) -> int:
-        """Requests that left: answered right, failed, or unanswered when the run was broken off."""
+        """Requests that left: correct, failed, or in flight when the run was interrupted."""
         return self.plain + sum(part.sent for part in self.slices)
 
     @property
     def failed(self) -> int:
-        """Requests that were sent and got no right answer."""
+        """Requests that were sent and got no correct response."""
         return sum(part.failed for part in self.slices)
 
     @property
     def errors(self) -> dict[str, int]:
-        """Failures by kind, most frequent first; failed attempts to connect are among them."""
+        """Failures by kind, most frequent first; failed attempts to connect included."""
         total: Counter[str] = Counter()
         for part in self.slices:
             total.update(part.errors)
@@ -221,8 +221,8 @@ class LoadResult:
 
     @property
     def statuses(self) -> dict[int, int]:
-        """All answers that could be read, the plain ones too, by status, in its order: ``requests`` and what of
-        ``failed`` had a wrong status, length or body."""
+        """All readable responses by status, in its order, to reference requests also: ``requests``, and those of
+        ``failed`` with an incorrect status, length or body."""
         total = Counter(self.plain_statuses)
         for part in self.slices:
             total.update(part.statuses)
@@ -230,7 +230,7 @@ class LoadResult:
 
     @property
     def error_share(self) -> float:
-        """Failures among everything that was tried."""
+        """The share of failures among all attempts."""
         failures = sum(self.errors.values())
         return failures / max(self.answered + failures, 1)
 
@@ -244,7 +244,7 @@ class LoadResult:
         failures = sum(self.errors.values())
         if self.answered and self.error_share > MOSTLY:
             return f"mostly failed: {failures:,} of {self.answered + failures:,} attempts got no correct response"
-        return "" if self.answered else "failed: nothing was answered right"
+        return "" if self.answered else "failed: no response was correct"
 
     @property
     def duration_s(self) -> float:
@@ -253,46 +253,46 @@ class LoadResult:
 
     @property
     def rate_per_s(self) -> float:
-        """Right answers a second, over the measured time, and over what an overloaded open loop took longer."""
+        """Correct responses per second of measured time; an overloaded open loop's extra time counts."""
         behind = self.request.offer is not None and not self.sustained
         spent_s = sum(part.duration_ns for part in self.slices) / 1e9 if behind else self.duration_s
         return self.in_time / spent_s if spent_s else 0.0
 
     @property
     def connects(self) -> int:
-        """Connections opened, those before the start included."""
+        """Connections opened, also before the start."""
         return sum(part.connects for part in self.slices) + (self.connections if self.request.keepalive else 0)
 
     @property
     def handshakes_per_s(self) -> float | None:
-        """Connections encrypted a second while the load went on; None in the clear."""
+        """TLS handshakes per second under load; None without TLS."""
         if self.target.tls is None:
             return None
         return sum(part.connects for part in self.slices) / self.duration_s if self.duration_s else 0.0
 
     @property
     def reused(self) -> int:
-        """Answers under load on a connection that had carried one before, at least."""
+        """Responses under load on a connection that had carried an earlier one; a lower bound."""
         return max(self.answered - self.connects, 0)
 
     @property
     def bytes_in(self) -> int:
-        """Bytes that were read, heads of answers included."""
+        """Bytes read, heads of responses included."""
         return sum(part.bytes_in for part in self.slices)
 
     @property
     def bytes_out(self) -> int:
-        """Bytes that were written, heads of requests included."""
+        """Bytes written, heads of requests included."""
         return sum(part.bytes_out for part in self.slices)
 
     @property
     def mean_ns(self) -> float | None:
-        """Mean latency, from the exact sum; None where nothing was answered in time."""
+        """Mean latency, from the exact sum; None without a response in time."""
         return sum(part.latency_sum_ns for part in self.slices) / self.in_time if self.in_time else None
 
     @property
     def engine_us_per_request(self) -> float | None:
-        """CPU time of the generator per right answer; None where there was none."""
+        """CPU time of the generator per correct response; None without one."""
         return sum(part.engine_cpu_ns for part in self.slices) / self.in_time / 1000 if self.in_time else None
 
     @property
@@ -302,28 +302,28 @@ class LoadResult:
 
     @property
     def turn_share(self) -> float:
-        """How much of their time connections had an answer and waited for the generator to go on, 0 to 1."""
+        """The share of time that connections with a response waited for the generator to continue, 0 to 1."""
         lasted_ns = sum(part.counted_ns for part in self.slices)
         return sum(part.turn_sum_ns for part in self.slices) / max(lasted_ns * self.connections, 1)
 
     @property
     def early_stamps(self) -> int:
-        """Answers that the kernel stamped before their requests had left."""
+        """Responses that the kernel stamped before their requests had left."""
         return sum(part.early_stamps for part in self.slices)
 
     @property
     def clock_step_s(self) -> float:
-        """The largest step of the clock that arrivals are stamped by."""
+        """The largest step of the clock of arrival timestamps."""
         return max((part.clock_step_ns for part in self.slices), default=0) / 1e9
 
     @property
     def engine_wait_share(self) -> float:
-        """How long they were ready to run and had to wait for their core, 0 to 1."""
+        """The share of time that its threads were ready to run and waited for their core, 0 to 1."""
         return sum(part.engine_wait_ns for part in self.slices) / max(self._thread_ns("duration_ns"), 1)
 
     @property
     def samples(self) -> dict[str, str]:
-        """Of each kind of failure the first: the wrong answer's beginning, or why there was none; in their order."""
+        """The first failure of each kind: the incorrect response's beginning, or why none came; in their order."""
         firsts: dict[str, str] = {}
         for part in self.slices:
             firsts |= {kind: text for kind, text in part.samples.items() if kind not in firsts}

@@ -1,11 +1,11 @@
 """``dragstrip load``: load on one URL of this machine, by time, by count, or by whichever ends first.
 
-The right answer is learned by two plain requests, which count among the run's own (the server's log and our count
-agree); from then on every answer is compared with it. A run is one engine block, seen while it runs: what was done in
-each second or so is handed on, so that it can be watched, and broken off without losing what was measured. An answer
-that was outstanding when a timed run's time was up is waited for and told, and is in no rate and no histogram.
+Two reference requests learn the correct response. They count among the run's requests, so that its count equals the
+server's log; every later response is compared with the first. A run is one engine block that is observed while it runs:
+each slice of about a second is passed on, so that the run can be watched, and interrupted without losing measurements.
+If a timed run's time is up, Dragstrip waits for responses in flight; they are reported, and in no rate or histogram.
 
-The steps, as a race has them: check the request, prepare (learn the right answers), load, result.
+The steps, as in a race: check the request, prepare (learn the reference responses), load, result.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 from dragstrip import machine
 from dragstrip.errors import BadUsage, DragstripError, EngineFailure
 from dragstrip.loading.arrivals import Offer, Step
-from dragstrip.loading.learn import Learned, given, learn
+from dragstrip.loading.learn import Learned, given_response, learn
 from dragstrip.loading.request import (
     DEFAULT_DURATION_S,
     LARGE_BODY,
@@ -33,9 +33,9 @@ from dragstrip.loading.request import (
     Target,
     bounded,
     check,
-    each,
     notes_before,
     request_bytes,
+    separate,
     spread,
     target,
     worker_cores,
@@ -55,7 +55,7 @@ __all__ = [
     "merged", "plain_statuses", "prepare", "run", "session_plan",
 ]  # fmt: skip
 
-#: How often a run is looked at.
+#: How often a run is observed.
 SLICE_NS = 1_000_000_000
 
 #: The engine's longest block.
@@ -70,16 +70,16 @@ class Script(Protocol):
         """Its Lua states in the engine."""
 
     def printed(self) -> str:
-        """What it printed since the last call."""
+        """The text that it printed since the last call."""
 
     def refuse_failure(self) -> None:
         """Raises a ``DragstripError`` with file and line if the script failed under load."""
 
     def done(self, result: LoadResult) -> str:
-        """Calls its ``done`` with the run's numbers; why that failed, "" if it did not."""
+        """Calls its ``done`` with the run's numbers; returns why that failed, or ""."""
 
 
-#: Loads a request's script for that many threads.
+#: Loads a request's script for a number of threads.
 ScriptLoader: TypeAlias = Callable[[LoadRequest, Target, int], Script]
 
 
@@ -97,40 +97,40 @@ class Progress(Protocol):
 
 
 def run(request: LoadRequest, progress: Progress, load_script: ScriptLoader | None = None) -> LoadResult:
-    """Loads a URL and reports what came back; an interruption ends it early and is in ``finished``.
+    """Loads a URL and returns the result; an interruption ends it early and is in ``finished``.
 
     Raises:
-        BadUsage: what is asked for can't be done, or the answer is not one that every other could be checked against.
-        DragstripError: nothing answers there.
-        EngineFailure: the engine can't run it (descriptors, ports, a server that takes no such number of connections).
+        BadUsage: the request can't be fulfilled, or the response can't be the reference for others.
+        DragstripError: no server responds at the URL.
+        EngineFailure: the engine can't run it (descriptors, ports, a server that accepts too few connections).
     """
     request = bounded(request, target(request.url, request.unix, request.allowed))
     check(request)
     prepared = prepare(request, load_script)
     progress.begun(prepared.request, prepared.learned, list(prepared.doubts))
-    return _told_script(prepared, _load(prepared, progress))
+    return _with_script_report(prepared, _load(prepared, progress))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Exchange:
-    """One request of a run: as it was asked for, as it goes over the wire, and the right answer to it."""
+    """One request of a run: as requested, its bytes on the wire, and the reference response."""
 
     asked: Asked
     wire: bytes
-    right: Learned
+    reference: Learned
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """All that is known before the engine starts.
+    """The plan of a run, before the engine starts.
 
     Args:
-        learned: of the right answers the one that tells most of the server.
-        cores: the engine's, one thread each. connections: as many as are of use.
-        by_length: bodies are only counted after the first ones.
-        any_body: of answers only the status is checked.
-        script: as loaded; printed: what it said until then.
-        notes: what is not as asked, in words. doubts: what may go wrong, in words.
+        learned: the reference response that reveals most about the server.
+        cores: the engine's, one thread each. connections: the useful number.
+        by_length: only lengths of bodies are compared after the first ones.
+        any_body: only the status of responses is checked.
+        script: as loaded; printed: its output until then.
+        notes: deviations from the request, in words. doubts: what may go wrong, in words.
     """
 
     request: LoadRequest
@@ -148,21 +148,21 @@ class Prepared:
 
     @property
     def made_under_load(self) -> bool:
-        """A script makes the requests while the load goes on."""
+        """A script makes the requests while the load runs."""
         return self.script is not None and self.script.state.fixed is None
 
 
 def prepare(
     request: LoadRequest, load_script: ScriptLoader | None = None, own: tuple[int, ...] | None = None
 ) -> Prepared:
-    """Learns the right answers, and settles with how many cores and connections the run is made.
+    """Learns the reference responses, and chooses the numbers of cores and connections.
 
     Args:
         load_script: loads the request's script; None only if it has none.
-        own: cores of an engine that runs already, for another machine; None: of this machine.
+        own: cores of an engine that already runs, on a generator of a fleet; None: cores of this machine.
 
     Raises:
-        BadUsage, DragstripError: as ``run``.
+        BadUsage, DragstripError: as in ``run``.
     """
     to = target(request.url, request.unix, request.allowed)
     script = None
@@ -172,21 +172,23 @@ def prepare(
         request, to = _by_script(request, to, script)
         check(request)
     request, few = _by_count(request)
-    wires = [(alone, at, asked, asked.raw or request_bytes(alone, at)) for alone, at, asked in each(request, to)]
+    wires = [
+        (alone, place, asked, asked.raw or request_bytes(alone, place)) for alone, place, asked in separate(request, to)
+    ]
     cores, connections, notes = worker_cores(request, own)
     notes += few
-    learned_of: dict[Asked, Learned] = {}  # the same request twice has one right answer
-    for alone, at, asked, wire in wires:
+    learned_of: dict[Asked, Learned] = {}  # the same request twice has one reference response
+    for alone, place, asked, wire in wires:
         if asked not in learned_of:
-            learned_of[asked] = _right_answer(alone, at, asked, wire)
-    exchanges = tuple(_Exchange(asked=asked, wire=wire, right=learned_of[asked]) for _, _, asked, wire in wires)
-    answers = [exchange.right for exchange in exchanges]
-    any_body = request.check == "status" or any(answer.changes for answer in answers)
-    learned = next((answer for answer in answers if answer.server), answers[0])
+            learned_of[asked] = _reference(alone, place, asked, wire)
+    exchanges = tuple(_Exchange(asked=asked, wire=wire, reference=learned_of[asked]) for _, _, asked, wire in wires)
+    references = [exchange.reference for exchange in exchanges]
+    any_body = request.check == "status" or any(reference.changes for reference in references)
+    learned = next((reference for reference in references if reference.server), references[0])
     if request.keepalive and learned.closes:
-        notes.append("the server ends each connection after one answer, though asked to keep it")
+        notes.append("the server ends each connection after one response, although the request asks to keep it")
     if request.script is not None and any_body and request.check != "status":
-        notes.append("two plain requests got different bodies: only statuses were checked")
+        notes.append("two reference requests got different bodies: only statuses were checked")
     if to.elsewhere is not None:
         notes.append(f"{to.host} is another machine: its CPU time, and what the network adds, can't be seen from here")
     if to.tls and request.insecure:
@@ -194,7 +196,7 @@ def prepare(
     if request.handshakes == RESUMED and request.keepalive and request.close_after is None and not learned.closes:
         notes.append(
             "--tls resumed: connections that stay open have one handshake each, most of them before there is a session "
-            "to take up; --no-keepalive or --close-after has more"
+            "to resume; --no-keepalive or --close-after makes more"
         )
     return Prepared(
         request=request,
@@ -203,7 +205,7 @@ def prepare(
         learned=learned,
         cores=cores,
         connections=connections,
-        by_length=not any_body and _by_length(request, to, max(len(answer.body) for answer in answers)),
+        by_length=not any_body and _by_length(request, to, max(len(reference.body) for reference in references)),
         any_body=any_body,
         notes=tuple(notes),
         doubts=tuple(notes_before(request, elsewhere=to.elsewhere is not None)),
@@ -213,7 +215,7 @@ def prepare(
 
 
 def _by_script(request: LoadRequest, to: Target, script: Script) -> tuple[LoadRequest, Target]:
-    """The request as the script will have it: a pool of what it always sends, or nothing learned beforehand."""
+    """The request as the script determines it: a pool of its fixed requests, or without reference responses."""
     if (first := script.state.addresses[0]) is not None:
         to = replace(to, host=str(first[0]), port=first[1])
     fixed = script.state.fixed
@@ -221,7 +223,7 @@ def _by_script(request: LoadRequest, to: Target, script: Script) -> tuple[LoadRe
         if request.offer:
             raise BadUsage(
                 f"-s {request.script.name if request.script else ''}: its requests are made under load, and an open "
-                "loop's are made before; leave -R, --ramp and --steps out, or drop the script's request, delay and "
+                "loop's must be made before; leave -R, --ramp and --steps out, or drop the script's request, delay and "
                 "response"
             )
         return replace(request, check="status"), to
@@ -230,18 +232,21 @@ def _by_script(request: LoadRequest, to: Target, script: Script) -> tuple[LoadRe
 
 
 def _by_count(request: LoadRequest) -> tuple[LoadRequest, list[str]]:
-    """The request as its count lets it be checked: too few to learn a response from have their status checked."""
+    """The request, with only statuses checked if its count is too small to learn a response."""
     if request.check != "auto" or request.requests is None or not 0 < request.plain >= request.requests:
         return request, []
-    note = f"-n {request.requests}: only statuses were checked, since learning the right response takes {request.plain}"
-    return replace(request, check="status"), [f"{note} more requests; -n {request.plain + 1} or more checks bodies"]
+    note = (
+        f"-n {request.requests}: only statuses were checked, since learning the reference response takes "
+        f"{request.plain} more requests; -n {request.plain + 1} or more checks bodies"
+    )
+    return replace(request, check="status"), [note]
 
 
-def _right_answer(request: LoadRequest, to: Target, asked: Asked, wire: bytes) -> Learned:
+def _reference(request: LoadRequest, to: Target, asked: Asked, wire: bytes) -> Learned:
     if request.check == "status":
-        return given(asked.status or request.expect_status or 0, b"")
+        return given_response(asked.status or request.expect_status or 0, b"")
     if asked.answer is not None:
-        return given(asked.status or 200, asked.answer)
+        return given_response(asked.status or 200, asked.answer)
     return learn(request, to, wire)
 
 
@@ -249,7 +254,7 @@ def _load(prepared: Prepared, progress: Progress) -> LoadResult:
     """Runs the engine to the end, or until it is interrupted.
 
     Raises:
-        EngineFailure: as ``run``.
+        EngineFailure: as in ``run``.
     """
     request = prepared.request
     started = datetime.now(UTC).isoformat(timespec="seconds")
@@ -265,9 +270,9 @@ def _load(prepared: Prepared, progress: Progress) -> LoadResult:
         used = engine.used(session)
     notes = list(prepared.notes)
     if awake is not None:
-        how = f"kept awake: {awake.text}" if awake.way else f"not kept awake, though asked ({awake.text})"
+        how = f"kept awake: {awake.text}" if awake.way else f"not kept awake, although requested ({awake.text})"
         notes.append(f"cores {how}")
-    if any("connect" in part.errors for part in slices):  # otherwise what was feared did not happen
+    if any("connect" in part.errors for part in slices):  # otherwise nothing went wrong
         notes += prepared.doubts
     return LoadResult(
         request=request,
@@ -294,8 +299,8 @@ def _load(prepared: Prepared, progress: Progress) -> LoadResult:
     )
 
 
-def _told_script(prepared: Prepared, result: LoadResult) -> LoadResult:
-    """The result with what the script said to it: ``done`` is called with the run's numbers."""
+def _with_script_report(prepared: Prepared, result: LoadResult) -> LoadResult:
+    """The result with the script's report, after its ``done`` was called with the run's numbers."""
     script, asked = prepared.script, prepared.request.script
     if script is None or asked is None:
         return result
@@ -314,19 +319,19 @@ def _told_script(prepared: Prepared, result: LoadResult) -> LoadResult:
 
 
 def plain_statuses(prepared: Prepared) -> dict[int, int]:
-    """How many plain requests, by which right answers were learned, were answered with which status."""
+    """How many reference requests got which status."""
     if not prepared.request.plain:
         return {}
-    learned = {exchange.asked: exchange.right for exchange in prepared.exchanges if exchange.asked.answer is None}
-    statuses = Counter(right.status for right in learned.values())
+    learned = {exchange.asked: exchange.reference for exchange in prepared.exchanges if exchange.asked.answer is None}
+    statuses = Counter(reference.status for reference in learned.values())
     return {status: PLAIN * count for status, count in statuses.items()}
 
 
 def session_plan(prepared: Prepared, turns: tuple[int, int] = (0, 0)) -> SessionPlan:
-    """The connections, and what goes over them.
+    """The engine's plan of the connections and their requests.
 
     Args:
-        turns: of an open loop that several generators share (``_engine.SessionPlan``).
+        turns: this generator's share of an open loop (``_engine.SessionPlan``).
     """
     from dragstrip import _engine as engine
 
@@ -337,15 +342,15 @@ def session_plan(prepared: Prepared, turns: tuple[int, int] = (0, 0)) -> Session
     exchanges = [
         engine.Exchange(
             exchange.wire,
-            exchange.right.status,
-            b"" if prepared.any_body else exchange.right.body,
-            # Any body of this length; an empty one has no bytes that could differ.
-            any_body=prepared.any_body or (request.check == "length" and bool(exchange.right.body)),
+            exchange.reference.status,
+            b"" if prepared.any_body else exchange.reference.body,
+            # Any body of this length; an empty body has no bytes that could differ.
+            any_body=prepared.any_body or (request.check == "length" and bool(exchange.reference.body)),
         )
         for exchange in prepared.exchanges
     ]
     if prepared.made_under_load:
-        # What is sent is the script's; these two tell what is right, the second of answers without a body.
+        # The script makes the requests; these two set the correct responses, the second for responses without a body.
         status = request.expect_status or 0
         exchanges = [
             engine.Exchange(method + b" / HTTP/1.1\r\n\r\n", status, b"", any_body=True) for method in (b"GET", b"HEAD")
@@ -369,7 +374,7 @@ def session_plan(prepared: Prepared, turns: tuple[int, int] = (0, 0)) -> Session
 
 
 def _by_length(request: LoadRequest, to: Target, body_bytes: int) -> bool:
-    """Whether bodies are only counted after the first ones: in the clear over TCP, where nothing else is asked for."""
+    """Whether only lengths of bodies are compared: without TLS over TCP, and without options that forbid it."""
     plain = not (to.tls or to.unix or request.close_after or request.pipeline > 1 or request.first_byte)
     plain = plain and request.http != "2"
     least = {"full": math.inf, "length": MIN_BODY_BY_LENGTH, "auto": LARGE_BODY}[request.check]
@@ -378,7 +383,7 @@ def _by_length(request: LoadRequest, to: Target, body_bytes: int) -> bool:
 
 @contextmanager
 def _awake(request: LoadRequest) -> Iterator[keep_awake.Awake | None]:
-    """Keeps all cores awake if asked to, because the server's cores are unknown; otherwise None."""
+    """Keeps all cores awake if requested, because the server's cores are unknown; otherwise None."""
     if request.awake == keep_awake.OFF:
         yield None
         return
@@ -390,7 +395,7 @@ def _awake(request: LoadRequest) -> Iterator[keep_awake.Awake | None]:
 
 @contextmanager
 def _engine(cores: tuple[int, ...], request: LoadRequest) -> Iterator[Engine]:
-    from dragstrip._engine import Engine, EngineError  # the report of an old result must work where it can't load
+    from dragstrip._engine import Engine, EngineError  # an old result's report must work without the engine
 
     try:
         engine = Engine(list(cores), io=request.io)
@@ -399,13 +404,13 @@ def _engine(cores: tuple[int, ...], request: LoadRequest) -> Iterator[Engine]:
         finally:
             engine.shutdown()
     except EngineError as error:
-        if error.kind == "tls":  # the server's fault, as a handshake before the load
+        if error.kind == "tls":  # the server's fault, like a failed handshake before the load
             raise DragstripError(f"{request.url}: {error}") from error
         raise EngineFailure(str(error)) from error
 
 
 def merged(histograms: Iterable[bytes]) -> bytes:
-    """Histograms added up; empty ones are none."""
+    """The sum of histograms; b"" if all are empty."""
     from dragstrip._engine import merge
 
     recorded = [histogram for histogram in histograms if histogram]

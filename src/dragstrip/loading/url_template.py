@@ -1,8 +1,8 @@
 """Addresses that vary: ``--url-template '/item/{int:1..1000}'``, drawn from a seed before anything is sent.
 
-What is drawn is a pool (``loading.request_pool``): nothing is formatted while the load runs. Without ``seq`` all
-addresses differ, so that each is asked for equally often: a cycle of all that the template can mean, in random order,
-or of ``count`` of them.
+The addresses are drawn as a pool (``loading.request_pool``): nothing is formatted while the load runs. Without ``seq``
+all addresses differ, so that each is requested equally often: the pool cycles through all addresses of the template in
+random order, or through ``count`` of them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dragstrip.loading.request_pool import MAX_REQUESTS, Asked
 #: Addresses drawn by default: learning their responses takes two reference requests each.
 DEFAULT_COUNT = 1000
 
-#: A number has at most 18 digits, a text this many characters.
+#: Maximum characters of a text; a number has at most 18 digits.
 MAX_TEXT = 1024
 
 _PLACES = "{int:1..1000}, {choice:a,b}, {text:8} or {seq:1..1000}"
@@ -33,27 +33,27 @@ _PATH = re.compile(r"/[!-~]*")
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A placeholder: how many values it has, and each by its index.
+    """A placeholder: its number of values, and each value by its index.
 
     Args:
         in_order: its values are taken in order, not drawn.
     """
 
     size: int
-    at: Callable[[int], str]
+    value: Callable[[int], str]
     in_order: bool = False
 
 
 def drawn(template: str, *, count: int | None = None, seed: int = 1) -> tuple[Asked, ...]:
-    """The requests that a template means, as a pool to cycle.
+    """The requests of a template, as a pool to cycle through.
 
     Args:
-        template: a path with its query; ``{{`` and ``}}`` stand for braces.
-        count: how many at most; None: ``DEFAULT_COUNT``.
-        seed: of what is drawn; the same seed draws the same.
+        template: a path with its query; ``{{`` and ``}}`` are literal braces.
+        count: their maximum number; None: ``DEFAULT_COUNT``.
+        seed: the same seed draws the same addresses.
 
     Raises:
-        BadUsage: the template makes no sense; names the placeholder and what would do.
+        BadUsage: the template is not valid; names the placeholder and valid ones.
     """
     count = DEFAULT_COUNT if count is None else count
     if not 1 <= count <= MAX_REQUESTS:
@@ -63,8 +63,8 @@ def drawn(template: str, *, count: int | None = None, seed: int = 1) -> tuple[As
     if not places:
         raise BadUsage(f"--url-template {template!r} has no placeholder; add {_PLACES}, or leave the option out")
     requests = []
-    for values in _indices(template, places, count, random.Random(seed)):
-        words = (place.at(value) for place, value in zip(places, values, strict=True))
+    for indices in _indices(template, places, count, random.Random(seed)):
+        words = (place.value(index) for place, index in zip(places, indices, strict=True))
         path = "".join(piece if isinstance(piece, str) else next(words) for piece in pieces)
         if not _PATH.fullmatch(path):
             raise BadUsage(
@@ -76,7 +76,7 @@ def drawn(template: str, *, count: int | None = None, seed: int = 1) -> tuple[As
 
 
 def _indices(template: str, places: Sequence[_Place], count: int, rng: random.Random) -> list[tuple[int, ...]]:
-    """Which value each place has in each request."""
+    """The index of each placeholder's value, in each request."""
     ordered = [place.size for place in places if place.in_order]
     if ordered:
         cycle = math.lcm(*ordered)
@@ -85,11 +85,11 @@ def _indices(template: str, places: Sequence[_Place], count: int, rng: random.Ra
                 f"--url-template {template!r}: its sequence takes {cycle:,} addresses, and {count:,} are drawn; give "
                 f"--urls {cycle} (up to {MAX_REQUESTS:,}), or a shorter one"
             )
-        # Random values beside a sequence: as many rounds of it as there is room for.
+        # Random values next to a sequence: as many rounds of it as ``count`` allows.
         total = cycle if all(place.in_order for place in places) else count - count % cycle
         return [
-            tuple(at % place.size if place.in_order else rng.randrange(place.size) for place in places)
-            for at in range(total)
+            tuple(number % place.size if place.in_order else rng.randrange(place.size) for place in places)
+            for number in range(total)
         ]
     if math.prod(place.size for place in places) <= count:
         every = list(itertools.product(*(range(place.size) for place in places)))
@@ -138,7 +138,7 @@ def _place(template: str, text: str) -> _Place:
 
 
 def _text(index: int, length: int) -> str:
-    """One of all texts of this many lower-case letters and digits."""
+    """The text with this index, of all texts of ``length`` lower-case letters and digits."""
     letters = []
     for _ in range(length):
         index, letter = divmod(index, len(_LETTERS))

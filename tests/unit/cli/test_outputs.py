@@ -199,7 +199,7 @@ def swept() -> dict[str, Any]:
 
 def loaded() -> Any:
     """A run of load that sent nothing."""
-    from dragstrip.loading.learn import given
+    from dragstrip.loading.learn import given_response
     from dragstrip.loading.request import LoadRequest, Target
     from dragstrip.loading.result import LoadResult, Slice
 
@@ -208,7 +208,7 @@ def loaded() -> Any:
     return LoadResult(
         request=LoadRequest(url="http://127.0.0.1:1/"),
         target=Target(host="127.0.0.1", port=1, authority="127.0.0.1:1", path="/"),
-        learned=given(200, b"hello"),
+        learned=given_response(200, b"hello"),
         started="2026-01-02T03:04:05+00:00",
         software="1",
         cores=(0,),

@@ -175,7 +175,7 @@ def test_threads_beyond_cores_or_connections_are_not_started() -> None:
     assert len(one) == 1
     running, _, notes = loading_request.worker_cores(LoadRequest(url="", threads=4), (6, 7))
     assert running == (6, 7)
-    assert notes == ["-t 4: a generator runs one on each of its cores, here 2"]
+    assert notes == ["-t 4: a generator runs one thread on each of its 2 cores"]
 
 
 @pytest.mark.parametrize(
