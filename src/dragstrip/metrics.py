@@ -16,7 +16,7 @@ AUTO = "auto"
 
 
 class PairVerdict(StrEnum):
-    """What an interval says of the first of two contenders."""
+    """The verdict of an interval on the first of two contenders."""
 
     FASTER = "faster"
     SLOWER = "slower"
@@ -45,7 +45,7 @@ class Metric:
         more_is_better: of the numbers themselves.
         lack: what a round must have left in addition to responses, in words after "no valid round of both"; "" if
             nothing.
-        sentence: what is said for two separated contenders; takes best, other and ratio.
+        sentence: for two separated contenders; takes best, other and ratio.
         head: of the column of the numbers themselves, with their unit.
         was: what a contender had more or less of in an earlier race, when two races are compared.
         spent: a resource of which the better contender uses less, so "faster" does not apply; "" for all others.

@@ -2,7 +2,7 @@
 
 Method: ``docs/METHOD.md``. One number per contender and round decides (a launch is the unit of repetition); pairs
 are compared over the rounds in which both ran. Every ratio is *a's speed over b's*: above 1 means that ``a`` is the
-better one, also for CPU time, of which the better one spends less.
+better one, also for CPU time: less is better.
 """
 
 from dragstrip.analysis.columns import MAX_VOID_ROUNDS, by_column, with_column

@@ -112,7 +112,7 @@ def _changes(old: Entrant, new: Entrant) -> Iterator[Unlike]:
         yield Unlike(weight="change", what=Differs.DEFINITION, contender=new.name)
     for fact in dict.fromkeys((*old.parity, *new.parity)):
         ours, theirs = old.parity.get(fact), new.parity.get(fact)
-        # Reconnections differ a little from one calibration to the next, and when it was proved says nothing.
+        # Reconnections differ a little from one calibration to the next, and when it was proved does not matter.
         if ours != theirs and ours is not None and theirs is not None and not any(part in fact for part in NO_SETTING):
             yield Unlike(
                 weight="change", what=Differs.PARITY, subject=fact, contender=new.name, before=ours, after=theirs

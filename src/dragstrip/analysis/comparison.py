@@ -37,8 +37,8 @@ class Change(Compared):
     """One contender, now against then.
 
     Args:
-        interval: its speed now over its speed then, above 1 is better now (also for CPU, of which the better one spends
-            less); NaN if one of the races has no number. Its bounds hold at once for all contenders compared.
+        interval: its speed now over its speed then, above 1 is better now (also for CPU: less is better); NaN if one of
+            the races has no number. Its bounds hold at once for all contenders compared.
         rounds_old, rounds_new: launches that count.
         against: the contender relative to which it was taken, "" if it was taken by itself.
         lack: why no interval exists; None if one does.

@@ -1,4 +1,4 @@
-"""What a block's counters show of which programs had the cores: shares of its time. Pure arithmetic on one record.
+"""Which programs had the cores during a block, by its counters: shares of its time. Pure arithmetic on one record.
 
 Shared by the judgement, which widens intervals by what the machine took unequally, and by the checks, which warn of
 it (``docs/METHOD.md``, "The round's one number" and "What voids or warns").
@@ -14,7 +14,7 @@ from dragstrip.record import Block
 
 
 class Counters(Protocol):
-    """What a stretch of load left behind: a block's record, or what the engine hands back of one (``Block``)."""
+    """What a stretch of load left behind: a block's record, or what the engine returns for one (``Block``)."""
 
     @property
     def duration_ns(self) -> int: ...

@@ -118,7 +118,7 @@ class DatabaseUse:
 
 
 def database_use(race: Race) -> dict[str, DatabaseUse]:
-    """Of each contender of which the database's counts are known, over the rounds that are not void."""
+    """The use by each contender with known database counts, over the rounds that are not void."""
     cores = max(len(race.machine.database_cores), 1)
     asking: dict[str, list[tuple[Launch, list[Block]]]] = {entrant.name: [] for entrant in race.entrants}
     for round_ in race.rounds:
@@ -172,7 +172,7 @@ def by_contender(race: Race, rounds: Sequence[Round]) -> dict[str, list[Block]]:
 def taken(race: Race, round_: Round, waits: Mapping[str, float]) -> Callable[[Block], float]:
     """The share of a block's time that others had the engine's core or the server's, by the kernel's run-queue waits.
 
-    Threads of one server wait for each other, too: only what exceeds its own waits counts. If the servers have one
+    Threads of one server also wait for each other: only what exceeds its own waits counts. If the servers have one
     core, its own waits can't exceed the little that a busy server leaves idle; the rest is the time of other programs.
 
     Args:

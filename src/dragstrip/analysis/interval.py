@@ -90,7 +90,7 @@ class Compared:
 
     @property
     def decided(self) -> bool:
-        """Whether something can be said."""
+        """Whether there is a verdict."""
         return self.verdict is not PairVerdict.UNDECIDED
 
 

@@ -118,7 +118,7 @@ class ColumnVerdict:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A race's verdict: each column's, in their order. No estimate, group or pair goes across columns.
+    """A race's verdict: each column's, in their order. No estimate, group or pair spans columns.
 
     Properties are facts of the whole race; ``rounds`` and ``void_rounds`` are sums over the columns.
     """
@@ -377,8 +377,8 @@ def still_needed(verdict: ColumnVerdict, race: Race) -> frozenset[str]:
     """Contenders that continue: all with an undecided pair, and one reference so that drift is seen.
 
     The reference is the contender with the most rounds, the first of the line-up among equals; none if all is
-    decided. A pair with a contender that is not warm yet goes on as well: on a disturbed machine noise can
-    look like a rise, and more rounds tell. A fixed design needs all to its end.
+    decided. A pair with a contender that is not warm yet continues as well: on a disturbed machine noise can
+    look like a rise, and more rounds show which it is. A fixed design needs all to its end.
     """
     names = [entrant.name for entrant in race.entrants if not entrant.out]
     if race.plan.rounds_fixed:

@@ -32,7 +32,7 @@ class Pair(Compared):
         rounds, spent_s: rounds in which both ran, and how long those took.
         within_margin: the interval lies within the margin; together with "faster": faster by less than that.
         median_ratio: the same ratio by the median over passes: between pauses.
-        more_rounds, more_s: forecast of what a decision still takes; None if decided or not to be foreseen.
+        more_rounds, more_s: forecast of rounds and seconds until a decision; None if decided or unforeseeable.
         unfit: why no verdict is given, apart from the interval: each reason with its contenders.
         typical: ratio and interval are of the median over passes: between pauses, which are ignored.
         disturbed: which contender the machine disturbed more and by how much, if the difference is large
@@ -65,7 +65,7 @@ class Rules:
 
     Args:
         planned: the last round, fixed before the race; extensions: the same before each extension of the budget.
-        last: the race stands at it.
+        last: the race has reached it.
         fixed: the number of rounds was fixed before the race.
         typical: by the median over passes instead of by totals.
     """
@@ -83,7 +83,7 @@ class Rules:
         """The family's nominal level at a pair's round ``n``; 0 while nothing is decided.
 
         Args:
-            ahead: a round to come, which may lie beyond the planned last one. It is taken as planned for, in steps of
+            ahead: a future round, which may be beyond the planned last one. It is taken as planned for, in steps of
                 powers of two, because the cost of that many looks is computed once for each length.
         """
         if self.fixed:

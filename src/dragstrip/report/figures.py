@@ -116,7 +116,7 @@ def ratio(value: float | None) -> str:
 
 
 def ratio_span(low: float | None, high: float | None) -> str:
-    """An interval of a ratio; says so if it has no bounds yet."""
+    """An interval of a ratio; "no interval yet" without bounds."""
     if finite(low) is None or finite(high) is None:
         return "no interval yet"
     if 0.8 <= low < 1.25 <= high < AS_FINE:  # type: ignore[operator]  # finite, as above

@@ -18,7 +18,7 @@ from rich.text import Text
 from dragstrip.report import figures
 
 #: Named terminal colours follow the reader's own theme; blue, yellow and magenta differ for all kinds of
-#: colour blindness, and none of them says anything that a word or a mark does not say too.
+#: colour blindness, and a word or a mark repeats whatever a colour shows.
 BAR, INTERVAL, POINT = "blue", "cyan", "bold"
 STATUS_STYLE = {"pass": "blue", "warn": "yellow", "void": "bold magenta", "unknown": "dim"}
 STATUS_MARK = {"pass": "●", "warn": "▲", "void": "■", "unknown": "?"}

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
 from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from dragstrip.record import Entrant
 from dragstrip.report import figures, glyphs
 from dragstrip.report.race.messages import event_text, void_text
 from dragstrip.store.json_values import JSON_SCHEMA, JsonObject, encode, picked
@@ -28,10 +28,7 @@ from dragstrip.sweep.capacity import (
     Span,
     capacity,
 )
-
-if TYPE_CHECKING:
-    from dragstrip.record import Entrant
-    from dragstrip.sweep.file import Sweep
+from dragstrip.sweep.file import Sweep
 
 #: Cells of the chart; the number of notes on what the machine did during the sweep.
 WIDTH, MAX_NOTES = 14, 4

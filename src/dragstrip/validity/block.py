@@ -86,7 +86,7 @@ def block_reasons(
     Args:
         single_threaded: the server's tree has one thread, so that it can only ever wait for others.
         typical_wait: a server of several threads waits for itself; only what exceeds this, its own median of
-            ``taken_by_others`` in this round, is evidence of others. None: unknown, its wait says nothing.
+            ``taken_by_others`` in this round, is evidence of others. None: unknown, so its wait is not evidence.
     """
     cores = 1 if single_threaded else rules.server_cores
     usual = 0.0 if single_threaded else typical_wait

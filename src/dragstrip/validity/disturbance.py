@@ -62,7 +62,7 @@ def noise(race: Race) -> Noise:
 def _factor(race: Race) -> float | None:
     """Scatter of round numbers from all blocks over that from calm blocks alone, as if those were as many.
 
-    Each contender's log number less the mean of all in the round: what rounds share cancels in every pair, too.
+    Each contender's log number less the mean of all in the round: what rounds share cancels in every pair as well.
     """
     metric = choose(race).metric
     rounds = [round_ for round_ in race.rounds if not round_.void]

@@ -131,7 +131,7 @@ def _raced(race: Race, title: str) -> list[str]:
             f"the client was the limit against {_plain(figures.several(limited))}: rates under this load, the "
             "published ones too, may be the client's own; CPU time per request decides"
         )
-    # What voids is said by the verdicts that it voids.
+    # A void check is in the text of the verdicts that it makes void.
     wanted = [check for check in inspect(race) if check.status is Status.WARN and check.name in TELLING]
     notes += [_plain(check_text(check)) for check in wanted if check.name not in _SHOWN]
     return [*lines, "", *(f"- {note}." for note in notes), *([""] if notes else [])]

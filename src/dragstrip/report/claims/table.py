@@ -109,7 +109,7 @@ def _remarks(row: Row) -> list[RenderableType]:
 
 
 def listing(console: Console, rows: Sequence[Mapping[str, object]]) -> None:
-    """Every claim: what was said, with which figure, and whether it can be raced here."""
+    """Every claim: its statement, its figure, and whether it can be raced here."""
     table = glyphs.table("claim", "status", "published", "what was claimed")
     for row in rows:
         ready = row["status"] == "ready"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from dragstrip.analysis import ColumnVerdict, Pair
 from dragstrip.metrics import KNOWN, PairVerdict
@@ -15,9 +14,7 @@ from dragstrip.report.race import summary
 from dragstrip.report.race.columns import changes, leaders
 from dragstrip.report.race.summary import JudgedRace, Part, of_rates
 from dragstrip.report.race.wording import unfit_text
-
-if TYPE_CHECKING:
-    from dragstrip.store.database import Store
+from dragstrip.store.database import Store
 
 #: Kind of the event that keeps a race's badge, so that a list of races does not need to judge them.
 KIND = EventKind.VERDICT

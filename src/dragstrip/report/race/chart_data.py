@@ -6,14 +6,12 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dragstrip.analysis import RoundNumbers
+from dragstrip.analysis.numbers import read
 from dragstrip.record import Block, Race
-
-if TYPE_CHECKING:
-    from dragstrip.analysis import RoundNumbers
 
 
 class Fate(StrEnum):
@@ -34,8 +32,6 @@ class BlockFate:
 
 def blocks(race: Race) -> Iterator[BlockFate]:
     """Every block in the order in which it ran."""
-    from dragstrip.analysis.numbers import read
-
     tables = read(race)
     used = {
         (tables.rounds[row], int(pass_index), tables.names[column])

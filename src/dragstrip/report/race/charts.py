@@ -292,7 +292,7 @@ def columns(judged: JudgedRace) -> Chart:
 
 
 def _dashes(names: Sequence[str]) -> alt.Scale:
-    """Colours come round again after eight contenders; the dash tells these apart, as in the legend."""
+    """Colours come round again after eight contenders; the dash distinguishes them, as in the legend."""
     return alt.Scale(domain=list(names), range=[DASHES[at // len(PALETTE) % len(DASHES)] for at in range(len(names))])
 
 

@@ -42,10 +42,10 @@ VOID_REMEDIES: Mapping[VoidKind, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """What was seen, and what to do about it.
+    """An observation in words, and what to do about it.
 
     Args:
-        remedy: "" if there is nothing to do, or if the text says it.
+        remedy: "" if there is nothing to do, or if the text contains it.
         each: the remedy follows each of several observations, after a semicolon; otherwise it follows all of them once,
             after a colon.
     """
@@ -62,12 +62,12 @@ class CheckWithText(Check):
 
     @property
     def detail(self) -> str:
-        """In a sentence what was seen."""
+        """The observations in a sentence."""
         return check_text(self)
 
     @property
     def remedy(self) -> str:
-        """What to do, as its sentence ends; "" if it says nothing of that."""
+        """What to do, as its sentence ends; "" without a remedy."""
         return check_remedy(self)
 
 
@@ -77,7 +77,7 @@ def with_text(check: Check) -> CheckWithText:
 
 
 def check_text(check: Check) -> str:
-    """All that a check saw as one sentence, with what to do; a remedy after a colon once for all seen alike."""
+    """A check's observations as one sentence, with what to do; a remedy after a colon once for all that share it."""
     if not check.findings:
         return sentence(check.otherwise).text if check.otherwise else ""
     parts: dict[str, list[str]] = {}
@@ -90,12 +90,12 @@ def check_text(check: Check) -> str:
 
 
 def check_remedy(check: Check) -> str:
-    """What to do, as a check's sentence ends; "" if it says nothing of that."""
+    """What to do, as a check's sentence ends; "" without a remedy."""
     return sentence(check.findings[-1].observation).remedy if check.findings else ""
 
 
 def sentence(observed: Observation) -> Sentence:
-    """What was seen."""
+    """An observation in words."""
     if isinstance(observed, Plain):
         return _plain(observed)
     if isinstance(observed, observation.RaceShare):

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from dragstrip.analysis import ColumnVerdict
 from dragstrip.analysis.fitness import database_use
 from dragstrip.record import Race
 from dragstrip.report import figures
 from dragstrip.report.figures import as_percent
 from dragstrip.store.json_values import JsonObject
-
-if TYPE_CHECKING:
-    from dragstrip.analysis import ColumnVerdict
 
 
 def cpu_us_per_answer(race: Race) -> dict[str, float]:

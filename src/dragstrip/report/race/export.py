@@ -121,7 +121,7 @@ def _column(part: Part) -> JsonObject:
 
 
 def _noise(race: Race) -> JsonObject:
-    # The most disturbed column's: scatter between workloads is not noise.
+    # The most disturbed column decides: scatter between workloads is not noise.
     worst = max(map(noise, by_column(race)), key=lambda disturbed: disturbed.lost or 0.0)
     return {"level": worst.level, "lost": worst.lost, "factor": figures.finite(worst.factor)}
 

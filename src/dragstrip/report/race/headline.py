@@ -89,7 +89,7 @@ def _lead(part: Part, rows: Sequence[Row]) -> str:
     if len(at_top) > 1:
         lead = f"{figures.several(at_top)} are tied at the top. {text}"
     else:
-        # One subject suffices if the sentence goes on about the same contender.
+        # One subject suffices if the sentence continues with the same contender.
         going_on = text.removeprefix(f"{first} ")
         lead = f"{first} {best} of {len(rows)}" + (f": it {going_on}" if going_on != text else f". {text}")
     are = "is" if undecided == 1 else "are"

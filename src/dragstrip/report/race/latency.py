@@ -1,8 +1,8 @@
 """Latency merged from the blocks' own histograms, of all requests and of each kind: shown, never tested.
 
 Histograms may be merged, percentiles may not; and pooled requests are not independent (the median of a thousand
-requests in one launch says nothing of the next launch), so nothing here enters a verdict. Only blocks that count are
-merged: a void block, or one in a void round, is not.
+requests in one launch shows nothing about the next launch), so nothing here enters a verdict. Only blocks that count
+are merged: a void block, or one in a void round, is not.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def hlog(race: Race) -> str:
             continue
         at_s = (block.started_ns + block.lead_ns - race.started_ns) / 1e9
         histogram = base64.b64encode(block.latency_hdr).decode()
-        # Of several columns the tag says which; a comma would end it.
+        # With several columns the tag names the column; a comma would end the tag.
         at = f"{race.columns[column_of[block.round]].name}/" if len(race.columns) > 1 else ""
         tag = re.sub(r"[\s,]+", "_", figures.visible(at + block.contender))
         lines.append(f"Tag={tag},{at_s:.3f},{block.counted_ns / 1e9:.3f},{block.max_ns / 1e6:.3f},{histogram}")

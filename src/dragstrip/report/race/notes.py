@@ -169,5 +169,5 @@ def grouped(ungrouped: Sequence[Note]) -> list[Note]:
 
 
 def clipped(text: str) -> str:
-    """A note short enough to be read in passing; the whole of it is on the page and behind ``--verbose``."""
+    """The beginning of a note; the page and ``--verbose`` show all of it."""
     return text if len(text) <= MAX_CHARACTERS else f"{text[:MAX_CHARACTERS].rsplit(' ', 1)[0].rstrip(' ,;:')} …"

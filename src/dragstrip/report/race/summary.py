@@ -1,6 +1,6 @@
 """What terminal, page and JSON all show of a race: its columns, contenders fastest first, tie groups, valid pairs.
 
-A void check that names a contender (the generator was its limit, its responses were incorrect) says nothing against
+A void check that names a contender (the generator was its limit, its responses were incorrect) does not affect
 the others' ratios. A void check that names none is void for the whole race.
 """
 
@@ -201,7 +201,7 @@ def ranked(race: Race, verdict: ColumnVerdict) -> list[Row]:
 
 
 def _tied(verdict: ColumnVerdict) -> list[tuple[str, ...]]:
-    """Groups in which every pair has an interval: before there is one, nothing is known to be alike."""
+    """Groups in which every pair has an interval: without intervals no contenders are known to be tied."""
     unknown = [{pair.a, pair.b} for pair in verdict.pairs if figures.finite(pair.low) is None]
     return [group for group in verdict.groups if not any(pair <= set(group) for pair in unknown)]
 

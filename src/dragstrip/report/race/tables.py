@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 
+from dragstrip.analysis import by_column, round_numbers
 from dragstrip.errors import BadUsage
 from dragstrip.record import Counted, Race
 from dragstrip.report import figures
@@ -42,8 +43,8 @@ ROUNDS = ("race", "workload", "round", "contender", *ROUND_COLUMNS.values(), "se
 def block_rows(race: Race) -> Iterator[Row]:
     """One row per block: contender and time, every field of its record, its fate, and its own two numbers.
 
-    ``kind`` is "used", "dropped" (with its round) or "void"; ``at_s`` is from the race's start. Of a race of
-    several columns the last cell says which.
+    ``kind`` is "used", "dropped" (with its round) or "void"; ``at_s`` is from the race's start. In a race of
+    several columns the last cell names the column.
     """
     if len(race.columns) > 1:
         yield from _by_column(race, block_rows)
@@ -60,25 +61,21 @@ def block_rows(race: Race) -> Iterator[Row]:
 
 
 def round_rows(race: Race) -> Iterator[Row]:
-    """One row per contender and round that counts: the numbers that decide; of several columns the last says which."""
+    """One row per contender and round that counts: its deciding numbers; if there are several columns, its column."""
     if len(race.columns) > 1:
         yield from _by_column(race, round_rows)
         return
-    from dragstrip.analysis import round_numbers
-
-    by_column = {column: round_numbers(race, metric) for metric, column in ROUND_COLUMNS.items()}
-    first = next(iter(by_column.values()))
+    tables = {column: round_numbers(race, metric) for metric, column in ROUND_COLUMNS.items()}
+    first = next(iter(tables.values()))
     for row, index in enumerate(first.rounds):
         for column, name in enumerate(first.names):
             if first.ran[row, column]:
                 place: Row = {"race": race.id, "workload": race.workload, "round": index, "contender": name}
-                numbers = {key: figures.finite(values.totals[row, column]) for key, values in by_column.items()}
+                numbers = {key: figures.finite(table.totals[row, column]) for key, table in tables.items()}
                 yield {**place, **numbers, "settled": bool(first.settled[row, column])}
 
 
 def _by_column(race: Race, rows_of: Callable[[Race], Iterator[Row]]) -> Iterator[Row]:
-    from dragstrip.analysis import by_column
-
     for column in by_column(race):
         for row in rows_of(column):
             yield {**row, "column": column.columns[0].name}

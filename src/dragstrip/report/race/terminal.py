@@ -310,7 +310,7 @@ def _pair_line(pair: Pair, axis: glyphs.Axis, *, void: bool) -> tuple[Renderable
 
 
 def _forest_table(sizes: Sequence[int], heads: Sequence[str] | None) -> Table:
-    """All of one shape, so that the lines of several stand below each other."""
+    """Each table has the same columns, so that the lines of several are aligned."""
     table = glyphs.table(header=heads is not None, expand=True)
     names, _, ratio, interval, verdict = heads or [""] * 5
     table.add_column(names, width=sizes[0], overflow="fold")

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
+from dragstrip.analysis import ColumnVerdict, Contradiction, Pair, Pauses
 from dragstrip.analysis.fitness import GeneratorLimit, MetricReason, SameRate, TimeTaken, UnfitReason
 from dragstrip.analysis.interval import FLOOR
+from dragstrip.analysis.unequal_disturbance import Disturbed
 from dragstrip.metrics import KNOWN, PairVerdict
 from dragstrip.report.figures import as_percent, decimals, two_digits
-
-if TYPE_CHECKING:
-    from dragstrip.analysis import ColumnVerdict, Contradiction, Pair, Pauses
-    from dragstrip.analysis.unequal_disturbance import Disturbed
 
 #: Text before the names of the contenders concerned.
 _UNFIT = {
