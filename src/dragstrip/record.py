@@ -1,7 +1,6 @@
 """Raw outcome of one race and its parts; plain frozen values, no behaviour, no I/O.
 
-Times are monotonic nanoseconds (CLOCK_MONOTONIC)
-with one wall-clock anchor per race. Units stand last in each name.
+Times are monotonic nanoseconds (CLOCK_MONOTONIC) with one wall-clock anchor per race. Names end in their units.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ MAX_RATE_PER_S, MAX_TIMEOUT_S = 10_000_000.0, 60.0
 class Ending(StrEnum):
     """How a race ended."""
 
-    #: It is running, or was cut off.
+    #: The race is running, or was cut off.
     NONE = ""
     DECIDED = "decided"
     BUDGET = "budget"
@@ -69,11 +68,11 @@ class VoidKind(StrEnum):
     SERVER_WAITED = "server waited"
     GENERATOR = "generator the limit"
     TOO_FEW_BLOCKS = "too few blocks"
-    #: Of races over several machines: the server's reading, the clocks' agreement, or a machine was lost.
+    #: For races over several machines: the server's reading, the clocks' agreement, or a machine was lost.
     MARK_LOST = "mark lost"
     CLOCKS_APART = "clocks apart"
     MACHINE_LOST = "machine lost"
-    #: Of a round: the database ended in it.
+    #: For rounds: the database ended during the round.
     DATABASE = "database"
 
 
@@ -83,9 +82,9 @@ class Void:
 
     Args:
         kind: what is wrong.
-        numbers: what was measured, by name; which names a kind has, ``validity.block`` says.
-        errors: failures by kind, where the reason is about them.
-        cause: of a round's: the kind that voided most of its blocks.
+        numbers: measured values by name; ``validity.block`` defines the names of each kind.
+        errors: failures by kind, if the reason is about them.
+        cause: for a round, the kind that voided most of its blocks.
     """
 
     kind: VoidKind
@@ -224,23 +223,23 @@ class Launch:
     """One start of a contender's processes in one round.
 
     Args:
-        ready_ns: from start to the first right answer.
+        ready_ns: from start to the first correct response.
         warm_up_ns: how long it was warmed up under its own load.
         settled: successive warm-up slices showed no rise at the end.
-        exit_status: as ``subprocess`` gives it (negative: ended by that signal); None if it had to be
-            reported before it ended.
+        exit_status: as from ``subprocess`` (negative: ended by that signal); None if it was still running when
+            recorded.
         died: it exited unexpectedly.
         cpu_ns: whole tree, whole life; None if unreadable.
         peak_memory_bytes: sum over the tree of each process's VmHWM at the end of the round.
         cpu_source: "cgroup" or "proc".
         processes, threads: in the tree after warm-up.
         log_tail: last lines of its output.
-        served: requests that it had over the round's blocks by its own count; None where it can't say.
+        served: requests in the round's blocks by its own count; None if it can't count.
         database_statements: executions of its statements in the database over the round's blocks, as the database
-            counted them; None, as the rest, where the workload asks none, or the database could not be asked.
-        database_wanted: those that its answers took, by the workload.
+            counted them; None, like the other database fields, without a database, or if it could not be queried.
+        database_wanted: statements that its responses needed, by the workload.
         database_cpu_ns: CPU time of its own backends there; None also if one of them ended in between.
-        database_exec_ns: time within its statements' execution, whatever they waited for there.
+        database_exec_ns: time within its statements' execution, including all waits.
         database_connections: how many it had at the end of the blocks.
     """
 
@@ -291,7 +290,7 @@ class Entrant:
     Args:
         name: as shown in all results ("nginx-lua", "nginx-lua:workers=2", "mine").
         kind: "definition", "serve" (ad hoc command) or "url" (already running).
-        out: why it is out of the race (scrutineering, never started, died), else "".
+        out: why it is out of the race (scrutineering, never started, died); "" if it is in.
         out_round: the round in which it went out, None if before the first or not at all.
         parity: facts for the parity sheet, in display order (text to text).
     """
@@ -309,7 +308,7 @@ class Entrant:
 
 
 class EventKind(StrEnum):
-    """What an event is about; in parentheses what its subject, names and numbers are."""
+    """What an event is about; in parentheses the meaning of its subject, names and numbers."""
 
     #: Another program used the race's cores (its name; pid, share of a core).
     INTRUDER = "other program"
@@ -319,30 +318,30 @@ class EventKind(StrEnum):
     FREQUENCY = "frequency"
     #: A contender's memory grew (its name; bytes_per_s, share_per_s).
     GROWING = "memory grows"
-    #: Of races over several machines: one no longer answered (its name; text: why); it came back (its name).
+    #: For races over several machines: a machine was lost (its name; text: why), or it came back (its name).
     MACHINE_LOST = "machine lost"
     MACHINE_BACK = "machine back"
     #: A round's share of one generator (its name; requests, answered, sent, offset_ns, drift_ns, round_trip_ns, and
     #: of an open loop offered, unsent, lag_p99_ns).
     GENERATOR = "generator"
-    #: What a machine's data link did in a round's runs (its name; lasted_ns, received_bytes, sent_bytes on the wire,
+    #: Traffic of a machine's data link in a round's runs (its name; lasted_ns, received_bytes, sent_bytes on the wire,
     #: segments, retransmitted, line_mbps (0: unknown), serves (1: the servers' machine), bytes_in and requests of the
     #: blocks, and by each core's number the ns that interrupts took).
     LINK = "link"
-    #: Short blocks of a contender read otherwise than long ones (its name; counted_ns, apart, loaded_ns).
+    #: Short blocks of a contender have another rate than long blocks (its name; counted_ns, apart, loaded_ns).
     UNEQUAL_BLOCKS = "unequal blocks"
     #: The race was run for claims (the setting; the claims' ids), or against itself (the contender).
     CLAIMS = "claims"
     NULL_RACE = "null race"
-    #: A run to an exact count, another tool's figure (text: JSON), and the verdict as it was shown (text).
+    #: A run to an exact count, another tool's figure (text: JSON), and the verdict as shown (text).
     COUNTED_RUN = "counted run"
     FOREIGN = "foreign"
     VERDICT = "verdict"
     #: The end of the database's output in a round (the round; text).
     DATABASE = "database"
-    #: The race began to run again: whatever ended it before no longer holds.
+    #: The race began to run again, so an earlier ending no longer applies.
     RESUMED = "resumed"
-    #: The store's own, folded in when a race is read (text).
+    #: Events that the store writes, and folds in when it reads a race (text).
     OUT = "out"
     FINISHED = "finished"
     EXTENDED = "extended"
@@ -352,13 +351,13 @@ class EventKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Something worth keeping apart from measurements, as values; ``report`` writes the sentence.
+    """An observation that is kept in addition to measurements, as values; ``report`` writes the sentence.
 
     Args:
         at_ns: monotonic.
-        kind: what it is about; it says what subject, names and numbers are.
-        text: what came as a text (``EventKind``).
-        column: which of ``Race.columns`` it was seen in; None: it is the whole race's.
+        kind: what it is about; ``EventKind`` defines subject, names and numbers of each.
+        text: for kinds with a text.
+        column: the index in ``Race.columns`` if it belongs to one column; None: to the whole race.
     """
 
     at_ns: int
@@ -372,10 +371,10 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Purpose:
-    """What a race is run for, where a command runs it for something: becomes the first event of its record.
+    """What a race is for, if a command runs it for something; becomes the first event of its record.
 
     Args:
-        kind: ``EventKind.CLAIMS`` or ``NULL_RACE``; subject, names: as that kind has them.
+        kind: ``EventKind.CLAIMS`` or ``NULL_RACE``. subject, names: as ``EventKind`` defines them.
     """
 
     kind: EventKind
@@ -384,17 +383,17 @@ class Purpose:
 
 
 class Backend(StrEnum):
-    """Which of the engine's ways to move bytes a race began with, as its ``io`` takes it."""
+    """The engine's back end with which a race began, as its argument ``io``."""
 
     EPOLL = "epoll"
     URING = "uring"
-    #: io_uring, but for a read that waits where a worker has one connection: the engine's own choice.
+    #: The engine's own choice: io_uring, but a waiting read if a worker has only one connection.
     BEST = "auto"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What was decided before the first round; with the seed it fixes the order of everything.
+    """The plan made before the first round; with the seed it determines the order of everything.
 
     Args:
         lead_ns, counted_ns: of each block; passes: per round.
@@ -402,9 +401,9 @@ class Plan:
             looks are paid for (method, "The interval"): no race goes on beyond it.
         metric: one of ``metrics.METRICS``, or "auto".
         margin: 0.01 is 1 %; alpha: family-wise error, 0.05.
-        rounds_fixed: True where ``--rounds N`` fixes the design (no stopping before N).
-        blocks: by contender: lead-in, counted part (ns) and passes of its own; empty: all
-            have ``lead_ns``, ``counted_ns`` and ``passes``. ``passes`` is then the most of any contender.
+        rounds_fixed: ``--rounds N`` fixes the number of rounds (no stopping before N).
+        blocks: by contender: its own lead-in, counted part (ns) and passes; ``passes`` is then the most of any
+            contender. Empty: all have ``lead_ns``, ``counted_ns`` and ``passes``.
         extensions: the planned last round before each extension (``--resume RACE --budget +2m``), ascending;
             ``planned_rounds`` and ``budget_s`` are then those of the race as extended.
     """
@@ -427,9 +426,9 @@ class Load:
     """How each block is loaded, over ``connections`` by ``threads`` engine threads.
 
     Args:
-        http: the requests' version, "1.1" or "1.0", the latter as ab speaks it: kept alive only if both sides say so.
-        rate_per_s: of an open loop, the same for all contenders; 0: a closed loop. pace: how sharply it is kept.
-        pipelining: requests on their way on each connection. streams: the same over HTTP/2.
+        http: the requests' version, "1.1" or "1.0"; as in ab, 1.0 keeps a connection only if both sides ask for it.
+        rate_per_s: of an open loop, the same for all contenders; 0: a closed loop. pace: how precisely it is kept.
+        pipelining: requests in flight on each connection. streams: the same over HTTP/2.
     """
 
     connections: int
@@ -444,7 +443,7 @@ class Load:
 
     @property
     def at_once(self) -> int:
-        """The most requests that can be on their way."""
+        """The largest number of requests in flight."""
         return self.connections * self.pipelining * self.streams
 
 
@@ -455,8 +454,8 @@ class Column:
     Args:
         name: as shown in all results, different for each column ("multiply", "1,200/s").
         load, plan: of the race, with this column's own rate, pipelining, block lengths and passes.
-        entrants: those that serve it, each as it stands in this column.
-        absent: contenders that don't have the workload.
+        entrants: contenders that serve it, each with its state in this column.
+        absent: contenders that don't support the workload.
         waits: responses of its workload wait for something other than a core.
     """
 
@@ -471,15 +470,15 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Race:
-    """A whole comparison, as the store gives it back; ``analysis.by_column`` gives each column as a race of its own.
+    """A whole comparison, as the store returns it; ``analysis.by_column`` returns each column as its own race.
 
     Args:
         id: 12 lower-case hex digits. seed: of the order of everything.
         started: wall clock, ISO 8601 UTC; started_ns: the same moment, monotonic.
         machine: the servers' machine, and how the race used it.
-        backend: the engine's, by which the race goes on if it is resumed.
+        backend: of the engine; a resumed race uses the same.
         columns: one for each workload and rate, at least one.
-        family: of a race that is one column of another: how many columns share the error rate ``plan.alpha``.
+        family: for one column of a race: how many columns share the error rate ``plan.alpha``.
         imported: it was read from a file, which may come from another machine.
     """
 
@@ -507,9 +506,10 @@ class Race:
 
     @property
     def load(self) -> Load:
-        """What all columns' loads share; a closed loop of single requests where they differ in rate or pipelining."""
+        """The load that all columns share; if rates or pipelining differ, a closed loop or single requests."""
         load = self.columns[0].load
-        rates, depths = ({getattr(c.load, name) for c in self.columns} for name in ("rate_per_s", "pipelining"))
+        rates = {column.load.rate_per_s for column in self.columns}
+        depths = {column.load.pipelining for column in self.columns}
         return replace(
             load,
             rate_per_s=load.rate_per_s if len(rates) == 1 else 0.0,
@@ -529,8 +529,8 @@ class Race:
     @property
     def entrants(self) -> tuple[Entrant, ...]:
         """Every contender as in the first column that it is still in; it is out if it is out of all its columns."""
-        found: dict[str, Entrant] = {}
+        by_name: dict[str, Entrant] = {}
         for entrant in (entrant for column in self.columns for entrant in column.entrants):
-            if entrant.name not in found or found[entrant.name].out:
-                found[entrant.name] = entrant
-        return tuple(found.values())
+            if entrant.name not in by_name or by_name[entrant.name].out:
+                by_name[entrant.name] = entrant
+        return tuple(by_name.values())

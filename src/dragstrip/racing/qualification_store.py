@@ -15,7 +15,7 @@ import os
 import tempfile
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from dragstrip.machine import Lanes
 from dragstrip.machine_facts import Facts
 from dragstrip.racing.calibration import FACTORS, Calibration
 from dragstrip.record import Load
+from dragstrip.store.json_values import decode, encode
 from dragstrip.version import __version__
 from dragstrip.workload import Workload
 
@@ -97,7 +98,7 @@ class QualificationStore:
             for state in (self._folder.stat(), file.stat()):
                 if state.st_uid != os.geteuid() or state.st_mode & 0o022:
                     return None  # another user who may write here could forge a qualification
-            proof = _proof(json.loads(file.read_text(encoding="utf-8")), key)
+            proof = _decoded(json.loads(file.read_text(encoding="utf-8")), key)
         except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return None
         return proof if 0 <= time.time() - proof.at_s <= min(proof.good_s, GOOD_S) else None
@@ -111,7 +112,7 @@ class QualificationStore:
             for file in self._folder.iterdir():
                 if file.suffix in (".json", ".part") and time.time() - file.stat().st_mtime > GOOD_S:
                     file.unlink(missing_ok=True)
-            text = json.dumps({"shape": _SHAPE, "key": key, **asdict(proof)}, ensure_ascii=False)
+            text = json.dumps({"shape": _SHAPE, "key": key, **encode(proof)}, ensure_ascii=False)
             number, name = tempfile.mkstemp(prefix=".", suffix=".part", dir=self._folder)
             part = Path(name)
             try:
@@ -189,20 +190,18 @@ def _tree(folder: Path) -> list[str]:
     return sorted(files)
 
 
-def _proof(stored: dict[str, Any], key: str) -> KeptQualification:
-    """A proof out of a file's words.
+def _decoded(stored: dict[str, Any], key: str) -> KeptQualification:
+    """A qualification from a file's JSON.
 
     Raises:
-        ValueError, TypeError, KeyError: they are none.
+        ValueError, TypeError, KeyError: it is not a valid qualification of this key.
     """
-    from pydantic import TypeAdapter  # the command line's help does without it
-
     if stored["shape"] != _SHAPE or stored["key"] != key:
         raise ValueError("another shape, or another contender's")
-    proof = TypeAdapter(KeptQualification).validate_python(stored)
+    proof = decode(KeptQualification, stored)
     calibration = proof.calibration
     if not (0 < calibration.p50_ns < 10**12 and calibration.capacity_per_s > 0 and 0 <= calibration.launch_s < 1e4):
-        raise ValueError("figures that can't be")
+        raise ValueError("impossible numbers")
     if calibration.block_factor not in FACTORS:
-        raise ValueError("a factor that can't be")
+        raise ValueError("an unknown factor")
     return proof

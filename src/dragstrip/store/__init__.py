@@ -1,1 +1,1 @@
-"""Races on disk, and what is kept of this machine beside them."""
+"""Races on disk, and the examination of this machine that is kept next to them."""

@@ -1,9 +1,9 @@
 """Races on disk: append records, read them back, never rewrite.
 
-One SQLite file in write-ahead mode. A race is begun once; each finished round is one transaction,
-synced to the disk before it returns, so that a crash loses at most the round in flight. What is known
-only later (a contender that went out, how the race ended) is an event, folded in when a race is read.
-Triggers refuse every UPDATE and DELETE. ``PRAGMA user_version`` is the schema's version.
+One SQLite file in write-ahead mode. A race is begun once. Each finished round is one transaction, synced to the disk
+before the call returns, so that a crash loses at most the current round. Facts that are known only later (a contender
+that went out, how the race ended) are events, folded in when a race is read. Triggers refuse every UPDATE and DELETE.
+``PRAGMA user_version`` is the schema's version.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from dragstrip.store.rows import (
 from dragstrip.store.schema import APPLICATION_ID as APPLICATION_ID
 from dragstrip.store.schema import create, refuse_other_versions, roll_back
 
-#: How long another writer is waited for.
+#: How long to wait for another writer.
 BUSY_S = 10.0
 
-#: Event kinds that the store itself writes and folds in when reading. Of an extension the text is JSON of the new
+#: Event kinds that the store itself writes and folds in when reading. The text of an extension is JSON of the new
 #: ``budget_s`` and ``planned_rounds``.
 _OWN = frozenset({EventKind.OUT, EventKind.FINISHED, EventKind.EXTENDED, EventKind.IMPORTED})
 
-#: What each column has of its own, by table: fields of the column, of its load and of its plan.
+#: The fields of each column in the store: of the column itself, of its load and of its plan.
 _COLUMN = ("name", "workload", "absent", "waits")
 _COLUMN_LOAD = ("rate_per_s", "pipelining")
 _COLUMN_PLAN = ("lead_ns", "counted_ns", "passes", "blocks")
@@ -76,9 +76,9 @@ class RunLine:
 
 
 def default_path() -> Path:
-    """$DRAGSTRIP_STORE, else races.sqlite in dragstrip's folder below $XDG_DATA_HOME (~/.local/share)."""
-    if own := os.environ.get("DRAGSTRIP_STORE"):
-        return Path(own)
+    """$DRAGSTRIP_STORE, otherwise dragstrip/races.sqlite below $XDG_DATA_HOME (~/.local/share)."""
+    if path := os.environ.get("DRAGSTRIP_STORE"):
+        return Path(path)
     data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
     return Path(data) / "dragstrip" / "races.sqlite"
 
@@ -87,8 +87,8 @@ class Store:
     """An open store; a context manager. One thread at a time; several processes may share the file.
 
     Args:
-        path: the SQLite file; it and its folder are made if they are not there.
-        write: False for a command that only shows: nothing is made, a store that is not there is an empty one.
+        path: the SQLite file; it and its folder are created if they are missing.
+        write: False for a command that only shows: nothing is created, and a missing store counts as empty.
 
     Raises:
         StoreError: the path can't be written, is not a Dragstrip store, has another schema version, or is damaged.
@@ -96,13 +96,13 @@ class Store:
 
     def __init__(self, path: Path, *, write: bool = True) -> None:
         self.path = Path(path)
-        #: Whose records were passed over because they can't be read, and why; a command tells them.
+        #: Races skipped because they can't be read, and why; a command shows them.
         self.passed_over: list[str] = []
         refuse_other_versions(self.path, self.path)
-        with self._told("opened"):
+        with self._sqlite_errors("opened"):
             self._db = sqlite3.connect(self._place(write=write), timeout=BUSY_S, isolation_level=None)
         try:
-            with self._told("opened"):
+            with self._sqlite_errors("opened"):
                 self._db.execute("PRAGMA foreign_keys = ON")
                 create(self._db, self.path)
                 # FULL: a round that append_round has returned from survives a power cut.
@@ -113,7 +113,7 @@ class Store:
             raise
 
     def _place(self, *, write: bool) -> Path | str:
-        """What SQLite is to open; an empty store in memory stands in for one that is only read and is not there."""
+        """The path for SQLite to open; an empty store in memory replaces a missing one that is only read."""
         try:
             if self.path.exists() and not self.path.is_file():
                 raise StoreError(f"store {self.path} is not a plain file; {ELSEWHERE}")
@@ -137,10 +137,10 @@ class Store:
         self._db.close()
 
     def begin(self, race: Race) -> None:
-        """Records a race with all it holds already (its line-up; usually no rounds yet), in one transaction.
+        """Records a race as it is (its contenders; usually no rounds yet), in one transaction.
 
         Raises:
-            StoreError: a race of this id is already here.
+            StoreError: the store already has a race of this id.
         """
         if self._has(race.id):
             raise StoreError(f"race {race.id} is already in {self.path}: its record is never rewritten")
@@ -156,7 +156,7 @@ class Store:
                 self._put_event(race.id, Event(at_ns=time.monotonic_ns(), kind=EventKind.FINISHED, text=race.finished))
 
     def append_round(self, race_id: str, round: Round) -> None:
-        """Commits one finished round: when this returns, it is on the disk."""
+        """Commits one finished round; it is on the disk when this returns."""
         with self._transaction():
             self._put_round(race_id, round)
 
@@ -185,8 +185,8 @@ class Store:
             self._put_event(race_id, Event(at_ns=time.monotonic_ns(), kind=EventKind.FINISHED, text=how))
 
     def _put_column(self, race_id: str, index: int, column: Column) -> None:
-        own = values(column.load, _COLUMN_LOAD) | values(column.plan, _COLUMN_PLAN)
-        insert(self._db, "column", {"race": race_id, "index": index} | values(column, _COLUMN) | own)
+        row = values(column, _COLUMN) | values(column.load, _COLUMN_LOAD) | values(column.plan, _COLUMN_PLAN)
+        insert(self._db, "column", {"race": race_id, "index": index} | row)
         for seq, entrant in enumerate(column.entrants):
             place = {"race": race_id, "column": index, "seq": seq}
             insert(self._db, "contender", place | values(entrant, _ENTRANT))
@@ -201,8 +201,8 @@ class Store:
             insert(self._db, "block", {"race": race_id, "seq": seq} | values(block, _BLOCK))
 
     def _put_event(self, race_id: str, event: Event, contender: str | None = None, round_: int | None = None) -> None:
-        own = {"race": race_id, "contender": contender, "round": round_}
-        insert(self._db, "event", own | event_columns(event))
+        place = {"race": race_id, "contender": contender, "round": round_}
+        insert(self._db, "event", place | event_columns(event))
 
     def load(self, id_or_prefix: str) -> Race:
         """A race with every committed round.
@@ -211,16 +211,16 @@ class Store:
             id_or_prefix: an id, the unique beginning of one, or "last" for the newest.
 
         Raises:
-            StoreError: none or several match; the message names those that come near.
-            Unreadable: its record holds what no record can. Of "last" the newest that can be read is taken, and those
-                before it are in ``passed_over``.
+            StoreError: none or several match; the message names the nearest ids.
+            Unreadable: its record is not valid. "last" is the newest that can be read; newer ones are then in
+                ``passed_over``.
         """
         if id_or_prefix == "last":
             return self._newest()
         return self._read(self.resolve(id_or_prefix))
 
     def readable(self, race_id: str) -> Race | None:
-        """A race by its whole id; None if it can't be read, which is then in ``passed_over``."""
+        """A race by its whole id; None if it can't be read; the reason is then in ``passed_over``."""
         try:
             return self._read(race_id)
         except Unreadable as error:
@@ -236,11 +236,11 @@ class Store:
         raise StoreError(f"none of the races in {self.path} can be read; of the newest, {newest}: {first}")
 
     def _read(self, race_id: str) -> Race:
-        # One read transaction: a writer may commit a round between two of our queries.
+        # One read transaction, because a writer may commit a round between two queries.
         with self._transaction("DEFERRED"):
             refuse_other_method(self._db, race_id)
             (row,) = rows(self._db, "race", race_id, by="id")
-            own = pick(race_id, Race, row, _RACE)
+            shared = pick(race_id, Race, row, _RACE)
             columns = self._columns(race_id, row)
             rounds = self._rounds(race_id, columns)
             events = rows(self._db, "event", race_id, order="id")
@@ -256,7 +256,7 @@ class Store:
                 finished = Ending.NONE if event["kind"] == EventKind.RESUMED else finished
                 kept.append(event_of(race_id, event))
         return Race(
-            **own,
+            **shared,
             columns=columns,
             rounds=rounds,
             events=tuple(kept),
@@ -265,19 +265,19 @@ class Store:
         )
 
     def _columns(self, race_id: str, row: Mapping[str, Any]) -> tuple[Column, ...]:
-        """A race's columns as they entered; ``row``: what they share."""
+        """A race's columns as they entered; ``row``: the race's, with what they share."""
         entrants: dict[int, list[Entrant]] = {}
         for entrant in rows(self._db, "contender", race_id, order='"column", seq'):
             entrants.setdefault(entrant["column"], []).append(Entrant(**pick(race_id, Entrant, entrant, _ENTRANT)))
         load, plan = pick(race_id, Load, row, _LOAD), pick(race_id, Plan, row, _PLAN)
         columns = tuple(
             Column(
-                **pick(race_id, Column, own, _COLUMN),
-                load=Load(**load, **pick(race_id, Load, own, _COLUMN_LOAD)),
-                plan=Plan(**plan, **pick(race_id, Plan, own, _COLUMN_PLAN)),
-                entrants=tuple(entrants.get(own["index"], ())),
+                **pick(race_id, Column, column, _COLUMN),
+                load=Load(**load, **pick(race_id, Load, column, _COLUMN_LOAD)),
+                plan=Plan(**plan, **pick(race_id, Plan, column, _COLUMN_PLAN)),
+                entrants=tuple(entrants.get(column["index"], ())),
             )
-            for own in rows(self._db, "column", race_id, order='"index"')
+            for column in rows(self._db, "column", race_id, order='"index"')
         )
         if not columns:
             raise Unreadable(race_id, "it has no column")
@@ -310,7 +310,7 @@ class Store:
         return rounds
 
     def resolve(self, id_or_prefix: str) -> str:
-        """The one race id that is meant; see ``load``."""
+        """The race id that an id, a prefix or "last" means; see ``load``."""
         ids = self._ids()
         if not ids:
             raise StoreError(f"race {id_or_prefix!r}: {self.path} is empty; `dragstrip race` runs a race")
@@ -329,7 +329,7 @@ class Store:
 
     def _ids(self) -> list[str]:
         """Every race's id, newest first."""
-        with self._told("read"):
+        with self._sqlite_errors("read"):
             return [str(id_) for (id_,) in self._db.execute("SELECT id FROM race ORDER BY started DESC, rowid DESC")]
 
     def runs(self) -> list[RunLine]:
@@ -357,17 +357,17 @@ class Store:
         ]
 
     def _by_race(self, query: str) -> dict[str, dict[str, None]]:
-        """Values by race, each once and in order, of a query that gives pairs of both."""
+        """The values of each race, without duplicates and in order, from a query for pairs of race and value."""
         values_by_race: dict[str, dict[str, None]] = {}
         for race_id, value in self._db.execute(query):
             values_by_race.setdefault(race_id, {})[str(value)] = None
         return values_by_race
 
     def noted(self, kind: EventKind) -> list[tuple[str, Event]]:
-        """Every event of a kind as (race, event), newest first; one that can't be read is passed over."""
+        """Every event of a kind as (race, event), newest first; skips events that can't be read."""
         query = "SELECT race, at_ns, kind, detail, facts FROM event WHERE kind = ? ORDER BY id DESC"
         events = []
-        with self._told("read"):
+        with self._sqlite_errors("read"):
             for race_id, *values_ in self._db.execute(query, (str(kind),)):
                 try:
                     events.append((race_id, event_of(race_id, dict(zip(_EVENT, values_, strict=True)))))
@@ -376,11 +376,11 @@ class Store:
         return events
 
     def _has(self, race_id: str) -> bool:
-        with self._told("read"):
+        with self._sqlite_errors("read"):
             return self._db.execute("SELECT 1 FROM race WHERE id = ?", (race_id,)).fetchone() is not None
 
     def export_race(self, id_or_prefix: str, path: Path) -> str:
-        """Writes one race into a file of its own and returns its id; ``import_race`` takes it in elsewhere.
+        """Writes one race into its own file and returns its id; ``import_race`` reads the file into another store.
 
         Raises:
             StoreError: no such race; the path exists already or can't be written.
@@ -398,11 +398,11 @@ class Store:
         return race_id
 
     def import_race(self, path: Path) -> str:
-        """Takes in the race of an exported file and returns its id; the same race a second time changes nothing.
+        """Imports the race of an exported file and returns its id; importing it twice changes nothing.
 
         Raises:
             StoreError: the file is missing, damaged, not an export, of another schema version, or differs from the
-                race of that id that is already here.
+                race of that id that the store already has.
         """
         path = Path(path)
         if not is_file(path):
@@ -416,7 +416,7 @@ class Store:
             except OSError as error:
                 raise StoreError(f"import of {path}: it can't be read ({error.strerror})") from error
             race_id = checked_export(copy, path)
-            with self._told("written"), attached(self._db, copy, "incoming"):
+            with self._sqlite_errors("written"), attached(self._db, copy, "incoming"):
                 refuse_other_method(self._db, race_id, "incoming")
                 if self._has(race_id):
                     self._refuse_unlike(race_id, path)
@@ -429,13 +429,13 @@ class Store:
                 except StoreError as error:
                     if isinstance(error.__cause__, sqlite3.IntegrityError):  # the schema's own checks of each row
                         why = constraint_in_words(str(error.__cause__))
-                        said = f"import of {path}: invalid data ({why}); nothing was imported"
-                        raise StoreError(said) from error.__cause__
+                        message = f"import of {path}: invalid data ({why}); nothing was imported"
+                        raise StoreError(message) from error.__cause__
                     raise
         return race_id
 
     def _refuse_unlike(self, race_id: str, path: Path) -> None:
-        """Refuses a file whose race is not the one of the same id that is here."""
+        """Refuses a file whose race differs from the store's race of the same id."""
         if table := differing(self._db, race_id, "incoming", "main", (str(EventKind.IMPORTED),)):
             raise StoreError(
                 f"import of {path}: another race {race_id} is already in {self.path} (their {table}s differ); "
@@ -444,8 +444,8 @@ class Store:
 
     @contextmanager
     def _transaction(self, kind: str = "IMMEDIATE") -> Iterator[None]:
-        with self._told("written" if kind == "IMMEDIATE" else "read"):
-            # A signal may have ended the last transaction between BEGIN and its block, or while it was being undone.
+        with self._sqlite_errors("written" if kind == "IMMEDIATE" else "read"):
+            # A signal may have ended the last transaction between BEGIN and its block, or during its rollback.
             roll_back(self._db)
             try:
                 self._db.execute(f"BEGIN {kind}")
@@ -456,8 +456,8 @@ class Store:
             self._db.execute("COMMIT")
 
     @contextmanager
-    def _told(self, done: str) -> Iterator[None]:
-        """Turns SQLite's words into ours."""
+    def _sqlite_errors(self, done: str) -> Iterator[None]:
+        """Turns SQLite's errors into messages that say what to do."""
         try:
             yield
         except sqlite3.Error as error:
@@ -473,8 +473,8 @@ def _with_out(columns: Sequence[Column], index: int | None, event: Mapping[str, 
             yield replace(entrant, out=event["detail"], out_round=event["round"]) if gone else entrant
 
     return tuple(
-        replace(column, entrants=tuple(entrants(column))) if at == index else column
-        for at, column in enumerate(columns)
+        replace(column, entrants=tuple(entrants(column))) if number == index else column
+        for number, column in enumerate(columns)
     )
 
 

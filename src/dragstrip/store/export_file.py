@@ -1,4 +1,4 @@
-"""One race in a file of its own: written with a seal, and checked before it is taken in."""
+"""One race in its own file: written with a seal, and checked before it is imported."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ TABLES = ("race", "column", "contender", "round", "launch", "block", "event")
 
 SEAL = "CREATE TABLE seal (race TEXT NOT NULL, sha256 TEXT NOT NULL)"
 
-#: Bytes and digits of one histogram of latencies; the engine's have fewer. It is compressed: a small one may be a large
-#: one in disguise.
+#: The maximum bytes and digits of a histogram of latencies; the engine's have fewer. A small compressed histogram may
+#: be a large one in disguise.
 MAX_HISTOGRAM_BYTES, MAX_DIGITS = 2**20, 3
 
-#: Counts by which arrays and loops are sized, and the most that a race may have.
+#: Counts that determine the size of arrays and loops, with their maximum.
 MAX_COUNTS = (
     ("column", "index", 1_000),
     ("column", "passes", 10_000),
@@ -36,13 +36,13 @@ MAX_COUNTS = (
     ("block", "position", 10_000),
 )
 
-#: An export holds one race; the longest that were seen take some 30 MB.
+#: The largest export, which holds one race; the largest so far have some 30 MB.
 MAX_BYTES = 2 * 2**30
 
 
 @contextmanager
 def attached(db: sqlite3.Connection, path: Path, name: str) -> Iterator[None]:
-    """Another file's tables under a name, for as long as the block lasts."""
+    """Another file's tables under a name, while the block lasts."""
     db.execute(f"ATTACH DATABASE ? AS {name}", (str(path),))
     try:
         yield
@@ -53,9 +53,7 @@ def attached(db: sqlite3.Connection, path: Path, name: str) -> Iterator[None]:
 def copy_race(db: sqlite3.Connection, race_id: str, source: str, target: str) -> None:
     """Copies a race's rows between two attached stores of the same version; events get new numbers."""
     for table in TABLES:
-        names = [row[1] for row in db.execute(f"PRAGMA {source}.table_info({table})")]
-        columns = ", ".join(f'"{name}"' for name in names if (table, name) != ("event", "id"))
-        key = "id" if table == "race" else "race"
+        columns, key = _columns_and_key(db, source, table)
         db.execute(
             f"INSERT INTO {target}.{table} ({columns})"
             f" SELECT {columns} FROM {source}.{table} WHERE {key} = ? ORDER BY rowid",
@@ -63,30 +61,32 @@ def copy_race(db: sqlite3.Connection, race_id: str, source: str, target: str) ->
         )
 
 
-def differing(db: sqlite3.Connection, race_id: str, source: str, target: str, but_events: Sequence[str]) -> str | None:
-    """The first table in which a race of two attached stores differs; None if both hold the same.
+def _columns_and_key(db: sqlite3.Connection, store: str, table: str) -> tuple[str, str]:
+    """A table's columns, without the numbers of events, and the column with the race's id."""
+    names = [row[1] for row in db.execute(f"PRAGMA {store}.table_info({table})")]
+    columns = ", ".join(f'"{name}"' for name in names if (table, name) != ("event", "id"))
+    return columns, "id" if table == "race" else "race"
 
-    Events may be added later (a verdict, another tool's figure): the target may have more of them.
+
+def differing(db: sqlite3.Connection, race_id: str, source: str, target: str, but_events: Sequence[str]) -> str | None:
+    """The first table in which a race of two attached stores differs; None if its rows are the same.
+
+    Events may be added later (a verdict, another tool's figure), so the target may have more of them.
     """
     for table in TABLES:
-        names = [row[1] for row in db.execute(f"PRAGMA {source}.table_info({table})")]
-        columns = ", ".join(f'"{name}"' for name in names if (table, name) != ("event", "id"))
-        key = "id" if table == "race" else "race"
+        columns, key = _columns_and_key(db, source, table)
         but = f" AND kind NOT IN ({','.join('?' * len(but_events))})" if table == "event" else ""
-        given = (race_id, *but_events) if but else (race_id,)
-
-        def rows_of(store: str, said: str = f"SELECT {columns} FROM {{}}.{table} WHERE {key} = ?{but}") -> str:
-            return said.format(store)
-
+        values = (race_id, *but_events) if but else (race_id,)
+        rows = f"SELECT {columns} FROM {{}}.{table} WHERE {key} = ?{but}"
         ways = [(source, target)] if table == "event" else [(source, target), (target, source)]
-        for one, other in ways:
-            if db.execute(f"{rows_of(one)} EXCEPT {rows_of(other)} LIMIT 1", given * 2).fetchone():
+        for first, second in ways:
+            if db.execute(f"{rows.format(first)} EXCEPT {rows.format(second)} LIMIT 1", values * 2).fetchone():
                 return table
     return None
 
 
 def write_export(db: sqlite3.Connection, race_id: str, path: Path) -> None:
-    """Writes one race, and the seal over it, into a new file."""
+    """Writes one race and its seal into a new file."""
     with closing(sqlite3.connect(path, isolation_level=None)) as made:
         create(made, path)
     with attached(db, path, "outgoing"):
@@ -98,7 +98,7 @@ def write_export(db: sqlite3.Connection, race_id: str, path: Path) -> None:
             roll_back(db)
             raise
     with closing(sqlite3.connect(path, isolation_level=None)) as made:
-        # SQLite's own check sees broken pages, not a changed digit: hence a seal over the contents.
+        # SQLite's own check detects broken pages, but not a changed digit; a seal over the contents does.
         made.execute(SEAL)
         made.execute("INSERT INTO seal VALUES (?, ?)", (race_id, _digest(made, race_id)))
 
@@ -113,24 +113,27 @@ def _digest(db: sqlite3.Connection, race_id: str) -> str:
 
 
 def checked_export(copy: Path, path: Path) -> str:
-    """The id of the race in an export, after every check.
+    """Checks an export; returns the id of its race.
+
+    Args:
+        copy: the file that is read; messages name ``path``, which it is a copy of.
 
     Raises:
-        StoreError: names ``path``, which ``copy`` is a copy of.
+        StoreError: it is not a valid export.
     """
     refuse_other_versions(copy, path)
     try:
         with closing(sqlite3.connect(copy, isolation_level=None)) as db:
             create(db, path)
-            # Values that a CHECK refuses are refused by name when the race's rows are copied.
+            # When the race's rows are copied later, messages name the values that a CHECK refuses.
             db.execute("PRAGMA ignore_check_constraints = ON")
             if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'seal'").fetchone():
                 raise StoreError(f"import of {path}: it is not one exported race; `dragstrip export` makes one")
             refuse_foreign(db, path, (SEAL,))
-            (found,) = db.execute("PRAGMA integrity_check(1)").fetchone()
+            (result,) = db.execute("PRAGMA integrity_check(1)").fetchone()
             (race_id, sealed), *more = db.execute("SELECT race, sha256 FROM seal").fetchall()
-            if found != "ok":
-                raise StoreError(f"import of {path}: it is damaged ({constraint_in_words(found)}); {AGAIN}")
+            if result != "ok":
+                raise StoreError(f"import of {path}: it is damaged ({constraint_in_words(result)}); {AGAIN}")
             if more or _digest(db, race_id) != sealed:
                 raise StoreError(f"import of {path}: it is damaged (its contents don't match its seal); {AGAIN}")
             _refuse_impossible_counts(db)
@@ -141,22 +144,22 @@ def checked_export(copy: Path, path: Path) -> str:
 
 
 def _refuse_impossible_counts(db: sqlite3.Connection) -> None:
-    """Whoever judges a race makes tables as large as its counts say.
+    """Refuses counts beyond ``MAX_COUNTS``, because judging a race creates tables of the size of its counts.
 
     Raises:
-        ValueError: one is larger than any race's.
+        ValueError: a count is larger than in any race.
     """
-    for table, name, most in MAX_COUNTS:
-        (beyond,) = db.execute(f'SELECT count(*) FROM {table} WHERE "{name}" NOT BETWEEN 0 AND {most}').fetchone()
+    for table, name, maximum in MAX_COUNTS:
+        (beyond,) = db.execute(f'SELECT count(*) FROM {table} WHERE "{name}" NOT BETWEEN 0 AND {maximum}').fetchone()
         if beyond:
-            raise ValueError(f"{table}.{name} is not between 0 and {most:,}")
+            raise ValueError(f"{table}.{name} is not between 0 and {maximum:,}")
 
 
 def _refuse_odd_histograms(db: sqlite3.Connection) -> None:
-    """Whoever shows a race makes an array of each histogram, whose size its compressed bytes decide.
+    """Refuses histograms that are too large, because a report creates an array of a size given in the compressed bytes.
 
     Raises:
-        ValueError, TypeError, KeyError: one is damaged, or larger than the engine makes them.
+        ValueError, TypeError, KeyError: a histogram is damaged, or larger than the engine's.
     """
     for kinds, *of_block in db.execute("SELECT kinds, latency_hdr, lag_hdr, latency_sent_hdr FROM block"):
         of_kinds = (

@@ -21,7 +21,7 @@ JSON_SCHEMA = 1
 
 _Made = TypeVar("_Made")
 
-#: What a type is called in a message.
+#: The name of each type in messages.
 _CALLED = {
     bool: "true or false",
     int: "a whole number",
@@ -34,7 +34,7 @@ _CALLED = {
 
 
 def plain(value: object) -> Json:
-    """The same value as JSON can hold it: no NaN or infinity, a dataclass without what is unknown, bytes as base64."""
+    """The value for JSON: NaN and infinity become None, a dataclass loses fields that are None, bytes become base64."""
     if dataclasses.is_dataclass(value):
         return encode(value)
     if isinstance(value, Mapping):
@@ -84,10 +84,10 @@ def field_types(kind: type) -> Mapping[str, Any]:
 
 
 def decoded(name: str, kind: Any, value: object) -> Any:
-    """A JSON value as a field's type has it.
+    """A JSON value, converted to a field's type.
 
     Raises:
-        TypeError: it is of another kind; the message has the name.
+        TypeError: it has another type; the message has the name.
     """
     of, args = typing.get_origin(kind), typing.get_args(kind)
     if of is types.UnionType:

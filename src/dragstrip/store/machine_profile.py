@@ -1,4 +1,4 @@
-"""What was kept of the last examination of this machine, for races here: ceiling of the generator, null race."""
+"""Results of the last examination of this machine for races on it: the generator's ceiling, the null race."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ CEILING = "ceiling"
 
 
 def with_profile(facts: Facts, store_path: Path, lanes: Lanes) -> Facts:
-    """The facts with the generator's ceiling and the null race, as far as a report speaks of this machine."""
-    kept = stored_report(store_path, facts, lanes)
+    """The facts with the generator's ceiling and the null race, if there is a report about this machine."""
+    report = stored_report(store_path, facts, lanes)
     numbers = {
-        finding["name"]: {"at": kept["at"]} | finding["numbers"]
-        for finding in kept.get("findings", ())
+        finding["name"]: {"at": report["at"]} | finding["numbers"]
+        for finding in report.get("findings", ())
         if finding["numbers"]
     }
     return replace(
@@ -35,12 +35,12 @@ def with_profile(facts: Facts, store_path: Path, lanes: Lanes) -> Facts:
 
 
 def stored_report(store_path: Path, facts: Facts, lanes: Lanes) -> dict[str, Any]:
-    """The kept report of this machine and these lanes; nothing where there is none."""
-    kept: dict[str, Any] = {}
+    """The stored report about this machine and these lanes; empty if there is none."""
+    report: dict[str, Any] = {}
     with suppress(OSError, ValueError):
-        kept = json.loads(store_path.with_name("doctor.json").read_text())
-    if not kept or kept["machine"].get("engine_cores") != list(lanes.engine):
+        report = json.loads(store_path.with_name("doctor.json").read_text())
+    if not report or report["machine"].get("engine_cores") != list(lanes.engine):
         return {}
-    then = decode(Facts, kept["machine"])
-    same = (then.cpu, then.kernel, then.cores_usable) == (facts.cpu, facts.kernel, facts.cores_usable)
-    return kept if same else {}
+    examined = decode(Facts, report["machine"])
+    same = (examined.cpu, examined.kernel, examined.cores_usable) == (facts.cpu, facts.kernel, facts.cores_usable)
+    return report if same else {}

@@ -1,4 +1,4 @@
-"""What the store says when it can't: each with what would do."""
+"""The store's error messages; each says what to do."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def refused(error: sqlite3.Error, what: str, busy_s: float, path: Path | None = 
     """SQLite's error as a refusal that begins with ``what``.
 
     Args:
-        busy_s: how long another writer was waited for.
-        path: the database, of which SQLite does not always say that its disk is full.
+        busy_s: how long Dragstrip waited for another writer.
+        path: the database, because SQLite does not always report that its disk is full.
     """
     code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
     full = code == sqlite3.SQLITE_FULL or (
@@ -44,35 +44,35 @@ def refused(error: sqlite3.Error, what: str, busy_s: float, path: Path | None = 
 
 def _no_space(path: Path) -> bool:
     try:
-        seen = os.statvfs(path.parent)
+        disk = os.statvfs(path.parent)
     except OSError:
         return False
-    return seen.f_bavail == 0 or (seen.f_files > 0 and seen.f_favail == 0)
+    return disk.f_bavail == 0 or (disk.f_files > 0 and disk.f_favail == 0)
 
 
 def _in_words(error: sqlite3.Error, busy_s: float) -> str:
-    """SQLite's error in our words, with what to do."""
-    said, code = constraint_in_words(str(error)), getattr(error, "sqlite_errorcode", None)
+    """SQLite's error in plain words, with what to do."""
+    text, code = constraint_in_words(str(error)), getattr(error, "sqlite_errorcode", None)
     sentences = {
         sqlite3.SQLITE_NOTADB: f"it is not a database; {ELSEWHERE}",
         sqlite3.SQLITE_CORRUPT: (
-            f"it is damaged ({said}); `sqlite3 FILE .recover` may save what is left, and {ELSEWHERE} meanwhile"
+            f"it is damaged ({text}); `sqlite3 FILE .recover` may save what is left, and {ELSEWHERE} meanwhile"
         ),
     }
     locked = f"another process has kept it locked for {busy_s:g} s; wait for it to end, or {ELSEWHERE}"
     sentences |= dict.fromkeys((sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED), locked)
-    no_place = f"this user can't write there ({said}); {ELSEWHERE}"
+    no_place = f"this user can't write there ({text}); {ELSEWHERE}"
     sentences |= dict.fromkeys((sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM), no_place)
-    # Python's own refusals have no code; an extended code holds the plain one in its lowest byte.
-    return said if code is None else sentences.get(code & 0xFF, said)
+    # Python's own refusals have no code; an extended code has the plain code in its lowest byte.
+    return text if code is None else sentences.get(code & 0xFF, text)
 
 
-def constraint_in_words(said: str) -> str:
-    """What the schema refused, by table and column; a CHECK's name is its sentence. Other words stay as they are."""
+def constraint_in_words(text: str) -> str:
+    """The schema's refusal, with table and column; a CHECK's name is its sentence. Other texts stay unchanged."""
     for pattern in _OTHER_TYPE:
-        if match := pattern.search(said):
+        if match := pattern.search(text):
             return f"{match['column']} must be {TYPES[match['kind']]}"
-    return said.removeprefix("CHECK constraint failed: ")
+    return text.removeprefix("CHECK constraint failed: ")
 
 
 def few(ids: Sequence[str]) -> str:

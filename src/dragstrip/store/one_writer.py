@@ -15,10 +15,10 @@ from dragstrip.store.messages import ELSEWHERE
 
 @contextmanager
 def writing(store: Path, race_id: str) -> Iterator[None]:
-    """Keeps a race of a store for this process (flock(2) on a file beside the store), until left or until it ends.
+    """Keeps a race of a store for this process while the block lasts (flock(2) on a file next to the store).
 
     Raises:
-        BadUsage: another process is at it, or no file can be created next to the store.
+        BadUsage: another process has it, or no file can be created next to the store.
     """
     place = store.with_name(f"{store.name}.{race_id}.lock")
     with paths.failing(f"{place}: can't be created", ELSEWHERE):
@@ -34,7 +34,7 @@ def writing(store: Path, race_id: str) -> Iterator[None]:
         try:
             yield
         finally:
-            # Only the file that is locked: where another process has put one of its own there, it stays.
+            # Removes only the locked file: if another process has put its own file there, that stays.
             with suppress(OSError):
                 if os.path.samestat(place.stat(), os.fstat(file.fileno())):
                     place.unlink()

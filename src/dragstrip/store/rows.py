@@ -1,7 +1,7 @@
-"""Rows of the store as the record's values, and back; whatever a row holds is checked when it is read.
+"""Converts values of the record to rows of the store and back; every row is checked when it is read.
 
-The schema refuses values of another type when they are written. A damaged file may hold them; such a row is refused by
-name, so that one bad record is one line, and not a traceback in every command that comes across it.
+The schema refuses values of another type when they are written, but a damaged file may contain them. Such a row is
+refused by name, so that a bad record becomes one line instead of a traceback in every command that reads it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dragstrip.record import METHOD_VERSION, Event
 from dragstrip.store.json_values import decode, decoded, encode, field_types
 from dragstrip.store.messages import TYPES
 
-#: What a column of a declared type holds, as Python has it.
+#: The Python type of each declared column type.
 _HELD: Mapping[str, type] = {"INTEGER": int, "REAL": float, "TEXT": str, "BLOB": bytes}
 
 
@@ -34,11 +34,11 @@ def insert(db: sqlite3.Connection, table: str, row: Mapping[str, Any]) -> None:
 
 
 def _column(value: Any) -> Any:
-    """A field of the record as its column holds it: maps, lists and dataclasses as JSON."""
+    """A field of the record for its column: maps, lists and dataclasses become JSON."""
     if isinstance(value, bool):
         return int(value)
     if isinstance(value, str):
-        # A log's undecodable bytes may come as lone surrogates, which UTF-8 has no place for.
+        # A log's undecodable bytes may be lone surrogates, which UTF-8 can't encode.
         return value.encode("utf-8", "backslashreplace").decode()
     if value is None or isinstance(value, int | float | bytes):
         return value
@@ -48,20 +48,20 @@ def _column(value: Any) -> Any:
 def event_columns(event: Event) -> dict[str, Any]:
     """An event's columns; its values are JSON."""
     facts = encode(event)
-    own = {column: facts.pop(field) for column, field in (("at_ns", "at_ns"), ("kind", "kind"), ("detail", "text"))}
-    return own | {"facts": facts}
+    columns = {column: facts.pop(field) for column, field in (("at_ns", "at_ns"), ("kind", "kind"), ("detail", "text"))}
+    return columns | {"facts": facts}
 
 
 def event_of(race_id: str, row: Mapping[str, Any]) -> Event:
-    """An event out of a row.
+    """An event from a row.
 
     Raises:
         Unreadable: its kind or its values are not valid.
     """
     facts = json_of(race_id, "facts", row["facts"])
     try:
-        own = {name: facts[name] for name in ("subject", "names", "numbers")} | {"column": facts.get("column")}
-        return decode(Event, own | {"at_ns": row["at_ns"], "kind": row["kind"], "text": row["detail"]})
+        values_ = {name: facts[name] for name in ("subject", "names", "numbers")} | {"column": facts.get("column")}
+        return decode(Event, values_ | {"at_ns": row["at_ns"], "kind": row["kind"], "text": row["detail"]})
     except (TypeError, KeyError, AttributeError) as error:
         what = f"event of kind {row['kind']!r:.30}, facts {row['facts']!r:.60}"
         raise Unreadable(race_id, f"{what}: {error}") from error
@@ -81,7 +81,7 @@ def rows(
     dicts, good_types = [], set()
     for row in cursor:
         types = tuple(map(type, row))
-        if types not in good_types:  # a race has thousands of rows, and a handful of combinations
+        if types not in good_types:  # a race has thousands of rows, but few combinations of types
             for name, value in zip(names, row, strict=True):
                 type_, needed = declared[name]
                 if not isinstance(value, _HELD[type_]) and (value is not None or needed):
@@ -108,27 +108,27 @@ def refuse_other_method(db: sqlite3.Connection, race_id: str, store: str = "main
 
 
 def pick(race_id: str, kind: type, row: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """The named columns, as the fields of a record's part hold them.
+    """The named columns, converted to the fields of a part of the record.
 
     Raises:
-        Unreadable: a column of JSON holds none, or of another shape.
+        Unreadable: a column's JSON is not valid, or has another shape.
     """
-    other = _of_other_types(kind)
-    return {name: field_value(race_id, name, other[name], row[name]) if name in other else row[name] for name in names}
+    types = _types_to_convert(kind)
+    return {name: field_value(race_id, name, types[name], row[name]) if name in types else row[name] for name in names}
 
 
 @cache
-def _of_other_types(kind: type) -> Mapping[str, Any]:
-    """Fields of a type that no column has, by name: flags, enumerations, and what is stored as JSON."""
-    plain = [of for held in _HELD.values() for of in (held, held | None)]
-    return {name: of for name, of in field_types(kind).items() if of not in plain}
+def _types_to_convert(kind: type) -> Mapping[str, Any]:
+    """Types of the fields that a column can't hold, by name: flags, enumerations, and values stored as JSON."""
+    plain = [type_ for held in _HELD.values() for type_ in (held, held | None)]
+    return {name: type_ for name, type_ in field_types(kind).items() if type_ not in plain}
 
 
 def field_value(race_id: str, name: str, kind: Any, value: Any) -> Any:
     """A column's value as a field of this type.
 
     Raises:
-        Unreadable: it is of another type, no JSON, or unknown to an enumeration.
+        Unreadable: it has another type, is not JSON, or is unknown to an enumeration.
     """
     if kind is bool:
         return bool(value)

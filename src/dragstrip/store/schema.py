@@ -1,4 +1,4 @@
-"""The store's tables: what makes a file ours, and which of our files this Dragstrip reads."""
+"""The store's tables: how a store is recognised, and which schema versions this Dragstrip reads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from dragstrip.errors import StoreError
 from dragstrip.store.messages import ELSEWHERE
 
-#: "DRAG": tells our files from other programs' databases.
+#: "DRAG": distinguishes stores from other programs' databases.
 APPLICATION_ID = 0x44524147
 
 #: ``PRAGMA user_version`` of the files that this Dragstrip writes and reads.
@@ -20,18 +20,18 @@ SCHEMA_VERSION = 2
 #: The first SQLite with STRICT tables.
 OLDEST_SQLITE = (3, 37, 0)
 
-#: Where SQLite's file format has both numbers: the first 100 bytes of a file are its header.
+#: Where SQLite's file header, the first 100 bytes, has both numbers.
 _USER_VERSION, _APPLICATION_ID = slice(60, 64), slice(68, 72)
 
 
 def refuse_other_versions(file: Path, path: Path) -> None:
-    """Refuses a store of another schema by its header alone: SQLite would write files beside it.
+    """Refuses a store of another schema by its header alone, because SQLite would write files next to it.
 
     Args:
-        file: where it is read; path: how messages name it.
+        file: the file that is read; path: its name in messages.
 
     Raises:
-        StoreError: the file is a store of another schema version, or Python's SQLite is too old for ours.
+        StoreError: the file is a store of another schema version, or Python's SQLite is too old for stores.
     """
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
         needed = ".".join(map(str, OLDEST_SQLITE[:2]))
@@ -41,8 +41,8 @@ def refuse_other_versions(file: Path, path: Path) -> None:
         )
     head = b""
     if file.exists() and not file.is_file():
-        return  # opening a pipe would wait for a writer; the store refuses what is not a plain file
-    with suppress(OSError, ValueError), file.open("rb") as opened:  # whatever can't be read, SQLite reports
+        return  # opening a pipe would wait for a writer; the store refuses it later
+    with suppress(OSError, ValueError), file.open("rb") as opened:  # SQLite reports a file that can't be read
         head = opened.read(100)
     version = int.from_bytes(head[_USER_VERSION])
     if int.from_bytes(head[_APPLICATION_ID]) == APPLICATION_ID and version != SCHEMA_VERSION:
@@ -54,7 +54,7 @@ def refuse_other_versions(file: Path, path: Path) -> None:
 
 
 def _written_by(file: Path) -> str:
-    """The version of Dragstrip that ran a store's newest race, read without a change to any file; "" if unknown."""
+    """The version of Dragstrip that ran a store's newest race, read without changing any file; "" if unknown."""
     uri = f"{file.absolute().as_uri()}?immutable=1"
     newest = "SELECT software FROM race ORDER BY rowid DESC LIMIT 1"
     with suppress(sqlite3.Error, ValueError), closing(sqlite3.connect(uri, uri=True)) as db:
@@ -64,7 +64,7 @@ def _written_by(file: Path) -> str:
 
 
 def create(db: sqlite3.Connection, path: Path) -> None:
-    """Makes the tables of an empty file, in one transaction; a store is left as it is.
+    """Creates the tables in an empty file, in one transaction; a store stays unchanged.
 
     Raises:
         StoreError: the file is another program's.
@@ -73,7 +73,7 @@ def create(db: sqlite3.Connection, path: Path) -> None:
         return
     db.execute("BEGIN IMMEDIATE")
     try:
-        if not _is_ours(db, path):  # asked again under the lock: another process may have been quicker
+        if not _is_ours(db, path):  # checked again under the lock: another process may have been faster
             for statement in _statements():
                 db.execute(statement)
             db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
@@ -94,7 +94,7 @@ def _is_ours(db: sqlite3.Connection, path: Path) -> bool:
 
 
 def roll_back(db: sqlite3.Connection) -> None:
-    """Undoes what was begun; SQLite has done so itself where the disk was full, and would hide that by an error."""
+    """Undoes an open transaction; if the disk was full, SQLite has done so, and a second rollback would hide that."""
     if db.in_transaction:
         db.execute("ROLLBACK")
 
@@ -128,7 +128,7 @@ def refuse_foreign(db: sqlite3.Connection, path: Path, ours: Sequence[str]) -> N
     """Refuses a file with a view, trigger or table that Dragstrip did not make: reading one may run anything of SQL.
 
     Args:
-        ours: tables that belong to the file beside those of a store.
+        ours: tables that belong to the file in addition to a store's tables.
 
     Raises:
         StoreError: names the first of them.

@@ -1,4 +1,4 @@
-"""An agent whose machine is in other hands: whatever it answers, the race ends with a clear word and runs nothing."""
+"""An agent on a hostile machine: whatever it replies, the race ends with a clear message and runs nothing."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from dragstrip.fleet.duties import Duties
 from dragstrip.fleet.generator_duties import GeneratorDuties
 from dragstrip.fleet.messages import Clock
 
-#: Reads one request, and answers what its first argument says: ``{id}`` stands for the request's number.
-ANSWERS = """
+#: Reads calls, and replies to each with its first argument: ``{id}`` stands for the call's number.
+REPLIES = """
 import json, sys
 for line in sys.stdin:
     number = json.loads(line)["id"]
@@ -30,13 +30,13 @@ for line in sys.stdin:
 """
 
 
-def agent(answer: str, program: str = ANSWERS) -> Channel:
-    return Channel("far", [sys.executable, "-I", "-S", "-c", program, answer])
+def agent(reply: str, program: str = REPLIES) -> Channel:
+    return Channel("far", [sys.executable, "-I", "-S", "-c", program, reply])
 
 
-def asked(answer: str) -> str:
-    """How an agent that answers so is lost."""
-    far = agent(answer)
+def loss(reply: str) -> str:
+    """Why an agent that sends this reply is lost."""
+    far = agent(reply)
     try:
         with pytest.raises(MachineLost) as caught:
             far.begin(Duties.clock)(20.0)
@@ -49,7 +49,7 @@ def asked(answer: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("reply", "why"),
     [
         ("invalid JSON", "invalid JSON"),
         ("[" * 100_000, "invalid JSON"),
@@ -65,12 +65,12 @@ def asked(answer: str) -> str:
         ('{"lost": "a signal ended it (SIGTERM)"}', "its agent ended: a signal ended it (SIGTERM)"),
     ],
 )
-def test_an_answer_that_no_agent_of_ours_gives_ends_it(answer: str, told: str) -> None:
-    """The machine is named, and what was wrong."""
-    assert told in asked(answer)
+def test_an_answer_that_no_agent_of_ours_gives_ends_it(reply: str, why: str) -> None:
+    """The message names the machine and the fault."""
+    assert why in loss(reply)
 
 
-#: Shows what its first argument says, twice, before it answers.
+#: Shows its first argument twice before it replies.
 SHOWS = """
 import json, sys
 for line in sys.stdin:
@@ -99,7 +99,7 @@ def test_what_an_agent_shows_comes_before_its_answer_in_its_order() -> None:
 
 
 def test_an_agent_that_shows_what_none_of_ours_does_is_lost() -> None:
-    """It is held to a model, as an answer is."""
+    """It is checked against a model, as a reply is."""
     far = agent('{"now_ns": "3"}', SHOWS)
     try:
         with pytest.raises(MachineLost, match="an invalid message \\(run\\): now_ns: Input should be a valid integer"):
@@ -185,8 +185,8 @@ def test_a_machine_is_held_by_one_client_at_a_time() -> None:
     assert out == ""
     assert "it is in use by anna" in err
     assert "dragstrip fleet down" in err
-    for one in (first, second):
-        one.communicate("", timeout=60)
+    for holder in (first, second):
+        holder.communicate("", timeout=60)
     assert client("b", "ben").communicate("", timeout=60)[0] == "held\n"
 
 

@@ -44,7 +44,7 @@ def written(folder: Path, text: str) -> Path:
 def test_a_fleet_has_its_machines_in_order_and_says_how_each_is_reached(tmp_path: Path) -> None:
     """Words go through the remote shell quoted; a home folder there stays one; a machine without ssh is this one."""
     fleet = load(written(tmp_path, GOOD))
-    assert [one.name for one in fleet.machines] == ["server", "one", "here"]
+    assert [machine.name for machine in fleet.machines] == ["server", "one", "here"]
     assert (fleet.server.address, fleet.server.cores) == ("192.168.7.2", "2-3,7")
     assert fleet.ssh_options == ("-F", str(tmp_path / "ssh_config"), "-i", "/keys/fleet")
     words = words_to_reach(fleet.server, fleet, ["fleet", "agent", "it's"])
@@ -54,7 +54,7 @@ def test_a_fleet_has_its_machines_in_order_and_says_how_each_is_reached(tmp_path
 
 
 def test_dragstrip_on_this_machine_is_the_one_that_runs_unless_it_is_said(tmp_path: Path) -> None:
-    """Also where no PATH leads to it, and whatever stands in the folder that it is called from."""
+    """Also if no PATH leads to it, and whatever the current folder contains."""
     (tmp_path / "dragstrip.py").write_text("raise SystemExit('another one')")
     fleet = load(written(tmp_path, GOOD))
     words = words_to_reach(fleet.generators[1], fleet, ["--version"])

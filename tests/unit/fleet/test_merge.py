@@ -96,9 +96,9 @@ def test_a_tally_that_no_generator_of_ours_sends_is_refused(wrong: dict[str, Any
 
 
 def test_the_merged_histogram_is_that_of_all_latencies() -> None:
-    """Two generators, one of them ten times slower: every quantile is that of all answers together."""
+    """Two generators, one of them ten times slower: every quantile is the quantile of all responses together."""
     rng = np.random.default_rng(3)
-    parts = [[int(one) for one in rng.gamma(4.0, scale, 5000)] for scale in (50_000, 500_000)]
+    parts = [[int(latency_ns) for latency_ns in rng.gamma(4.0, scale, 5000)] for scale in (50_000, 500_000)]
     merged = merge([tally(part, server_cpu_ns=7_000) for part in parts])
     everything = tally([*parts[0], *parts[1]])
     assert merged.requests == 10_000

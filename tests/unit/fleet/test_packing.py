@@ -1,4 +1,4 @@
-"""What `dragstrip fleet install` copies, where to, and how it says so; nothing is run on any machine."""
+"""What `dragstrip fleet install` copies, where to, and what it shows; nothing runs on any machine."""
 
 from __future__ import annotations
 

@@ -157,7 +157,7 @@ def test_no_connection_is_opened_that_a_count_has_no_request_for() -> None:
 def told(*parts: tuple[int, int]) -> list[list[int]]:
     """What was shown, by how much each second sent; each part is a generator's number and how much it sent."""
     shown = list[list[int]]()
-    with remote_load.Seconds([0, 0], lambda done: shown.append([one.sent for one in done])) as seconds:
+    with remote_load.Seconds([0, 0], lambda done: shown.append([second.sent for second in done])) as seconds:
         for generator, sent in parts:
             seconds.take(generator, part(1000, sent=sent))
     seconds.take(0, part(1000))  # over: nothing more is shown
@@ -219,7 +219,7 @@ def test_a_run_lasts_as_long_as_the_generator_that_loaded_longest() -> None:
 
 
 def test_a_generator_that_lost_its_connections_is_named() -> None:
-    """Where others went on; where all did, the report's sentence says it."""
+    """If others went on; if all ended early, the report has a sentence for that."""
     generators: Any = MACHINES.generators[:2]
     (note,) = remote_load._left_early(generators, [ran("duration"), ran("gave up")])
     assert note.startswith("two ended early, without a connection")

@@ -1,4 +1,4 @@
-"""What launches share: one is tried again where it makes sense."""
+"""Launches of a race: a launch is repeated if that can help."""
 
 from __future__ import annotations
 

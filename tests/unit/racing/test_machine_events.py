@@ -39,7 +39,7 @@ MS = samples.MS
 
 def check(race: Race, name: str) -> validity.Check:
     """One check of a race, by its name."""
-    (found,) = [one for one in validity.inspect(race) if one.name == name]
+    (found,) = [check for check in validity.inspect(race) if check.name == name]
     return found
 
 
@@ -63,7 +63,7 @@ def test_every_check_is_silent_on_fifty_clean_races() -> None:
         speeds = {name: float(rate) for name, rate in zip("abcd", rng.uniform(2e4, 6e4, int(rng.integers(2, 5))))}  # noqa: B905
         noise = float(rng.uniform(0.005, 0.02))
         race = samples.race(speeds, rounds=int(rng.integers(10, 31)), seed=seed, noise=noise)
-        assert [one for one in validity.inspect(race) if one.status != "pass"] == [], seed
+        assert [check for check in validity.inspect(race) if check.status != "pass"] == [], seed
 
 
 @pytest.mark.parametrize(
@@ -131,15 +131,15 @@ def test_a_machine_whose_pace_scatters_from_round_to_round_has_not_grown_slower(
 
 
 def test_connections_that_are_not_kept_open_as_asked_are_named() -> None:
-    """A server that closes after every answer warns; a load that was to open one each, and did not, voids."""
+    """A server that closes after every response warns; a load that should open one each, and did not, voids."""
     closing = changed(samples.race(), lambda b: replace(b, connects=b.answered) if b.contender == "quick" else b)
     assert check(closing, "connections").status == "warn"
     assert check_text(check(closing, "connections")).startswith(
         "quick closed its connections after 1.0 responses on average"
     )
-    anew = Load(connections=32, threads=1, keepalive=False, timeout_ns=10**9)
-    assert check(samples.race(load=anew), "connections").status == "void"
-    assert check(samples.changed(closing, load=anew), "connections").status == "void"  # steady's were reused
+    one_each = Load(connections=32, threads=1, keepalive=False, timeout_ns=10**9)
+    assert check(samples.race(load=one_each), "connections").status == "void"
+    assert check(samples.changed(closing, load=one_each), "connections").status == "void"  # steady's were reused
 
 
 @pytest.mark.parametrize(("length", "status"), [(150, "pass"), (149, "pass"), (144, "warn"), (120, "void")])
@@ -242,7 +242,7 @@ def test_a_race_too_slow_for_ten_rounds_takes_fewer_blocks_in_each() -> None:
         10,
         {"quick": 10, "steady": 3},
     )
-    assert {own[2] for own in loop_of(race, spent_s=100.0).plan().blocks.values()} == {3}
+    assert {passes for _, _, passes in loop_of(race, spent_s=100.0).plan().blocks.values()} == {3}
     assert loop_of(samples.changed(race, plan=replace(plan, rounds_fixed=True)), spent_s=100.0).plan().passes == 20
 
 
@@ -289,13 +289,13 @@ def test_another_program_on_the_races_cores_is_named(stranger: int) -> None:
         assert time.monotonic() < until, "it was never seen"
         watch.before()
         time.sleep(0.3)
-        seen = {one.numbers["pid"] for one in watch.after() if one.kind is EventKind.INTRUDER}
-        assert os.getpid() not in seen
-        named = stranger in seen
+        pids = {event.numbers["pid"] for event in watch.after() if event.kind is EventKind.INTRUDER}
+        assert os.getpid() not in pids
+        named = stranger in pids
 
 
 def test_a_clock_that_slows_and_a_throttled_processor_are_seen(monkeypatch: Any, tmp_path: Path) -> None:
-    """From the files that the kernel writes, where it does."""
+    """From the kernel's files, on machines that have them."""
     core = tmp_path / "cpu3"
     (core / "cpufreq").mkdir(parents=True)
     (core / "thermal_throttle").mkdir()
@@ -307,12 +307,12 @@ def test_a_clock_that_slows_and_a_throttled_processor_are_seen(monkeypatch: Any,
     watch.before()
     frequency.write_text("2900000\n")
     clock = (EventKind.HEAT, EventKind.FREQUENCY)
-    assert [one for one in watch.after() if one.kind in clock] == []
+    assert [event for event in watch.after() if event.kind in clock] == []
     watch.before()
     frequency.write_text("2000000\n")
     heat.write_text("6\n")
-    told = [event_text(one) for one in watch.after() if one.kind in clock]
-    assert told == [
+    texts = [event_text(event) for event in watch.after() if event.kind in clock]
+    assert texts == [
         "heat: the processor throttled itself during a round",
         "core 3: ran at 2.00 GHz; 3.00 GHz at the start",
     ]

@@ -24,15 +24,15 @@ def at_one_rate(slower: float = 1.0, **changes: Any) -> Race:
         times = slower if block.contender == "slow" else 1.0
         quantiles = {name: round(getattr(block, name) * times) for name in ("p50_ns", "p90_ns", "p99_ns", "p999_ns")}
         lag = {"offered": 1000, "unsent": 0, "departed": 1000, "lag_p99_ns": 40_000}
-        own = {key: value for key, value in changes.items() if block.contender == "slow"}
-        return replace(block, requests=1000, **{**quantiles, "max_ns": quantiles["p999_ns"], **lag, **own})
+        of_slow = {key: value for key, value in changes.items() if block.contender == "slow"}
+        return replace(block, requests=1000, **{**quantiles, "max_ns": quantiles["p999_ns"], **lag, **of_slow})
 
     rounds = tuple(replace(this, blocks=tuple(map(offered, this.blocks))) for this in race.rounds)
     return samples.changed(race, load=load, rounds=rounds, plan=replace(race.plan, metric="latency-p99"))
 
 
 def check_of(race: Race, name: str) -> validity.Check:
-    return next(one for one in validity.inspect(race) if one.name == name)
+    return next(check for check in validity.inspect(race) if check.name == name)
 
 
 def test_a_latency_quantile_is_judged_by_the_median_over_passes_of_the_ratio() -> None:
@@ -45,7 +45,7 @@ def test_a_latency_quantile_is_judged_by_the_median_over_passes_of_the_ratio() -
         2 * judged.estimates["quick"].latency_us["latency-p99"].estimate, rel=0.02
     )
     assert judged.beside["latency-p50"][0].ratio == pytest.approx(2.0, rel=0.02)
-    assert judged.beside["latency-p99.9"] == ()  # 1000 answers a block, where 10,000 are the least
+    assert judged.beside["latency-p99.9"] == ()  # 1000 responses in a block; it needs 10,000
 
 
 def test_one_stalled_block_does_not_decide_a_quantile() -> None:
@@ -87,7 +87,7 @@ def test_a_rate_that_is_not_sustained_and_a_late_engine_warn(changes: dict[str, 
 
 def test_checks_of_a_closed_loop_do_not_judge_an_open_one() -> None:
     """Connections are idle for most of the time, and so are servers: as they should."""
-    found = {one.label: one.status for one in validity.inspect(at_one_rate())}
+    found = {check.label: check.status for check in validity.inspect(at_one_rate())}
     assert (found["Little's law"], found["turnaround"]) == ("pass", "pass")
     assert "saturation" not in found
 

@@ -1,4 +1,4 @@
-"""The reason that a record keeps of a contender that is out by what it answered under load."""
+"""The reason that a record keeps for a contender that is out because of its responses under load."""
 
 from __future__ import annotations
 

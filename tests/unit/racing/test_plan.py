@@ -1,4 +1,4 @@
-"""From calibration to the plan: whose budget it is, and how long."""
+"""From calibration to the plan: its budget and its lengths."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def plan(launch_s: float, columns: int = 1, **more: Any) -> Plan:
 
 
 def test_a_race_without_a_budget_has_time_for_ten_rounds() -> None:
-    """A minute where they fit; what they take where not, up to five."""
+    """A minute if the rounds fit into it; otherwise what they take, up to five minutes."""
     assert plan(0.5).budget_s == schedule.USUAL_S
     slow = plan(15.0)
     assert slow.budget_s == 210.0

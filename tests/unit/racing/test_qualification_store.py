@@ -149,8 +149,8 @@ def test_whatever_a_proof_depends_on_makes_it_anew_when_it_changes(
 def test_an_ad_hoc_server_is_never_known_again(tmp_path: Path) -> None:
     """What a command runs, or what listens at an address, may be another program each time."""
     here = kept(tmp_path)
-    for one in (serve_entry("mine=./server --port {port}", tmp_path), url_entry("http://127.0.0.1:8080/")):
-        assert here.key(one, Ready("unknown", {}), None) is None
+    for entry in (serve_entry("mine=./server --port {port}", tmp_path), url_entry("http://127.0.0.1:8080/")):
+        assert here.key(entry, Ready("unknown", {}), None) is None
     here.keep(None, now())
     assert not (tmp_path / "races.scrutiny").exists()
 

@@ -1,4 +1,4 @@
-"""A race of several workloads before and between its rounds: what is refused, who is next, whose the budget is."""
+"""A race of several workloads before and between its rounds: what is refused, the next column, and its budget."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def refused(request: Request) -> str:
 
 
 def test_a_workload_wants_two_contenders_and_each_contender_a_workload() -> None:
-    """nginx-static has hello alone: it may be left out of multiply, where two others have that."""
+    """nginx-static supports only hello: it may be left out of multiply if two others support that."""
     refuse_workloads(asked("nginx-lua", "node", "nginx-static"))
     assert "workload multiply: a race needs at least two" in refused(asked("nginx-lua", "nginx-static"))
     assert "nginx-static has no workload 'multiply'" in refused(
@@ -54,7 +54,7 @@ def test_a_file_whose_path_has_a_comma_is_one_workload(tmp_path: Path) -> None:
     """As it always was."""
     file = tmp_path / "a,b.toml"
     file.write_text(load("hello").source.text)
-    assert [one.name for one in several(str(file))] == ["hello"]
+    assert [workload.name for workload in several(str(file))] == ["hello"]
 
 
 def test_efficiency_decides_by_cpu_and_chooses_its_rates_itself() -> None:
@@ -82,11 +82,11 @@ def test_a_race_of_several_is_asked_for_again_as_it_was() -> None:
 
     two = {name: dict.fromkeys(names, 1e4) for name in ("hello", "multiply")}
     again = request_of(known(samples.race_of_two(two)))
-    assert [one.name for one in again.workloads] == ["hello", "multiply"]
+    assert [workload.name for workload in again.workloads] == ["hello", "multiply"]
     assert again.offered == {"hello": (0.0,), "multiply": (0.0,)}
     rates = {"500/s": 500.0, "2,500/s": 2500.0}
     again = request_of(known(samples.race_of_two(dict.fromkeys(rates, two["hello"]), per_s=rates)))
-    assert ([one.name for one in again.workloads], again.offered) == (["hello"], {"hello": (500.0, 2500.0)})
+    assert ([workload.name for workload in again.workloads], again.offered) == (["hello"], {"hello": (500.0, 2500.0)})
     refuse_efficiency(again)
 
 
@@ -137,8 +137,8 @@ def renumbered(race: Race) -> Race:
         rounds=tuple(
             replace(
                 r,
-                launches=tuple(replace(one, round=r.index) for one in r.launches),
-                blocks=tuple(replace(one, round=r.index) for one in r.blocks),
+                launches=tuple(replace(launch, round=r.index) for launch in r.launches),
+                blocks=tuple(replace(block, round=r.index) for block in r.blocks),
             )
             for r in race.rounds
         ),
@@ -162,16 +162,16 @@ def test_the_column_with_the_fewest_rounds_is_next(tmp_path: Path) -> None:
 def test_columns_share_what_is_left_of_the_budget_by_how_long_their_rounds_are(tmp_path: Path) -> None:
     """Together all of it; a column that has ended leaves its part to the others."""
     loop = loop_of(renumbered(open_race((10, 10), budget_s=300.0)), tmp_path)
-    spent_s = sum(one.spent_s for one in loop.columns)
+    spent_s = sum(column.spent_s for column in loop.columns)
     assert len(loop._open()) == 2
-    assert sum(one.budget_s() for one in loop.columns) == pytest.approx(300.0)
+    assert sum(column.budget_s() for column in loop.columns) == pytest.approx(300.0)
     assert loop.left_s() == pytest.approx(300.0 - spent_s)
     loop.columns[0].spent_s *= 3
     first, second = map(loop.part, loop.columns)
     assert first == pytest.approx(3 * second)
     loop.columns[0].finished = "decided"
     assert loop.part(loop.columns[1]) == 1.0
-    assert sum(one.spent_s for one in loop.columns[:1]) + loop.columns[1].budget_s() == pytest.approx(300.0)
+    assert sum(column.spent_s for column in loop.columns[:1]) + loop.columns[1].budget_s() == pytest.approx(300.0)
 
 
 def test_a_race_goes_half_beyond_its_budget_for_the_tenth_round_of_every_column(tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ def test_a_race_goes_half_beyond_its_budget_for_the_tenth_round_of_every_column(
     for name, times, goes_on in (("a", 1.3, ["multiply"]), ("b", 1.6, [])):
         (tmp_path / name).mkdir()
         loop = loop_of(samples.changed(race, plan=replace(race.plan, budget_s=spent_s / times)), tmp_path / name)
-        assert [one.name for one in loop._open()] == goes_on
+        assert [column.name for column in loop._open()] == goes_on
         assert loop.columns[0].finished == "budget"
 
 
@@ -191,7 +191,7 @@ def test_a_decided_column_rests_and_the_race_ends_with_its_last_one(tmp_path: Pa
     race = samples.race_of_two({"hello": apart, "multiply": alike}, noise=0.1, rounds=20)
     open_ = samples.changed(race, plan=replace(race.plan, planned_rounds=40, budget_s=900.0), finished=Ending.NONE)
     loop = loop_of(open_, tmp_path)
-    assert [one.name for one in loop._open()] == ["multiply"]
+    assert [column.name for column in loop._open()] == ["multiply"]
     assert loop.columns[0].finished == "decided"
     done = samples.race_of_two({"hello": apart, "multiply": apart}, rounds=20, seed=9)
     (tmp_path / "done").mkdir()

@@ -124,7 +124,7 @@ def test_blocks_are_shorter_where_all_contenders_are_known_to_be_at_full_speed_a
 
 
 def test_passes_measure_for_a_third_of_the_time_within_8_and_60() -> None:
-    """Quick launches get 8 passes, slow ones up to 60, where the budget can pay."""
+    """Quick launches get 8 passes, slow launches up to 60, if the budget can pay."""
     plenty = {"block_s": 0.035, "contenders": 2, "budget_s": 3600.0}
     assert passes(launch_s=0.2, **plenty) == 8
     assert passes(launch_s=2.1, **plenty) == 15
@@ -191,7 +191,7 @@ def test_where_the_first_block_begins_is_drawn_evenly() -> None:
 
 @given(SEEDS, st.integers(0, 10_000), st.integers(1, 60), st.floats(0.5, 1.0))
 def test_blocks_of_a_round_count_a_server_that_answers_in_waves_to_a_wave(seed, index, count, calibrated) -> None:
-    """Eight answers at once every 16 ms: all blocks together miss less than two waves, not up to one in each.
+    """Eight responses at once every 16 ms: all blocks together miss less than two waves, not up to one in each.
 
     Its latency was calibrated up to half too low: so much wider are the places at which its blocks begin.
     """
@@ -206,7 +206,7 @@ def test_blocks_of_a_round_count_a_server_that_answers_in_waves_to_a_wave(seed, 
 
 
 def test_a_lead_in_is_lengthened_by_a_second_at_most() -> None:
-    """A server that answers after 15 s has no waves that a block could hold."""
+    """A server that responds after 15 s has no waves that a block could hold."""
     assert lead_in_delay_ns(0.5, 16 * MS) == 8 * MS
     assert lead_in_delay_ns(0.5, 15_000 * MS) == 500 * MS
 
@@ -265,7 +265,7 @@ def test_without_its_fastest_contender_a_round_has_as_many_passes_as_the_others_
 
 
 def test_a_slow_contender_lengthens_nobody_elses_blocks() -> None:
-    """Tornado at 4 ms beside nginx at 0.2 ms: each has the blocks it would have alone, the slow one fewer."""
+    """Tornado at 4 ms next to nginx at 0.2 ms: each has the blocks that it would have alone, the slow one fewer."""
     p50_ns, leads_ns = {"nginx": 200_000, "tornado": 4 * MS}, {"nginx": 2 * MS, "tornado": 10 * MS}
     lengths = own_lengths(p50_ns, leads_ns)
     assert lengths == {"nginx": (2 * MS, 5 * MS), "tornado": (20 * MS, 80 * MS)}

@@ -26,7 +26,7 @@ from dragstrip.workload import load
 
 MS, S = 1_000_000, 1_000_000_000
 
-#: Answers per second of each contender, and the reason why one falls out in a round.
+#: Responses per second of each contender, and the reason why a contender is out in a round.
 RATES = {"quick": 40_000.0, "steady": 39_800.0, "slow": 30_000.0, "fragile": 20_000.0}
 FALLS, IN_ROUND = "fragile", 6
 

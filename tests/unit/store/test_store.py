@@ -311,11 +311,11 @@ def test_what_is_no_export_is_refused(tmp_path: Path, contents: bytes, told: str
 
 
 @pytest.mark.parametrize("version", [SCHEMA_VERSION - 1, SCHEMA_VERSION + 1, 14])
-@pytest.mark.parametrize("killed", [False, True], ids=["closed", "with a log beside it"])
+@pytest.mark.parametrize("killed", [False, True], ids=["closed", "with a log next to it"])
 def test_a_store_of_another_schema_is_refused_by_name_and_left_as_it_was(
     tmp_path: Path, version: int, killed: bool
 ) -> None:
-    """Byte by byte, and with nothing beside it; the message names the Dragstrip that wrote it."""
+    """Byte by byte, and with nothing next to it; the message names the Dragstrip that wrote it."""
     made, folder = Path(_exported(tmp_path)), tmp_path / "theirs"
     folder.mkdir()
     with Store(tmp_path / "source.sqlite") as store:
@@ -350,7 +350,7 @@ def test_a_python_whose_sqlite_has_no_strict_tables_is_refused_by_both_versions(
 
 
 def test_a_race_of_two_workloads_comes_back_equal(path: Path, tmp_path: Path) -> None:
-    """Columns, whose round and event is whose, and who fell out of which; an export brings all of it along."""
+    """Columns, the column of each round and event, and of each contender that is out; an export includes them."""
     race = samples.race_of_two()
     with Store(path) as store:
         store.begin(race)
@@ -482,7 +482,7 @@ def test_more_budget_is_an_event_that_the_plan_shows(path: Path) -> None:
 
 
 def test_blocks_by_contender_come_back_as_they_were(path: Path) -> None:
-    """JSON has lists where the record has tuples."""
+    """JSON has lists for the record's tuples."""
     race = samples.race(rounds=1)
     race = samples.changed(race, plan=replace(race.plan, blocks={"quick": (2_000_000, 5_000_000, 40)}))
     with Store(path) as store:
