@@ -198,7 +198,7 @@ def _suits(contender: Contender, name: str, place: Path) -> bool:
         values = settings(contender, programs)
         _need_files(contender, values)
         command = contender.fields.version.command
-        return name not in command or _version_and_output(contender, programs, values) is not None
+        return name not in command or _version_match(contender, programs, values) is not None
     except _AbsentError:
         return False
 
@@ -311,39 +311,34 @@ def _remedy(contender: Contender) -> str:
 
 
 def _version(contender: Contender, programs: Mapping[str, Path], values: Mapping[str, str]) -> str:
-    wanted = contender.fields.version
-    if wanted.package:
-        return _python_package_version(contender, wanted.package)
-    if not wanted.command:
+    declared = contender.fields.version
+    if declared.package:
+        return _python_package_version(contender, declared.package)
+    if not declared.command:
         return "unknown"
-    command = resolve(wanted.command, programs, values)
-    asked = next((word for word in wanted.command if word in programs), wanted.command[0])
-    program = programs.get(asked, Path(command[0]))
-    answer = _version_and_output(contender, programs, values)
-    if answer is None:
+    command = resolve(declared.command, programs, values)
+    name = next((word for word in declared.command if word in programs), declared.command[0])
+    program = programs.get(name, Path(command[0]))
+    match = _version_match(contender, programs, values)
+    if match is None:
         output = output_of(command, any_status=True).strip()[:200]
-        key = next((key for key, name in contender.place_keys().items() if name == asked), asked)
-        remedy = (
-            f"`--set {contender.name}.{key}=/path/to/{asked}` names another `{asked}`, or put one before it on PATH"
-        )
+        key = next((key for key, place in contender.place_keys().items() if place == name), name)
+        remedy = f"`--set {contender.name}.{key}=/path/to/{name}` names another `{name}`, or put one before it on PATH"
         raise _AbsentError(
-            f"`{' '.join(command)}` doesn't print a version that matches {wanted.pattern!r}: {output!r}",
+            f"`{' '.join(command)}` doesn't print a version that matches {declared.pattern!r}: {output!r}",
             remedy if contender.shipped else f"correct [version] in {contender.source.file}",
         )
-    version, output = answer
-    details = [_debian_versions(contender, program), *_parts(contender, program, output, values)]
-    return f"{version} ({'; '.join(filter(None, details))})" if any(details) else version
+    details = [_debian_versions(contender, program), *_parts(contender, program, match.string, values)]
+    return f"{match[1]} ({'; '.join(filter(None, details))})" if any(details) else match[1]
 
 
-def _version_and_output(
+def _version_match(
     contender: Contender, programs: Mapping[str, Path], values: Mapping[str, str]
-) -> tuple[str, str] | None:
-    """The version that the definition's command prints, and its whole output; None if the pattern doesn't match."""
-    wanted = contender.fields.version
+) -> re.Match[str] | None:
+    """The version in the output of the definition's command."""
+    declared = contender.fields.version
     # Many programs print their version in a help text, and exit with an error.
-    output = output_of(resolve(wanted.command, programs, values), any_status=True)
-    match = re.search(wanted.pattern, output)
-    return (match[1], output) if match else None
+    return re.search(declared.pattern, output_of(resolve(declared.command, programs, values), any_status=True))
 
 
 def _parts(contender: Contender, program: Path, output: str, values: Mapping[str, str]) -> list[str]:
@@ -421,10 +416,10 @@ def _debian_versions(contender: Contender, program: Path) -> str:
 def _owner(program: Path, candidates: Sequence[str]) -> str | None:
     """The package among ``candidates`` that owns a program. Reads dpkg's own lists: `dpkg-query -S` takes 100 ms."""
     places = {os.path.realpath(program), str(program)}
-    wanted = places | {place.removeprefix("/usr") for place in places}  # lists from before the merge of /usr
+    accepted = places | {place.removeprefix("/usr") for place in places}  # lists from before the merge of /usr
     for name in dict.fromkeys(candidates):
         for file in [_DPKG / "info" / f"{name}.list", *(_DPKG / "info").glob(f"{name}:*.list")]:
-            if file.exists() and wanted & set(file.read_text(errors="replace").splitlines()):
+            if file.exists() and accepted & set(file.read_text(errors="replace").splitlines()):
                 return name
     return None
 

@@ -422,8 +422,8 @@ def _converted(name: str, key: str, text: str, default: Value) -> Value:
     try:
         value = kind(text)
     except ValueError as error:
-        wanted = "a whole number" if kind is int else "a number"
-        raise BadUsage(f"{name}: {key}={text}: give {wanted}, like {1 if default == PER_CORE else default}") from error
+        needed = "a whole number" if kind is int else "a number"
+        raise BadUsage(f"{name}: {key}={text}: give {needed}, like {1 if default == PER_CORE else default}") from error
     if default == PER_CORE and int(value) < 1:
         raise BadUsage(f"{name}: {key}={text}: give at least 1")
     return value

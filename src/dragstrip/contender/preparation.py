@@ -214,11 +214,11 @@ def _place(folder: Path, name: str) -> Path:
 
 
 def _run_build(contender: Contender, ready: Ready, *, source: Path, out: Path) -> None:
-    wanted = contender.fields.build
-    assert wanted is not None
+    declared = contender.fields.build
+    assert declared is not None
     values = discovery.settings(contender, ready.programs) | {"build": str(out), "cache": str(cache_dir())}
-    command = discovery.resolve(wanted.command, ready.programs, values)
-    env = {"HOME": str(cache_dir()), **os.environ} | {key: fill(text, values) for key, text in wanted.env.items()}
+    command = discovery.resolve(declared.command, ready.programs, values)
+    env = {"HOME": str(cache_dir()), **os.environ} | {key: fill(text, values) for key, text in declared.env.items()}
     status, output = _run_bounded(contender.name, command, source, env)
     if status != 0:
         tail = "\n".join(output.strip().splitlines()[-_TAIL_LINES:])

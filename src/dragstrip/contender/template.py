@@ -122,9 +122,9 @@ def render(text: str, values: Mapping[str, Json]) -> str:
     Raises:
         TemplateRefused: it is not valid, uses what is not allowed, or names a value that is not given.
     """
-    with budget() as left:
+    with budget() as current:
         tree, _ = _parsed(text)
-        rendering = _Rendering(left)
+        rendering = _Rendering(current)
         rendering.run(tree.body, values)
         return "".join(rendering.texts)
 
@@ -141,8 +141,8 @@ def names_in(text: str) -> set[str]:
 def _parsed(text: str) -> tuple[nodes.Template, frozenset[str]]:
     if "{" not in text:
         return nodes.Template([nodes.Output([nodes.TemplateData(text)])]), frozenset()
-    with budget() as left:
-        left.spend(len(text))  # parsing takes its time, too
+    with budget() as current:
+        current.spend(len(text))  # parsing takes its time, too
     return _checked(text)
 
 
@@ -209,19 +209,19 @@ def _refused(node: nodes.Node) -> TemplateRefused:
 class _Rendering:
     """One template during its evaluation: its texts so far, and the remaining budget."""
 
-    def __init__(self, left: Budget) -> None:
-        self.left = left
+    def __init__(self, budget: Budget) -> None:
+        self.budget = budget
         self.texts: list[str] = []
 
     def run(self, statements: Sequence[nodes.Node], values: Mapping[str, Json]) -> None:
         """Evaluates statements one after the other."""
-        self.left.spend(1 + len(statements))
+        self.budget.spend(1 + len(statements))
         for statement in statements:
             match statement:
                 case nodes.Output():
                     for node in statement.nodes:
                         text = _text(self.value(node, values), node.lineno)
-                        self.left.spend(0, _weight(text))
+                        self.budget.spend(0, _weight(text))
                         self.texts.append(text)
                 case nodes.If():
                     branches = (branch for branch in (statement, *statement.elif_))
@@ -247,7 +247,7 @@ class _Rendering:
 
     def value(self, node: nodes.Node, values: Mapping[str, Json]) -> Json:
         """The value of an expression; a refusal names the innermost line that caused it."""
-        self.left.spend(1)
+        self.budget.spend(1)
         try:
             return self._value(node, values)
         except TemplateRefused as refusal:
@@ -284,7 +284,7 @@ class _Rendering:
         left = self.value(node.expr, values)
         for operand in node.ops:
             right = self.value(operand.expr, values)
-            if not _compared(operand.op, left, right, self.left):
+            if not _compared(operand.op, left, right, self.budget):
                 return False
             left = right
         return True
@@ -324,11 +324,11 @@ class _Rendering:
             raise TemplateRefused(f"slices {_kind(whole)}", "use [first:end] of a text or a list")
         part = slice(*bounds)
         count = len(range(*part.indices(len(whole))))
-        self.left.spend(count // 64 if isinstance(whole, str) else count, 4 * count)
+        self.budget.spend(count // 64 if isinstance(whole, str) else count, 4 * count)
         return whole[part]
 
     def _join(self, between: str, texts: Sequence[str]) -> str:
-        self.left.spend(len(texts), 4 * (sum(map(_weight, texts)) + _weight(between) * len(texts)))
+        self.budget.spend(len(texts), 4 * (sum(map(_weight, texts)) + _weight(between) * len(texts)))
         return between.join(texts)
 
     def _filter(self, name: str, value: Json, arguments: Sequence[Json]) -> Json:
@@ -336,10 +336,10 @@ class _Rendering:
             between = arguments[0] if arguments else ""
             if not isinstance(value, Sequence) or not isinstance(between, str):
                 raise TemplateRefused(f"joins {_kind(value)}", 'use a list, like names | join(", ")')
-            self.left.spend(len(value))
+            self.budget.spend(len(value))
             return self._join(between, [_text(item) for item in value])
         if isinstance(value, str):
-            self.left.spend(len(value) // 64, 12 * len(value))
+            self.budget.spend(len(value) // 64, 12 * len(value))
         try:
             return _FILTERS[name](value)
         except (TypeError, ValueError, OverflowError) as error:
@@ -394,13 +394,13 @@ def _computed(compute: Callable[[Any, Any], Any], left: Json, right: Json) -> Js
     return result
 
 
-def _compared(name: str, left: Json, right: Json, budget_left: Budget) -> bool:
+def _compared(name: str, left: Json, right: Json, budget: Budget) -> bool:
     if name in ("in", "notin") and isinstance(right, Sequence) and isinstance(left, _PLAIN):
-        budget_left.spend(len(right) // (256 if isinstance(right, str) else 1))
+        budget.spend(len(right) // (256 if isinstance(right, str) else 1))
     elif not isinstance(left, _PLAIN) or not isinstance(right, _PLAIN):
         raise TemplateRefused(f"compares {_kind(left)} with {_kind(right)}", "compare texts or numbers")
     elif isinstance(left, str):
-        budget_left.spend(len(left) // 4096)
+        budget.spend(len(left) // 4096)
     try:
         return bool(_COMPARES[name](left, right))
     except TypeError as error:

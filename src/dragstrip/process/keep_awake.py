@@ -105,11 +105,11 @@ def against_spinning(cores: Sequence[int], siblings: Sequence[Sequence[int]]) ->
     Args:
         siblings: for each core, the hardware threads of its physical core.
     """
-    wanted = set(cores)
-    if any(len(wanted & set(threads)) > 1 for threads in siblings):
+    chosen = set(cores)
+    if any(len(chosen & set(threads)) > 1 for threads in siblings):
         return "two of the cores are hardware threads of one physical core, which would slow each other down"
     limit = cpu_quota()
-    if limit is not None and limit < len(wanted):
+    if limit is not None and limit < len(chosen):
         return f"CPU time here is limited to {limit:g} cores, which spinning would use up"
     return None
 

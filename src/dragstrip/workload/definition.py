@@ -224,22 +224,22 @@ class Asking:
                 f"workload {workload.name} needs each contender's mark in its responses, but {self.mark!r} is not a"
                 f' valid mark; write mark = "{MARK_LENGTH} characters" into its contender.toml'
             )
-        asked, answer, http = kind.request, kind.answer, HTTP2 if self.framed else http
-        path, sends = self._filled(kind.asked_at("path"), asked.path, values), self._body_of(kind, values)
-        chunked = asked.framing == "chunked" and sends is not None
+        request, answer, http = kind.request, kind.answer, HTTP2 if self.framed else http
+        path, sends = self._filled(kind.asked_at("path"), request.path, values), self._body_of(kind, values)
+        chunked = request.framing == "chunked" and sends is not None
         if chunked and http == "1.0":
             raise BadUsage(
                 f"workload {workload.name} sends chunked bodies, which HTTP/1.0 does not support; leave --http 1.0 out"
             )
         headers = {
-            name: self._filled(kind.asked_at("headers", name), text, values) for name, text in asked.headers.items()
+            name: self._filled(kind.asked_at("headers", name), text, values) for name, text in request.headers.items()
         }
         words = connection_words(http, keepalive)
         right = self._right(kind, values, self.data)
         before = self._right(kind, values, self.before) if self.before else None
         return Exchange(
             path=path,
-            request=request_bytes(asked.method, path, http, headers, words, sends, chunked=chunked),
+            request=request_bytes(request.method, path, http, headers, words, sends, chunked=chunked),
             status=answer.status,
             content_type=answer.content_type,
             body=right,
@@ -267,8 +267,8 @@ class Asking:
         data = data or Data()
         if answer.data is not None:
             return data.files[self._filled((*kind.at, "answer", "data"), answer.data, values)]
-        known = {**values, "mark": self.mark, "table": data.table, **data.rows}
-        return self._filled((*kind.at, "answer", "body"), answer.body or "", known).encode()
+        names = {**values, "mark": self.mark, "table": data.table, **data.rows}
+        return self._filled((*kind.at, "answer", "body"), answer.body or "", names).encode()
 
     def _body_of(self, kind: Kind, values: Drawn) -> bytes | None:
         """The body of a request; None if it has no body."""
