@@ -408,7 +408,7 @@ def _variant_hash(contender: Contender, parameters: Mapping[str, Value]) -> str:
 
 def _in_words(parameters: Mapping[str, Value]) -> dict[str, Value]:
     """Parameters as the parity sheet shows them, before the number of the servers' cores is known."""
-    return {key: "one per core of the lane" if value == PER_CORE else value for key, value in parameters.items()}
+    return {key: "one per core of the servers" if value == PER_CORE else value for key, value in parameters.items()}
 
 
 def _converted(name: str, key: str, text: str, default: Value) -> Value:
