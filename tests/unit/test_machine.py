@@ -51,34 +51,34 @@ def test_lanes_are_disjoint_down_to_the_physical_core(
     count: int, threads_of: Topology, engine: tuple[int, ...], server: tuple[int, ...]
 ) -> None:
     """One thread per physical core; the engine has the first half, four at most."""
-    found = lanes(None, None, allowed=range(count), threads_of=threads_of)
-    assert found == Lanes(server=server, engine=engine, shared=False, note="")
+    divided = lanes(None, None, allowed=range(count), threads_of=threads_of)
+    assert divided == Lanes(server=server, engine=engine, shared=False, note="")
 
 
 @given(allowed=st.sets(st.integers(0, 63), min_size=1), threads_of=st.sampled_from([alone, neighbours, far]))
 def test_lanes_are_never_empty_and_stay_within_what_is_allowed(allowed: set[int], threads_of: Topology) -> None:
     """On any machine; with two cores or more they are disjoint, and what isn't ideal is noted."""
-    found = lanes(None, None, allowed=allowed, threads_of=threads_of)
-    assert found.server
-    assert found.engine
-    assert set(found.all) <= allowed
-    assert found.shared == (len(allowed) == 1)
-    close = any(set(threads_of(core)) & set(found.engine) for core in found.server)
-    assert bool(found.note) == close
+    divided = lanes(None, None, allowed=allowed, threads_of=threads_of)
+    assert divided.server
+    assert divided.engine
+    assert set(divided.all) <= allowed
+    assert divided.shared == (len(allowed) == 1)
+    close = any(set(threads_of(core)) & set(divided.engine) for core in divided.server)
+    assert bool(divided.note) == close
 
 
 def test_one_core_is_shared_with_a_warning() -> None:
     """It can be raced on, but the sheet says what the figures are then."""
-    found = lanes(None, None, allowed=[5], threads_of=alone)
-    assert (found.server, found.engine, found.shared) == ((5,), (5,), True)
-    assert "share core 5" in found.note
+    divided = lanes(None, None, allowed=[5], threads_of=alone)
+    assert (divided.server, divided.engine, divided.shared) == ((5,), (5,), True)
+    assert "share core 5" in divided.note
 
 
 def test_two_threads_of_one_core_get_a_lane_each_and_a_note() -> None:
     """Disjoint for the scheduler, not for the hardware."""
-    found = lanes(None, None, allowed=[0, 1], threads_of=neighbours)
-    assert (found.server, found.engine, found.shared) == ((1,), (0,), False)
-    assert "one physical core" in found.note
+    divided = lanes(None, None, allowed=[0, 1], threads_of=neighbours)
+    assert (divided.server, divided.engine, divided.shared) == ((1,), (0,), False)
+    assert "one physical core" in divided.note
 
 
 def test_a_given_lane_is_taken_and_the_other_gets_what_is_left() -> None:

@@ -385,11 +385,11 @@ def notes_before(request: LoadRequest, *, elsewhere: bool = False) -> list[str]:
     return notes
 
 
-def worker_cores(request: LoadRequest, own: tuple[int, ...] | None = None) -> tuple[tuple[int, ...], int, list[str]]:
+def worker_cores(request: LoadRequest, cores: tuple[int, ...] | None = None) -> tuple[tuple[int, ...], int, list[str]]:
     """The engine's cores, one per thread, the number of useful connections, and notes if these differ from the request.
 
     Args:
-        own: cores of an engine that already runs; None: they are chosen here.
+        cores: cores of an engine that already runs; None: they are chosen here.
     """
     notes: list[str] = []
     connections = request.connections
@@ -397,10 +397,10 @@ def worker_cores(request: LoadRequest, own: tuple[int, ...] | None = None) -> tu
         connections = request.requests - request.plain
         if request.requests < request.connections:
             notes.append(f"-c {request.connections}: {connections} opened, enough for -n {request.requests}")
-    if own is not None:
-        if request.threads and request.threads > len(own):
-            notes.append(f"-t {request.threads}: a generator runs one thread on each of its {len(own)} cores")
-        return own, connections, notes
+    if cores is not None:
+        if request.threads and request.threads > len(cores):
+            notes.append(f"-t {request.threads}: a generator runs one thread on each of its {len(cores)} cores")
+        return cores, connections, notes
     lane = machine.lanes(None, None).engine
     usable = [*lane, *(core for core in sorted(os.sched_getaffinity(0)) if core not in lane)]
     wanted = request.threads or len(lane)

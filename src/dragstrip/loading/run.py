@@ -153,13 +153,13 @@ class Prepared:
 
 
 def prepare(
-    request: LoadRequest, load_script: ScriptLoader | None = None, own: tuple[int, ...] | None = None
+    request: LoadRequest, load_script: ScriptLoader | None = None, engine_cores: tuple[int, ...] | None = None
 ) -> Prepared:
     """Learns the reference responses, and chooses the numbers of cores and connections.
 
     Args:
         load_script: loads the request's script; None only if it has none.
-        own: cores of an engine that already runs, on a generator of a fleet; None: cores of this machine.
+        engine_cores: cores of an engine that already runs, on a generator of a fleet; None: cores of this machine.
 
     Raises:
         BadUsage, DragstripError: as in ``run``.
@@ -168,14 +168,14 @@ def prepare(
     script = None
     if request.script is not None:
         assert load_script is not None
-        script = load_script(request, to, len(worker_cores(request, own)[0]))
+        script = load_script(request, to, len(worker_cores(request, engine_cores)[0]))
         request, to = _by_script(request, to, script)
         check(request)
     request, few = _by_count(request)
     wires = [
         (alone, place, asked, asked.raw or request_bytes(alone, place)) for alone, place, asked in separate(request, to)
     ]
-    cores, connections, notes = worker_cores(request, own)
+    cores, connections, notes = worker_cores(request, engine_cores)
     notes += few
     learned_of: dict[Asked, Learned] = {}  # the same request twice has one reference response
     for alone, place, asked, wire in wires:

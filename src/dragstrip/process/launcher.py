@@ -181,7 +181,7 @@ class Launcher:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         interrupted = kind is not None and not issubclass(kind, Exception)
         try:
             # An interrupted stop continues with its long grace; closing the pipe cuts that short.

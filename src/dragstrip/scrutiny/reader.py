@@ -358,11 +358,11 @@ class _Reading:
     def _late(self) -> str:
         if not self._wire_bytes:
             return f"did not respond within {self._deadline.text()}; expected a response in that time"
-        many = f"{self._wire_bytes:,} byte{'s' if self._wire_bytes > 1 else ''} came"
-        at = "still in its head" if self._head is None else f"{len(self._body):,} bytes of body{self._of_so_many()}"
+        received = f"{self._wire_bytes:,} byte{'s' if self._wire_bytes > 1 else ''} came"
+        part = "still in its head" if self._head is None else f"{len(self._body):,} bytes of body{self._of_so_many()}"
         return (
-            f"did not complete its response within {self._deadline.text()} ({many}, {at}); expected a whole one in "
-            "that time"
+            f"did not complete its response within {self._deadline.text()} ({received}, {part}); expected a whole one "
+            "in that time"
         )
 
     def _unsound(self, error: h11.RemoteProtocolError) -> str:

@@ -39,28 +39,28 @@ def facts(pid: int) -> dict[str, str]:
     """A process's status and soft limits, by their names."""
     status = Path(f"/proc/{pid}/status").read_text().splitlines()
     limits = Path(f"/proc/{pid}/limits").read_text().splitlines()[1:]
-    found = {key: value.strip() for key, _, value in (line.partition(":") for line in status)}
-    return found | {line[:26].strip(): line[26:47].strip() for line in limits}
+    status_fields = {key: value.strip() for key, _, value in (line.partition(":") for line in status)}
+    return status_fields | {line[:26].strip(): line[26:47].strip() for line in limits}
 
 
 def test_a_server_gets_default_signals_umask_and_limits(tmp_path: Path) -> None:
     """No signal of any number is ignored or blocked, INT ends it at once, and its log is one that others may read."""
     talk = Talk(tmp_path, preexec_fn=inherit)
     started = talk.start("sleep", "600")
-    told = facts(started["pid"])
+    status_of = facts(started["pid"])
     # Two numbers are the C library's own: no program can set them through it, whoever ignored them before.
     settable = sum(1 << number - 1 for number in signal.valid_signals())
-    assert {key: int(told[key], 16) & settable for key in ("SigIgn", "SigBlk", "SigCgt")} == dict.fromkeys(
+    assert {key: int(status_of[key], 16) & settable for key in ("SigIgn", "SigBlk", "SigCgt")} == dict.fromkeys(
         ("SigIgn", "SigBlk", "SigCgt"), 0
     )
-    assert told["Umask"] == "0022"
+    assert status_of["Umask"] == "0022"
     hard = {limit: resource.getrlimit(limit)[1] for limit in (resource.RLIMIT_CPU, resource.RLIMIT_FSIZE)}
     unlimited = {limit: "unlimited" if value == resource.RLIM_INFINITY else str(value) for limit, value in hard.items()}
-    assert told["Max cpu time"] in ("unlimited", unlimited[resource.RLIMIT_CPU])
-    assert told["Max file size"] in ("unlimited", unlimited[resource.RLIMIT_FSIZE])
-    assert told["Max core file size"] == "0"
+    assert status_of["Max cpu time"] in ("unlimited", unlimited[resource.RLIMIT_CPU])
+    assert status_of["Max file size"] in ("unlimited", unlimited[resource.RLIMIT_FSIZE])
+    assert status_of["Max core file size"] == "0"
     stack = resource.getrlimit(resource.RLIMIT_STACK)[1]
-    assert int(told["Max stack size"]) == (8 << 20 if stack == resource.RLIM_INFINITY else min(8 << 20, stack))
+    assert int(status_of["Max stack size"]) == (8 << 20 if stack == resource.RLIM_INFINITY else min(8 << 20, stack))
     assert (tmp_path / "launch-1.log").stat().st_mode & 0o777 == 0o644
     talk.say(do="stop", signal="INT", grace_s=15)
     ended = talk.hear()
@@ -102,15 +102,15 @@ def test_in_the_foreground_of_a_terminal_ctrl_c_works_whatever_was_inherited() -
     if pid == 0:  # the child: from here on only another program
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         os.execv(sys.executable, [sys.executable, "-c", TELL, "INT"])
-    said = b""
+    output = b""
     try:
         while piece := os.read(terminal, 1024):
-            said += piece
+            output += piece
     except OSError:
         pass  # how a terminal says that its last user is gone
     os.close(terminal)
     os.waitpid(pid, 0)
-    assert said.split() == [b"handler", b"0"]
+    assert output.split() == [b"handler", b"0"]
 
 
 @pytest.mark.parametrize("locale", ["C", "de_DE.UTF-8"])

@@ -33,11 +33,11 @@ def test_connections_of_the_last_minute_take_no_memory(tmp_path: Path, monkeypat
         monkeypatch.setattr(ports, "_TABLES", tmp_path)
         tracemalloc.start()
         try:
-            found = ports.listening([os.getpid()])
+            addresses = ports.listening([os.getpid()])
             peak = tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
-        assert f"127.0.0.1:{sock.getsockname()[1]}" in found
+        assert f"127.0.0.1:{sock.getsockname()[1]}" in addresses
     assert peak < 1_000_000
 
 

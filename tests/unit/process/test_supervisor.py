@@ -172,9 +172,9 @@ def test_the_family_has_children_and_grandchildren_only() -> None:
     with subprocess.Popen(["sh", "-c", "sleep 600 & echo $!; wait"], stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
         grandchild = int(child.stdout.readline())
-        found = descendants(os.getpid())
-        assert {child.pid, grandchild} <= set(found)
-        assert not {os.getpid(), os.getppid()} & set(found)
+        family = descendants(os.getpid())
+        assert {child.pid, grandchild} <= set(family)
+        assert not {os.getpid(), os.getppid()} & set(family)
         assert set(descendants(child.pid)) == {grandchild}
         assert peak_memory_bytes([grandchild]) > 100_000  # type: ignore[operator]
         os.kill(grandchild, signal.SIGKILL)
