@@ -83,5 +83,5 @@ def test_sessions_of_connections_that_are_kept_are_few_and_the_report_says_so(tm
     server = Encrypted(tmp_path)
     shown = " ".join(load(server.url, *server.ca, "--tls", "resumed", "-n", "22", "-c", "2").stdout.split())
     assert "resumed sessions)" in shown
-    assert "--no-keepalive or --close-after has more" in shown
+    assert "--no-keepalive or --close-after makes more" in shown
     server.counted()
