@@ -22,7 +22,6 @@ from dragstrip.fleet.messages import (
     Offset,
     Opened,
     Proof,
-    ReferenceResponse,
     SentAsking,
     SentBlock,
     Tallies,
@@ -193,7 +192,8 @@ class GeneratorDuties(Duties[_GeneratorsRace]):
             script = LoadScript(hooks=state.hooks, fixed=state.fixed, printed=prepared.printed)
         used = race.engine.used(session)
         return LoadReady(
-            reference=ReferenceResponse(learned=replace(learned, body=b""), body_bytes=len(learned.body)),
+            learned=replace(learned, body=b""),
+            body_bytes=len(learned.body),
             connections=prepared.connections,
             cores=list(prepared.cores),
             by_length=prepared.by_length,

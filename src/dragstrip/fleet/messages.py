@@ -19,7 +19,7 @@ from dragstrip import workload
 from dragstrip.contender import Entry, entry_of
 from dragstrip.errors import BadUsage
 from dragstrip.fleet.wire import REPLY
-from dragstrip.loading.learn import Learned
+from dragstrip.loading.learn import MAX_BODY_BYTES, Learned
 from dragstrip.loading.result import Slice
 from dragstrip.record import Counted, KindCount, LoadEnding
 from dragstrip.scrutiny import Encryption
@@ -308,21 +308,16 @@ class LoadScript(Reply):
     printed: _Printed
 
 
-class ReferenceResponse(Reply):
-    """A generator's reference response; the bytes of its body stay on the generator, which compares with them."""
-
-    learned: Learned
-    body_bytes: _Count
-
-
 class LoadReady(Reply):
     """A generator that has learned the correct responses and opened its connections (``loading.run.Prepared``).
 
     Args:
+        learned: the reference response, whose body stays on the generator; body_bytes: that body's length.
         script: None if the load has none.
     """
 
-    reference: ReferenceResponse
+    learned: Learned
+    body_bytes: Annotated[int, Field(ge=0, le=MAX_BODY_BYTES)]
     connections: _Count
     cores: list[int]
     by_length: bool

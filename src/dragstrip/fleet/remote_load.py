@@ -219,8 +219,8 @@ def _learned(generators: Sequence[Connected], ready: Sequence[LoadReady]) -> Lea
     Raises:
         DragstripError: two generators got different responses.
     """
-    first = ready[0].reference
-    for generator, other in zip(generators, (reply.reference for reply in ready), strict=True):
+    first = ready[0]
+    for generator, other in zip(generators, ready, strict=True):
         if (other.learned.status, other.body_bytes) != (first.learned.status, first.body_bytes):
             raise DragstripError(
                 f"{generators[0].name} got status {first.learned.status} and {first.body_bytes:,} bytes, "

@@ -19,6 +19,7 @@ from dragstrip.fleet.generator_duties import GeneratorDuties
 from dragstrip.fleet.messages import LoadRan
 from dragstrip.fleet.wire import decode_arguments, encode_call, shapes
 from dragstrip.loading.arrivals import Offer, Step
+from dragstrip.loading.learn import given_response
 from dragstrip.loading.request import LoadRequest, ScriptFile
 from dragstrip.loading.request_pool import Asked
 from dragstrip.loading.result import Slice
@@ -184,6 +185,23 @@ def test_a_part_that_no_generator_of_ours_shows_is_refused(wrong: dict[str, Any]
     text = json.dumps(shows, default=lambda value: base64.b64encode(value).decode())
     with pytest.raises(ValidationError):
         reply.model_validate_json(text)
+
+
+@pytest.mark.parametrize(("body_bytes", "valid"), [(0, True), (64 * 2**20, True), (64 * 2**20 + 1, False), (-1, False)])
+def test_no_more_memory_is_taken_for_a_body_than_a_generator_may_learn(body_bytes: int, valid: bool) -> None:
+    """A hostile generator could otherwise ask for any amount of the client's memory by one number."""
+    reply = shapes(GeneratorDuties.ready_load).reply
+    gives = {
+        "learned": asdict(given_response(200, b"")), "body_bytes": body_bytes, "connections": 1, "cores": [0],
+        "by_length": False, "any_body": False, "plain_statuses": {"200": 2}, "notes": [], "doubts": [], "io": "",
+        "backend": "epoll", "stamps": "user", "script": None,
+    }  # fmt: skip
+    text = json.dumps({"id": 7, "gives": gives}, default=lambda value: base64.b64encode(value).decode())
+    if not valid:
+        with pytest.raises(ValidationError, match="body_bytes"):
+            reply.model_validate_json(text)
+        return
+    assert reply.model_validate_json(text).gives.body_bytes == body_bytes
 
 
 def ran(finished: str, *slices: Slice) -> LoadRan:
