@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from dragstrip.errors import BadUsage, DragstripError
 from dragstrip.loading.request import RESUMED, LoadRequest, Target
-from dragstrip.scrutiny import ALPN, Deadline, Http2Session, Response, ResponseError, quoted, read_response
+from dragstrip.scrutiny import ALPN, Deadline, Http2Session, Response, ResponseError, Server, quoted, read_response
 
 #: A reference body is held in memory, to be compared byte by byte.
 MAX_BODY_BYTES = 64 * 1024 * 1024
@@ -126,7 +126,7 @@ def _ask(
     """
     try:
         deadline = Deadline(request.timeout_s)
-        with _connected(request, to, deadline, trust, session) as sock:
+        with _connected(to, deadline, trust, session) as sock:
             tls = _encryption(sock)
             _refuse_whole(request, sock, session)
             response = _read(request, to, sock, wire, deadline)
@@ -197,22 +197,9 @@ def _refuse_size(request: LoadRequest, response: Response) -> None:
 
 
 def _connected(
-    request: LoadRequest,
-    to: Target,
-    deadline: Deadline,
-    trust: ssl.SSLContext | None,
-    session: ssl.SSLSession | None,
+    to: Target, deadline: Deadline, trust: ssl.SSLContext | None, session: ssl.SSLSession | None
 ) -> socket.socket:
-    if to.unix is not None:
-        sock = socket.socket(socket.AF_UNIX)
-        try:
-            deadline.lend(sock)
-            sock.connect(to.unix)
-        except OSError:
-            sock.close()
-            raise
-    else:
-        sock = socket.create_connection((to.host, to.port), timeout=request.timeout_s)
+    sock = Server(to.host if to.unix is None else f"unix:{to.unix}", to.port).connect(deadline)
     if trust is None:
         return sock
     deadline.lend(sock)
