@@ -18,7 +18,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import rivals
@@ -191,10 +191,10 @@ def judged(results: Results) -> list[str]:
     return lines
 
 
-def against_former(results: Results) -> list[str]:
-    """A line per case: this build's CPU per request over the former one's; worse where it is in every round."""
+def against_former(results: Results, cells: Sequence[Cell]) -> list[str]:
+    """A line per case: this build's CPU per request over the former one's; worse if it costs more in every round."""
     lines = ["| | CPU µs per request | former | ratio | in rounds | |", "|-|-|-|-|-|-|"]
-    for cell in CELLS:
+    for cell in cells:
         values = ratios(results, cell.name, FORMER, "CPU per request")
         if not values:
             continue
@@ -203,6 +203,30 @@ def against_former(results: Results) -> list[str]:
         figures = f"{each[0]:.2f} | {each[1]:.2f} | {statistics.median(values):.3f}"
         lines.append(f"| {cell.name} | {figures} | {values[0]:.3f}–{values[-1]:.3f} | {word} |")
     return lines
+
+
+def compare_builds(given: argparse.Namespace, cells: Sequence[Cell], here: dict[str, str], name: str) -> None:
+    """Runs another build and this one in turn and prints their ratios; ``name`` is the page's part for the table."""
+    cells = [replace(cell, seconds=given.seconds or cell.seconds) for cell in cells if given.cells in cell.name]
+    builds = "-".join(hashlib.sha256(build.read_bytes()).hexdigest()[:10] for build in (rivals.DRIVE, given.old))
+    kept = kept_runs(f"{name}-{builds}-{given.seconds}", given.fresh)
+    results = bench(cells, given.rounds, kept, here, lambda cell: generators(cell, here, given.old))
+    counts = sorted({len(runs) for runs in results.values()})
+    rounds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    above = f"{circumstances()}; {rounds} rounds; the former build: {given.old_name or given.old}."
+    text = "\n".join([above, "", *against_former(results, cells)])
+    print(text)
+    if given.record:
+        splice(ENGINE_PAGE, name, text)
+
+
+def kept_runs(name: str, fresh: bool) -> Path:
+    """The file with the runs of earlier benches; ``fresh`` removes it first."""
+    kept = ROOT / "runs" / f"{name}.jsonl"
+    kept.parent.mkdir(exist_ok=True)
+    if fresh:
+        kept.unlink(missing_ok=True)
+    return kept
 
 
 def table(results: Results) -> list[str]:
@@ -286,16 +310,22 @@ def ready() -> list[str]:
     return missing
 
 
+def options(description: str) -> argparse.ArgumentParser:
+    """The options that this bench and HTTP/2's share."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--rounds", type=int, default=5, help="of all cases; earlier rounds in the file count")
+    parser.add_argument("--cells", default="", help="only cases whose names contain this")
+    parser.add_argument("--record", action="store_true", help="write into docs/ENGINE.md")
+    parser.add_argument("--fresh", action="store_true", help="forget earlier rounds of this build")
+    parser.add_argument("--old", type=Path, help="another build's target/release/examples/drive: compare only with it")
+    parser.add_argument("--old-name", default="", help="what that build is, such as its commit")
+    parser.add_argument("--seconds", type=int, default=0, help="with --old: length of each run; 0: each case's own")
+    return parser
+
+
 def main() -> int:
     """Words in, tables out."""
-    words = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    words.add_argument("--rounds", type=int, default=5, help="of all cases; what is in the file already counts")
-    words.add_argument("--cells", default="", help="only cases whose names contain this")
-    words.add_argument("--record", action="store_true", help="write into docs/ENGINE.md")
-    words.add_argument("--fresh", action="store_true", help="forget earlier rounds of this build")
-    words.add_argument("--old", type=Path, help="another build's target/release/examples/drive: beside this one alone")
-    words.add_argument("--old-name", default="", help="what that build is, such as its commit")
-    given = words.parse_args()
+    given = options((__doc__ or "").splitlines()[0]).parse_args()
     if missing := ready():
         print("bench: can't run:", *missing, sep="\n  ")
         return 2
@@ -303,24 +333,14 @@ def main() -> int:
     here = rivals.found()
     absent = [name for name in rivals.RIVALS if name not in here]
     print(f"beside {', '.join(here)}; not on PATH, so left out: {', '.join(absent) or 'none'}")
-    build = hashlib.sha256(rivals.DRIVE.read_bytes()).hexdigest()[:10]
-    against = "" if given.old is None else "-" + hashlib.sha256(given.old.read_bytes()).hexdigest()[:10]
-    kept = ROOT / "runs" / f"bench-{build}{against}.jsonl"
-    kept.parent.mkdir(exist_ok=True)
-    if given.fresh:
-        kept.unlink(missing_ok=True)
-    cells = [cell for cell in CELLS if given.cells in cell.name]
-    results = bench(cells, given.rounds, kept, here, lambda cell: generators(cell, here, given.old))
-    rounds = max((len(runs) for runs in results.values()), default=0)
     if given.old is not None:
-        fewest = min((len(runs) for runs in results.values()), default=0)
-        counted = f"{rounds}" if fewest == rounds else f"{fewest} to {rounds}"
-        beside = f"{circumstances()}; {counted} rounds; the former build: {given.old_name or given.old}."
-        text = "\n".join([beside, "", *against_former(results)])
-        print(text)
-        if given.record:
-            splice(ENGINE_PAGE, "former", text)
+        compare_builds(given, CELLS, here, "former")
         return 0
+    build = hashlib.sha256(rivals.DRIVE.read_bytes()).hexdigest()[:10]
+    kept = kept_runs(f"bench-{build}", given.fresh)
+    cells = [cell for cell in CELLS if given.cells in cell.name]
+    results = bench(cells, given.rounds, kept, here, lambda cell: generators(cell, here, None))
+    rounds = max((len(runs) for runs in results.values()), default=0)
     told = [f"{circumstances()}; medians of {rounds} rounds; left out: {', '.join(absent) or 'none'}.", ""]
     goals = judged(results)
     text = "\n".join([*told, conclusion(goals), "", *goals, "", *table(results)])

@@ -3,12 +3,11 @@
 Shaped as ``benchmarks/engine.py``: pinned to one core, every case with every generator in turn, ratios within rounds.
 The raw loop (``crates/engine/benches/raw.rs`` with STREAMS) sends the same frames and parses, checks and times nothing.
 Each run is one line of ``runs/http2-HASH.jsonl``; an interrupted bench goes on. ``--record`` writes goals and table
-into docs/ENGINE.md. Exit code 0, also where a goal is missed. ``engine.py --old`` says what became of HTTP/1.1's cost.
+into docs/ENGINE.md. Exit code 0, also if a goal is missed. ``--old`` compares with another build, in more cases.
 """
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import statistics
 import sys
@@ -17,7 +16,7 @@ from dataclasses import dataclass
 import engine
 import rivals
 from engine import ENGINE, RAW, Results, folded, median
-from pages import ENGINE_PAGE, ROOT, circumstances, splice
+from pages import ENGINE_PAGE, circumstances, splice
 from rivals import Cell, Command
 
 #: (connections, streams of each).
@@ -26,6 +25,14 @@ CELLS = (
     *(Cell(f"minimal h2c, {c} × {s}", c, streams=s, seconds=3) for c, s in SHAPES),
     *(Cell(f"nginx h2c, {c} × {s}", c, server="nginx h2c", streams=s, seconds=3) for c, s in SHAPES),
     *(Cell(f"nginx TLS, {c} × {s}", c, server="nginx TLS", streams=s, seconds=3) for c, s in SHAPES),
+)
+#: Compared only with another build: one connection, one stream, and many streams.
+MORE_SHAPES = ((1, 1), (1, 100))
+CELLS_OF_BUILDS = (
+    *CELLS,
+    *(Cell(f"minimal h2c, {c} × {s}", c, streams=s, seconds=3) for c, s in MORE_SHAPES),
+    *(Cell(f"nginx h2c, {c} × {s}", c, server="nginx h2c", streams=s, seconds=3) for c, s in MORE_SHAPES),
+    Cell("nginx TLS, 1 × 1", 1, server="nginx TLS", streams=1, seconds=3),
 )
 WHAT = "CPU per request"
 
@@ -97,22 +104,17 @@ def table(results: Results) -> list[str]:
 
 def main() -> int:
     """Words in, tables out."""
-    words = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    words.add_argument("--rounds", type=int, default=5, help="of all cases; what is in the file already counts")
-    words.add_argument("--cells", default="", help="only cases whose names contain this")
-    words.add_argument("--record", action="store_true", help="write into docs/ENGINE.md")
-    words.add_argument("--fresh", action="store_true", help="forget earlier rounds of this build")
-    given = words.parse_args()
+    given = engine.options((__doc__ or "").splitlines()[0]).parse_args()
     if missing := [one for one in engine.ready() if not one.startswith("wrk")]:
         print("http2: can't run:", *missing, sep="\n  ")
         return 2
     rivals.room()
     here = rivals.found()
+    if given.old is not None:
+        engine.compare_builds(given, CELLS_OF_BUILDS, here, "former-http2")
+        return 0
     build = hashlib.sha256(rivals.DRIVE.read_bytes()).hexdigest()[:10]
-    kept = ROOT / "runs" / f"http2-{build}.jsonl"
-    kept.parent.mkdir(exist_ok=True)
-    if given.fresh:
-        kept.unlink(missing_ok=True)
+    kept = engine.kept_runs(f"http2-{build}", given.fresh)
     cells = [cell for cell in CELLS if given.cells in cell.name]
     results = engine.bench(cells, given.rounds, kept, here, lambda cell: generators(cell, here))
     rounds = max((len(runs) for runs in results.values()), default=0)

@@ -84,7 +84,7 @@ fn fetch(address: SocketAddr, request: &str) -> std::io::Result<(u16, Vec<u8>)> 
     stream.write_all(request.as_bytes())?;
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes)?;
-    let malformed = || std::io::Error::new(std::io::ErrorKind::InvalidData, "the first answer is not HTTP");
+    let malformed = || std::io::Error::new(std::io::ErrorKind::InvalidData, "the first response is not HTTP");
     let end = bytes.windows(4).position(|four| four == b"\r\n\r\n").ok_or_else(malformed)?;
     let status =
         bytes.get(9..12).and_then(|code| std::str::from_utf8(code).ok()?.parse().ok()).ok_or_else(malformed)?;
@@ -107,7 +107,7 @@ fn mix(head: &str, status: u16, body: &[u8]) -> (Vec<Exchange>, Vec<u32>) {
     let exchanges = (0..).zip(requests).map(kind).collect();
     let weighted: Vec<u32> = (0..).zip(WEIGHTS).flat_map(|(kind, weight)| std::iter::repeat_n(kind, weight)).collect();
     // Multiplied by an odd number modulo a power of two, places are shuffled well enough for a benchmark.
-    let place = |at: usize| weighted[(at * 2_654_435_761 % SEQUENCE) * weighted.len() / SEQUENCE];
+    let place = |turn: usize| weighted[(turn * 2_654_435_761 % SEQUENCE) * weighted.len() / SEQUENCE];
     (exchanges, (0..SEQUENCE).map(place).collect())
 }
 
@@ -125,7 +125,7 @@ fn cpu_us() -> f64 {
 
 /// Quantiles, each the middle of its bucket: HdrHistogram's own is the highest value of it, which is on the average half a
 /// bucket too high (2 of 4 us at 5 ms), and figures are to be held against the truth here.
-fn told(name: &str, hdr: &[u8]) -> Result<(), Box<dyn std::error::Error>> {
+fn print_quantiles(name: &str, hdr: &[u8]) -> Result<(), Box<dyn std::error::Error>> {
     let histogram: Histogram<u64> = Deserializer::new().deserialize(&mut &hdr[..])?;
     let values = QUANTILES.map(|quantile| {
         let value = if quantile == 0.0 { histogram.min() } else { histogram.value_at_quantile(quantile) };
@@ -171,14 +171,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let per_request_us = (cpu_us() - before_us) / done.answered.max(1) as f64;
     let rate_per_s = done.requests as f64 * 1e9 / done.counted_ns.max(1) as f64;
     println!(
-        "back end {}, status {status}, {} bytes an answer",
+        "back end {}, status {status}, {} bytes per response",
         engine.backend(),
         done.bytes_in / done.answered.max(1)
     );
     println!("requests/s {rate_per_s:.0}  CPU us/request {per_request_us:.3}  answered {}", done.answered);
-    told("latency us", &done.latency_hdr)?;
+    print_quantiles("latency us", &done.latency_hdr)?;
     if let Some(open) = &done.open_loop {
-        told("lateness us", &open.lag_hdr)?;
+        print_quantiles("lateness us", &open.lag_hdr)?;
         println!("offered {} departed {} unsent {}", open.offered, open.departed, open.unsent);
     }
     let connections_ns = words.connections as f64 * done.counted_ns.max(1) as f64;

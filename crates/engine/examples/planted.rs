@@ -124,7 +124,7 @@ impl Burner {
     }
 
     /// Mean cost of a request so far, ns: its own, and burnt.
-    fn told(&self) -> (f64, f64) {
+    fn mean_costs(&self) -> (f64, f64) {
         let (requests, burnt_ns) = (self.seen.max(1) as f64, self.burnt_ever.as_nanos() as f64);
         ((thread_cpu().as_nanos() as f64 - burnt_ns) / requests, burnt_ns / requests)
     }
@@ -141,7 +141,7 @@ fn burn(time: Duration) {
 fn argument(name: &str) -> Option<f64> {
     let mut words = std::env::args().skip_while(|word| word != name);
     words.next()?;
-    Some(words.next().and_then(|text| text.parse().ok()).unwrap_or_else(|| panic!("planted: {name} wants a number")))
+    Some(words.next().and_then(|text| text.parse().ok()).unwrap_or_else(|| panic!("planted: {name} needs a number")))
 }
 
 fn check(result: libc::c_int) -> libc::c_int {
@@ -239,9 +239,9 @@ fn run(port: u16, fault: &Fault) {
         }
         pauser.pause_if_due(served);
         if fault.die_after > 0 && served >= fault.die_after {
-            let (own_ns, burnt_ns) = burner.told();
+            let (own_ns, burnt_ns) = burner.mean_costs();
             eprintln!(
-                "planted: dying after {served} requests, as told; each cost {own_ns:.0} ns and {burnt_ns:.0} ns burnt"
+                "planted: dying after {served} requests, as requested; each cost {own_ns:.0} ns and {burnt_ns:.0} ns burnt"
             );
             std::process::exit(7);
         }

@@ -159,8 +159,8 @@ mod tests {
         let mut clocks = Clocks::new(&Reading::now());
         for _ in 0..100 {
             // A clock step of some seconds in these microseconds would be reported as one; this test ignores that case.
-            let told = clocks.follow(&Reading::now());
-            assert_eq!(told, 0);
+            let step_ns = clocks.follow(&Reading::now());
+            assert_eq!(step_ns, 0);
         }
     }
 }

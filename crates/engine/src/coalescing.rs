@@ -69,7 +69,7 @@ impl CoalescingRule {
 
 /// Decides whether connections with several streams each share waits.
 ///
-/// Some servers answer all requests of one read with one write, so that one wake-up brings as many responses as a
+/// Some servers respond to all requests of one read with one write, so that one wake-up brings as many responses as a
 /// connection has streams. Then waiting for several connections saves few wake-ups, and costs a timed wait each. Other
 /// servers write responses one by one, and waiting saves many wake-ups. Which kind a server is can only be seen while
 /// waits are not shared, so this is tried at intervals.

@@ -35,7 +35,8 @@ impl ReferenceHead {
 
     /// The differences to these sorted fields: one phrase each.
     fn differences(&self, given: &[Field]) -> Vec<String> {
-        let (mut found, mut expected, mut came) = (Vec::new(), self.fields.iter().peekable(), given.iter().peekable());
+        let mut differences = Vec::new();
+        let (mut expected, mut came) = (self.fields.iter().peekable(), given.iter().peekable());
         loop {
             let order = match (expected.peek(), came.peek()) {
                 (None, None) => break,
@@ -46,22 +47,22 @@ impl ReferenceHead {
             let (one, other) = (expected.next_if(|_| order.is_le()), came.next_if(|_| order.is_ge()));
             match (one, other) {
                 (Some((name, value, _)), None) => {
-                    found.push(format!("{} is missing, {} is expected", text(name), quoted(value)));
+                    differences.push(format!("{} is missing, {} is expected", text(name), quoted(value)));
                 }
                 (None, Some((name, value))) => {
-                    found.push(format!("{} is {}, no such header is expected", text(name), quoted(value)));
+                    differences.push(format!("{} is {}, no such header is expected", text(name), quoted(value)));
                 }
                 (Some((name, value, true)), Some((_, given))) if !value.eq_ignore_ascii_case(given) => {
-                    found.push(format!("{} is {}, {} is expected", text(name), quoted(given), quoted(value)));
+                    differences.push(format!("{} is {}, {} is expected", text(name), quoted(given), quoted(value)));
                 }
                 _ => {}
             }
         }
         let bytes: usize = given.iter().map(|(name, value)| name.len() + value.len()).sum();
-        if found.is_empty() && bytes + FEWER_BYTES < self.bytes {
-            found.push(format!("its headers have {bytes} bytes, {} are expected", self.bytes));
+        if differences.is_empty() && bytes + FEWER_BYTES < self.bytes {
+            differences.push(format!("its headers have {bytes} bytes, {} are expected", self.bytes));
         }
-        found
+        differences
     }
 }
 

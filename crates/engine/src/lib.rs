@@ -99,8 +99,8 @@ pub struct Pending {
 /// [`EngineError::Address`].
 pub fn resolve(host: &str, port: u16) -> Result<SocketAddr, EngineError> {
     let refused = |source| EngineError::Address { host: host.into(), port, source };
-    let mut found = (host, port).to_socket_addrs().map_err(refused)?;
-    found.next().ok_or_else(|| refused(std::io::Error::from(std::io::ErrorKind::NotFound)))
+    let mut addresses = (host, port).to_socket_addrs().map_err(refused)?;
+    addresses.next().ok_or_else(|| refused(std::io::Error::from(std::io::ErrorKind::NotFound)))
 }
 
 impl Engine {
@@ -179,7 +179,7 @@ impl Engine {
         drop(reply);
         let shares: Vec<_> = replies.iter().collect();
         let instead = shares.iter().find_map(|share| share.instead);
-        // The kernel stamps what it holds: encrypted answers are none yet, and of unix sockets it stamps nothing.
+        // The kernel's timestamps belong to received bytes, which over TLS are not yet a response; unix sockets have none.
         let stamped = self.stamping.is_some() && plan.tls.is_none() && matches!(plan.target, Target::Tcp(_));
         Ok(SessionUse {
             io: instead.map_or_else(|| self.chosen.name(), |why| format!("epoll ({why})")),
@@ -216,14 +216,14 @@ impl Engine {
         let (reply, replies) = channel();
         for (index, worker) in self.workers.iter().enumerate() {
             let count = plan.connections_of(index, self.workers.len());
-            let own = plan.of_worker(index).map_or_else(|| Arc::clone(&plan), Arc::new);
-            worker.tell(Command::Open { id, plan: own, count, reply: reply.clone() })?;
+            let worker_plan = plan.of_worker(index).map_or_else(|| Arc::clone(&plan), Arc::new);
+            worker.tell(Command::Open { id, plan: worker_plan, count, reply: reply.clone() })?;
         }
         drop(reply);
         let mut opened = Ok(());
         for _ in &self.workers {
-            let one = replies.recv().map_err(|_| EngineError::WorkerDied)?;
-            opened = opened.and(one);
+            let reply = replies.recv().map_err(|_| EngineError::WorkerDied)?;
+            opened = opened.and(reply);
         }
         self.sessions.insert(id, plan);
         if let Err(error) = opened {

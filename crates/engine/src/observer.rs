@@ -222,12 +222,12 @@ impl Observer {
         socket.set_read_timeout(Some(LOOK)).map_err(refused)?;
         let address = socket.local_addr().map_err(refused)?;
         let shared = Arc::new(Shared::default());
-        let (own, steal) = (Arc::clone(&shared), Steal::open(steal_cores));
+        let (thread_shared, steal) = (Arc::clone(&shared), Steal::open(steal_cores));
         let thread = std::thread::Builder::new()
             .name("observer".into())
             .spawn(move || {
                 sys::sharp_timers();
-                Answering { socket, token, shared: own, steal, meeting: None }.serve();
+                Answering { socket, token, shared: thread_shared, steal, meeting: None }.serve();
             })
             .map_err(refused)?;
         Ok(Self { address, shared, thread: Some(thread) })
@@ -563,7 +563,7 @@ mod tests {
         };
         assert_eq!(Question::read(&asked.bytes()), Some(asked));
         let server = ServerUse { cpu_ns: Some(5), wait_ns: None, runs: Some(0) };
-        let told = Answer {
+        let reply = Answer {
             kind: Kind::Done,
             token: TOKEN,
             run: 3,
@@ -573,7 +573,7 @@ mod tests {
             begin_ns: 7,
             reading: Reading { server, steal_ns: 8 },
         };
-        assert_eq!(Answer::read(&told.bytes()), Some(told));
+        assert_eq!(Answer::read(&reply.bytes()), Some(reply));
         for length in 0..QUESTION_BYTES {
             assert_eq!(Question::read(&asked.bytes()[..length]), None);
         }
@@ -601,7 +601,7 @@ mod tests {
     #[test]
     fn several_generators_get_one_reading_and_one_begin_once_all_are_idle() {
         let observer = observer();
-        let told: Vec<_> = std::thread::scope(|scope| {
+        let replies: Vec<_> = std::thread::scope(|scope| {
             let asking: Vec<_> = (0..3)
                 .map(|which| {
                     let marker = marker(&observer, (which, 3));
@@ -614,13 +614,13 @@ mod tests {
                     })
                 })
                 .collect();
-            asking.into_iter().map(|one| one.join().unwrap()).collect()
+            asking.into_iter().map(|thread| thread.join().unwrap()).collect()
         });
-        let last_ns = told.iter().map(|(marked_ns, _)| *marked_ns).max().unwrap();
-        let begins: Vec<u64> = told.iter().map(|(_, (_, begin_ns))| *begin_ns).collect();
+        let last_ns = replies.iter().map(|(marked_ns, _)| *marked_ns).max().unwrap();
+        let begins: Vec<u64> = replies.iter().map(|(_, (_, begin_ns))| *begin_ns).collect();
         assert!(begins.iter().all(|begin_ns| *begin_ns >= last_ns), "{begins:?} before {last_ns}");
         assert!(begins.iter().max().unwrap() - begins.iter().min().unwrap() < 50_000_000, "{begins:?}");
-        assert!(told.iter().all(|(_, (reading, _))| *reading == told[0].1.0));
+        assert!(replies.iter().all(|(_, (reading, _))| *reading == replies[0].1.0));
     }
 
     #[test]
@@ -639,8 +639,8 @@ mod tests {
     #[test]
     fn the_clocks_offset_is_within_half_a_round_trip() {
         let observer = observer();
-        let seen = marker(&observer, (0, 1)).clock(100).unwrap();
+        let offset = marker(&observer, (0, 1)).clock(100).unwrap();
         // Both clocks are this machine's.
-        assert!(seen.offset_ns.unsigned_abs() <= seen.round_trip_ns / 2 + 1, "{seen:?}");
+        assert!(offset.offset_ns.unsigned_abs() <= offset.round_trip_ns / 2 + 1, "{offset:?}");
     }
 }

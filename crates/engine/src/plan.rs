@@ -302,7 +302,7 @@ impl SessionPlan {
     /// [`EngineError::Plan`] has the field, what was given, and what would be valid.
     pub fn check(&self) -> Result<(), EngineError> {
         if self.exchanges.is_empty() {
-            return Err(refuse("exchanges", "none given".into(), "give at least one request with its answer"));
+            return Err(refuse("exchanges", "none given".into(), "give at least one request with its response"));
         }
         if let Some(place) = self.sequence.iter().find(|place| **place as usize >= self.exchanges.len()) {
             let problem = format!("{place} given of {} exchanges", self.exchanges.len());
@@ -345,7 +345,7 @@ impl SessionPlan {
             return Err(refuse(
                 "scripts",
                 problem,
-                "keep connections alive without a bound; give the two kinds of answer",
+                "keep connections alive without a bound; give the two kinds of response",
             ));
         }
         let (first, all) = self.turns;
@@ -403,9 +403,9 @@ impl SessionPlan {
     /// Which turn of the schedule worker `index` of `workers` takes, and how many turns there are. A worker without a
     /// connection takes none.
     pub fn turn_of(&self, index: usize, workers: usize) -> (usize, usize) {
-        let own = workers.min(self.connections);
-        let (first, all) = if self.turns.1 == 0 { (0, own) } else { self.turns };
-        (if index < own { first + index } else { usize::MAX }, all)
+        let active = workers.min(self.connections);
+        let (first, all) = if self.turns.1 == 0 { (0, active) } else { self.turns };
+        (if index < active { first + index } else { usize::MAX }, all)
     }
 
     /// How many connections worker `index` of `workers` opens: as equal as possible.

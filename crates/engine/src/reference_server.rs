@@ -182,13 +182,13 @@ fn wants_close(bytes: &[u8]) -> bool {
 
 /// How many heads end in these bytes; `line`: bytes of an incomplete line before them.
 fn heads(line: &mut usize, bytes: &[u8]) -> usize {
-    let (mut found, mut start) = (0, 0);
+    let (mut count, mut start) = (0, 0);
     for end in memchr_iter(b'\n', bytes) {
-        found += usize::from(*line + end - start == 1); // a line of nothing but the carriage return
+        count += usize::from(*line + end - start == 1); // a line of nothing but the carriage return
         (*line, start) = (0, end + 1);
     }
     *line += bytes.len() - start;
-    found
+    count
 }
 
 #[cfg(test)]
@@ -200,8 +200,8 @@ mod tests {
         let requests = b"GET / HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\n\r\n";
         for size in 1..=requests.len() {
             let mut line = 0;
-            let found: usize = requests.chunks(size).map(|piece| heads(&mut line, piece)).sum();
-            assert_eq!(found, 2, "cut every {size}");
+            let count: usize = requests.chunks(size).map(|piece| heads(&mut line, piece)).sum();
+            assert_eq!(count, 2, "cut every {size}");
         }
     }
 }

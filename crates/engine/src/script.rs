@@ -161,13 +161,14 @@ mod tests {
     fn requests_sent_together_are_distinguished() {
         let made = b"POST / HTTP/1.1\r\nContent-Length: 3\r\n\r\nabcHEAD /b HTTP/1.1\r\n\r\n\
             POST /c HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n2;x\r\nab\r\n0\r\nA: b\r\n\r\nGET /d HTTP/1.0\r\n\r\n";
-        let (mut rest, mut found) = (&made[..], Vec::new());
+        let (mut rest, mut requests) = (&made[..], Vec::new());
         while !rest.is_empty() {
             let (length, bodiless) = first_request(rest).unwrap();
-            found.push((rest.split_at(length).0[..6].to_vec(), bodiless));
+            requests.push((rest.split_at(length).0[..6].to_vec(), bodiless));
             rest = &rest[length..];
         }
-        let starts: Vec<_> = found.iter().map(|(start, head)| (std::str::from_utf8(start).unwrap(), *head)).collect();
+        let starts: Vec<_> =
+            requests.iter().map(|(start, head)| (std::str::from_utf8(start).unwrap(), *head)).collect();
         assert_eq!(starts, [("POST /", false), ("HEAD /", true), ("POST /", false), ("GET /d", false)]);
     }
 
@@ -186,8 +187,8 @@ mod tests {
 
     #[test]
     fn a_response_is_assembled_without_its_framing() {
-        let mut seen = Vec::new();
-        let mut see = |answer: &Answer| seen.push((answer.status, answer.headers.len(), answer.body.to_vec()));
+        let mut responses = Vec::new();
+        let mut see = |answer: &Answer| responses.push((answer.status, answer.headers.len(), answer.body.to_vec()));
         let framed =
             b"HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\
             3\r\nabc\r\n1\r\nd\r\n0\r\n\r\n";
@@ -195,7 +196,7 @@ mod tests {
         answer(b"HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\nX-A: b\r\n\r\nno", false, &mut see).unwrap();
         answer(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", true, &mut see).unwrap();
         assert_eq!(answer(b"HTTP/1.1 200", false, &mut see), None);
-        let told: Vec<_> = seen.iter().map(|(status, fields, body)| (*status, *fields, &body[..])).collect();
-        assert_eq!(told, [(200, 1, &b"abcd"[..]), (404, 2, &b"no"[..]), (200, 1, &b""[..])]);
+        let read: Vec<_> = responses.iter().map(|(status, fields, body)| (*status, *fields, &body[..])).collect();
+        assert_eq!(read, [(200, 1, &b"abcd"[..]), (404, 2, &b"no"[..]), (200, 1, &b""[..])]);
     }
 }

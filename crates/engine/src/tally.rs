@@ -324,7 +324,7 @@ macro_rules! declare {
         /// The additional results of an open loop. `requests`, their latencies and `offered` are of requests that were
         /// due within the counted part, whenever their responses came; latencies run from when a request was due.
         ///
-        /// `offered` = right and failed answers to such requests + `unsent`.
+        /// `offered` = correct and failed responses to such requests + `unsent`.
         #[derive(Clone, Debug)]
         pub struct OpenTally {
             $($(#[$open_doc])* pub $open: u64,)*
@@ -354,9 +354,9 @@ each_counter!(declare);
 /// What one worker counted of one kind of request in one block. Memory: 11 kB.
 #[derive(Clone, Debug)]
 pub struct KindCounts {
-    /// Right answers within the counted part.
+    /// Correct responses within the counted part.
     pub requests: u64,
-    /// Requests without a right answer, whole block.
+    /// Requests without a correct response, whole block.
     pub failed: u64,
     /// Latencies of `requests`, exact.
     pub latency_sum_ns: u64,
@@ -369,7 +369,7 @@ impl KindCounts {
         Self { requests: 0, failed: 0, latency_sum_ns: 0, latency: histogram(CONNECT_DIGITS) }
     }
 
-    /// One right answer within the counted part.
+    /// One correct response within the counted part.
     #[inline]
     pub fn record(&mut self, latency_ns: u64) {
         self.requests += 1;
@@ -395,13 +395,13 @@ impl KindCounts {
 /// What one block left behind of one kind of request, over all workers.
 #[derive(Clone, Debug)]
 pub struct KindTally {
-    /// Right answers within the counted part.
+    /// Correct responses within the counted part.
     pub requests: u64,
-    /// Requests without a right answer, whole block.
+    /// Requests without a correct response, whole block.
     pub failed: u64,
     /// Latencies of `requests`, exact.
     pub latency_sum_ns: u64,
-    /// Of `requests`: HdrHistogram V2 compressed, ns; empty where nothing was recorded.
+    /// Of `requests`: HdrHistogram V2 compressed, ns; empty if nothing was recorded.
     pub latency_hdr: Vec<u8>,
 }
 
@@ -430,13 +430,13 @@ impl Counts {
         self
     }
 
-    /// Makes room for kinds of requests, where there are several.
+    /// Makes room for kinds of requests, if there are several.
     pub fn with_kinds(mut self, count: usize) -> Self {
         self.kinds = (0..if count > 1 { count } else { 0 }).map(|_| KindCounts::new()).collect();
         self
     }
 
-    /// So many right answers within the counted part, each of this latency.
+    /// Records this many correct responses within the counted part, each with this latency.
     #[inline]
     pub fn record(&mut self, latency_ns: u64, answers: u64) {
         self.requests += answers;
@@ -526,7 +526,7 @@ pub fn compress<C: hdrhistogram::Counter>(latency: &Histogram<C>) -> Vec<u8> {
     bytes
 }
 
-/// The same; empty where nothing was recorded.
+/// The same; empty if nothing was recorded.
 pub fn compress_some(recorded: Option<&Histogram<u32>>) -> Vec<u8> {
     recorded.filter(|recorded| !recorded.is_empty()).map_or(Vec::new(), compress)
 }

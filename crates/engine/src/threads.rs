@@ -282,14 +282,14 @@ impl WorkerThread {
             None => session.run(&mut BlockRun::new(window, counts, ClosedLoop::default()), &mut self.buffer),
             Some(open_loop) => session.run_open_loop(&mut BlockRun::new(window, counts, open_loop), &mut self.buffer),
         }
-        let own = self.meter.read().since(own_before);
-        (counts.engine_wait_ns, counts.engine_switches) = (own.wait_ns, own.switches);
-        counts.engine_cpu_ns += prorated_ns(own.packets_ns, counts.counted_end_ns.saturating_sub(counted_from_ns), {
+        let used = self.meter.read().since(own_before);
+        (counts.engine_wait_ns, counts.engine_switches) = (used.wait_ns, used.switches);
+        counts.engine_cpu_ns += prorated_ns(used.packets_ns, counts.counted_end_ns.saturating_sub(counted_from_ns), {
             counts.finished_ns.saturating_sub(started_ns)
         });
         let go_on = run.barrier.wait(&run.stop).is_some();
-        // Where the mark was lost, the block's cost is unknown, which voids it.
-        let (server, stolen_since) = match watched.map(|one| one.after(index)) {
+        // If the mark was lost, the block's cost is unknown, which voids it.
+        let (server, stolen_since) = match watched.map(|marked| marked.after(index)) {
             Some(Some((server, stolen))) => (server.since(server_before), stolen.saturating_sub(stolen_there)),
             Some(None) | None => (ServerUse::default(), 0),
         };

@@ -174,19 +174,19 @@ impl Verifier {
                 store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
                 if store.is_empty() {
                     let problem = "this machine has no certificates that it trusts (ca-certificates)".into();
-                    return Err(refuse(problem, "name a file of them, or take any server's word"));
+                    return Err(refuse(problem, "name a file of certificates, or accept any certificate"));
                 }
             }
             Trust::File(path) => {
-                let told =
+                let refused =
                     |why: String| refuse(format!("{}: {why}", path.display()), "give a file of certificates in PEM");
-                for one in CertificateDer::pem_file_iter(path).map_err(|error| told(error.to_string()))? {
-                    let one = one.map_err(|error| told(error.to_string()))?;
-                    store.add(one.clone()).map_err(|error| told(words(&error)))?;
+                for one in CertificateDer::pem_file_iter(path).map_err(|error| refused(error.to_string()))? {
+                    let one = one.map_err(|error| refused(error.to_string()))?;
+                    store.add(one.clone()).map_err(|error| refused(words(&error)))?;
                     named.push(one);
                 }
                 if named.is_empty() {
-                    return Err(told("no certificate in it".into()));
+                    return Err(refused("no certificate in it".into()));
                 }
             }
         }

@@ -245,8 +245,8 @@ impl<T: Transport, C: Protocol> Worker<T, C> {
 
     /// Waits until a new connection's handshakes are complete.
     fn shake_hands(&mut self, link: usize, limit: Duration) -> Result<(), Error> {
-        let here = &self.links[link];
-        let (token, Some(socket)) = (here.token(link), &here.socket) else { return Ok(()) };
+        let connection = &self.links[link];
+        let (token, Some(socket)) = (connection.token(link), &connection.socket) else { return Ok(()) };
         self.io.watch(token, socket, false)?;
         if T::HANDSHAKES
             && let Some(plain) = io::Carrier::socket(socket)

@@ -81,7 +81,7 @@ fn both_report_refused_and_unanswered_connections_as_the_same_kinds() {
         });
         let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let mut engine = engine_over(1, backend);
-        let single = |address| SessionPlan { keepalive: false, timeout_ns: 300_000_000, ..plan(address, 20) };
+        let single = |address| SessionPlan { keepalive: false, timeout_ns: 2_000_000_000, ..plan(address, 20) };
         let sessions = [stalling.address, nobody].map(|address| engine.open(single(address)).unwrap());
         let done = engine.run(&sessions.map(|session| count(session, 100)), &[]).unwrap();
         done.iter().for_each(check);

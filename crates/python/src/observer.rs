@@ -92,7 +92,7 @@ impl Marker {
     }
 
     fn clock(&self, py: Python<'_>, exchanges: u32) -> Option<(i64, u64)> {
-        let seen = py.detach(|| self.inner.clock(exchanges))?;
-        Some((seen.offset_ns, seen.round_trip_ns))
+        let offset = py.detach(|| self.inner.clock(exchanges))?;
+        Some((offset.offset_ns, offset.round_trip_ns))
     }
 }

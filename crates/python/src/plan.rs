@@ -255,8 +255,8 @@ const PRECISIONS: [(&str, Precision); 3] =
 /// # Errors
 /// Says which field, what was given, and what would be valid.
 pub fn named<T: Copy>(field: &str, given: &str, known: &[(&str, T)]) -> PyResult<T> {
-    let found = known.iter().find(|(name, _)| *name == given).map(|(_, value)| *value);
-    found.ok_or_else(|| {
+    let value = known.iter().find(|(name, _)| *name == given).map(|(_, value)| *value);
+    value.ok_or_else(|| {
         let names: Vec<_> = known.iter().map(|(name, _)| *name).collect();
         let (last, others) = names.split_last().expect("a constant list that is not empty");
         errors::of_kind("plan", format!("{field}: {given:?} given; give {} or {last}", others.join(", ")))

@@ -40,9 +40,9 @@ impl Guard {
     /// The state has no memory left.
     pub fn over(lua: &Lua, interrupted: Interrupted) -> mlua::Result<Arc<Self>> {
         let guard = Arc::new(Self { call: AtomicU64::new(0), met: Mutex::new((0, Instant::now())), interrupted });
-        let own = Arc::clone(&guard);
+        let hooked = Arc::clone(&guard);
         let every = HookTriggers::new().every_nth_instruction(INSTRUCTIONS);
-        lua.set_global_hook(every, move |lua, debug| own.look(lua, debug))?;
+        lua.set_global_hook(every, move |lua, debug| hooked.look(lua, debug))?;
         // A hook that is set for future coroutines is set for the state itself, too.
         Ok(guard)
     }

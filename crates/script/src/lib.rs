@@ -131,10 +131,10 @@ impl Scripts {
         let (before, total) = given.threads.unwrap_or((0, workers));
         let shared = Arc::new(Shared::new(total.max(workers), given.address, interrupted));
         let main = shared.muted(given.done_elsewhere, || State::open(given, 0, &shared))?;
-        let sets_up: bool = main.call(Phase::Long, &main.own("has")?, "setup")?;
+        let sets_up: bool = main.call(Phase::Long, &main.prelude("has")?, "setup")?;
         // Without `setup`, a thread is not visible outside: then this machine's threads have numbers of their own.
         let (before, total) = if sets_up { (before, total) } else { (0, workers) };
-        let mut found = Self {
+        let mut loaded = Self {
             main,
             workers: Vec::with_capacity(workers),
             shared,
@@ -146,13 +146,13 @@ impl Scripts {
         };
         for number in 1..=total {
             if number > before && number <= before + workers {
-                found.add(given, number)?;
+                loaded.add(given, number)?;
             } else {
-                found.add_absent(given, number)?;
+                loaded.add_absent(given, number)?;
             }
         }
-        found.settle()?;
-        Ok(found)
+        loaded.settle()?;
+        Ok(loaded)
     }
 
     /// Another machine's thread: a state that makes no requests keeps what `setup` sets.
@@ -165,7 +165,7 @@ impl Scripts {
     }
 
     fn set_up(&self, given: &Given, number: usize) -> Result<(), Trouble> {
-        let setup = self.main.own("setup")?;
+        let setup = self.main.prelude("setup")?;
         self.shared.muted(given.done_elsewhere, || self.main.call::<()>(Phase::Long, &setup, number))
     }
 
@@ -177,14 +177,14 @@ impl Scripts {
         for (index, word) in given.args.iter().enumerate() {
             args.raw_set(index, word.as_str()).map_err(|error| Trouble::Script(error.to_string()))?;
         }
-        let init = state.own("init")?;
+        let init = state.prelude("init")?;
         state.call::<()>(Phase::Long, &init, args)?;
         let chosen = *lock(&self.shared.addresses[number - 1]);
         self.addresses.push(chosen.filter(|chosen| given.address != Some(*chosen)));
-        let has = state.own("has")?;
+        let has = state.prelude("has")?;
         let hook = |name: &'static str| -> Result<Option<Function>, Trouble> {
             let there: bool = state.call(Phase::Long, &has, name)?;
-            if there { state.own(name).map(Some) } else { Ok(None) }
+            if there { state.prelude(name).map(Some) } else { Ok(None) }
         };
         let (delay, response) = (hook("delay")?, hook("response")?);
         let asks: bool = state.call(Phase::Long, &has, "request")?;
@@ -193,7 +193,7 @@ impl Scripts {
                 self.hooks.push(name);
             }
         }
-        let request = state.own("request")?;
+        let request = state.prelude("request")?;
         let worker = Worker { request, delay, response, ahead: VecDeque::new(), number, state };
         self.workers.push(Arc::new(Mutex::new(worker)));
         Ok(())
@@ -264,7 +264,7 @@ impl Scripts {
         let mut made = Vec::with_capacity(self.workers.len());
         for worker in &self.workers {
             let worker = lock(worker);
-            let all: Table = worker.state.call(Phase::Long, &worker.state.own("globals")?, ())?;
+            let all: Table = worker.state.call(Phase::Long, &worker.state.prelude("globals")?, ())?;
             let mut bytes = Vec::new();
             for pair in all.pairs::<Value, Value>() {
                 let (name, value) = pair.map_err(|error| Trouble::Script(error.to_string()))?;
@@ -325,20 +325,20 @@ impl Scripts {
             Ok((sums, numbers(lua, latency)?, numbers(lua, requests)?))
         };
         let arguments = arguments().map_err(|error| Trouble::Script(error.to_string()))?;
-        let done = self.main.own("done")?;
+        let done = self.main.prelude("done")?;
         self.main.call(Phase::Long, &done, arguments)
     }
 }
 
 /// Splits requests that were made together.
 fn taken_apart(mut bytes: &[u8]) -> Result<Vec<Vec<u8>>, &'static str> {
-    let mut found = Vec::new();
+    let mut requests = Vec::new();
     while !bytes.is_empty() {
-        let (one, rest) = bytes.split_at(first_request(bytes)?.0);
-        found.push(one.to_vec());
+        let (request, rest) = bytes.split_at(first_request(bytes)?.0);
+        requests.push(request.to_vec());
         bytes = rest;
     }
-    Ok(found)
+    Ok(requests)
 }
 
 fn numbers(lua: &Lua, from: &Statistics) -> mlua::Result<Table> {
@@ -354,10 +354,10 @@ fn numbers(lua: &Lua, from: &Statistics) -> mlua::Result<Table> {
 impl Worker {
     /// Makes requests in advance until one is known to be the only one that will ever come; returns it, or None.
     fn probe(&mut self) -> Result<Option<Vec<u8>>, Trouble> {
-        let probe = self.state.own("probe")?;
+        let probe = self.state.prelude("probe")?;
         for _ in 0..MAX_AHEAD {
-            let found: (mlua::String, bool, bool) = self.state.call(Phase::Long, &probe, ())?;
-            let (bytes, settled, varied) = (found.0.as_bytes().to_vec(), found.1, found.2);
+            let (request, settled, varied): (mlua::String, bool, bool) = self.state.call(Phase::Long, &probe, ())?;
+            let bytes = request.as_bytes().to_vec();
             self.ahead.push_back(bytes.clone());
             if settled {
                 return Ok(self.ahead.iter().all(|earlier| *earlier == bytes).then_some(bytes));

@@ -60,9 +60,9 @@ impl Shared {
     /// Runs a function, and drops what it prints if requested.
     pub fn muted<T>(&self, quiet: bool, what: impl FnOnce() -> T) -> T {
         self.mute.store(quiet, Ordering::Relaxed);
-        let found = what();
+        let result = what();
         self.mute.store(false, Ordering::Relaxed);
-        found
+        result
     }
 
     fn print(&self, text: &[u8]) {
@@ -84,7 +84,7 @@ pub struct State {
     /// Shared with the script's other states.
     pub shared: Arc<Shared>,
     guard: Arc<Guard>,
-    own: Table,
+    prelude: Table,
 }
 
 impl State {
@@ -101,11 +101,11 @@ impl State {
         }
         let native = natives(&lua, shared).map_err(short)?;
         let table = described(&lua, given).map_err(short)?;
-        let own: Table = lua.load(PRELUDE).set_name("=prelude").call((native, table)).map_err(short)?;
+        let prelude: Table = lua.load(PRELUDE).set_name("=prelude").call((native, table)).map_err(short)?;
         let guard = Guard::over(&lua, Arc::clone(&shared.interrupted)).map_err(short)?;
-        let state = Self { lua, name: given.name.clone(), shared: Arc::clone(shared), guard, own };
+        let state = Self { lua, name: given.name.clone(), shared: Arc::clone(shared), guard, prelude };
         if number > 0 {
-            let begin = state.own("begin")?;
+            let begin = state.prelude("begin")?;
             state.call::<()>(Phase::Long, &begin, number)?;
         }
         let script = state.lua.load(&given.source[..]).set_name(format!("@{}", given.name)).into_function();
@@ -118,8 +118,8 @@ impl State {
     ///
     /// # Errors
     /// None that a script could cause.
-    pub fn own(&self, name: &str) -> Result<Function, Trouble> {
-        self.own.raw_get(name).map_err(|error| Trouble::Script(error.to_string()))
+    pub fn prelude(&self, name: &str) -> Result<Function, Trouble> {
+        self.prelude.raw_get(name).map_err(|error| Trouble::Script(error.to_string()))
     }
 
     /// Calls a function, for as long as it may take.
@@ -176,46 +176,46 @@ fn described(lua: &Lua, given: &Given) -> mlua::Result<Table> {
 }
 
 /// The functions that the prelude calls.
-fn natives(lua: &Lua, shared: &Arc<Shared>) -> mlua::Result<Table> {
+fn natives(lua: &Lua, script_wide: &Arc<Shared>) -> mlua::Result<Table> {
     let table = lua.create_table()?;
-    let to = Arc::clone(shared);
+    let shared = Arc::clone(script_wide);
     let write = lua.create_function(move |_, text: mlua::String| {
-        to.print(&text.as_bytes());
+        shared.print(&text.as_bytes());
         Ok(())
     })?;
     table.raw_set("write", write)?;
-    let of = Arc::clone(shared);
+    let shared = Arc::clone(script_wide);
     let get = lua.create_function(move |lua, (number, name): (usize, String)| {
-        let other = worker(&of, number)?;
+        let other = worker(&shared, number)?;
         let value: Value = other.globals().raw_get(name.as_str())?;
         Plain::of(&value)?.into_lua(lua)
     })?;
     table.raw_set("get", get)?;
-    let of = Arc::clone(shared);
+    let shared = Arc::clone(script_wide);
     let set = lua.create_function(move |_, (number, name, value): (usize, String, Value)| {
-        let other = worker(&of, number)?;
+        let other = worker(&shared, number)?;
         let value = Plain::of(&value)?.into_lua(&other)?;
         other.globals().raw_set(name.as_str(), value)
     })?;
     table.raw_set("set", set)?;
-    let of = Arc::clone(shared);
+    let shared = Arc::clone(script_wide);
     let stop = lua.create_function(move |_, number: usize| {
-        if let Some(flag) = number.checked_sub(1).and_then(|index| of.stopped.get(index)) {
+        if let Some(flag) = number.checked_sub(1).and_then(|index| shared.stopped.get(index)) {
             flag.store(true, Ordering::Relaxed);
         }
         Ok(())
     })?;
     table.raw_set("stop", stop)?;
-    let of = Arc::clone(shared);
+    let shared = Arc::clone(script_wide);
     let address = lua.create_function(move |_, number: usize| {
-        let found = number.checked_sub(1).and_then(|index| of.addresses.get(index)).and_then(|slot| *lock(slot));
-        Ok((found.map(|(host, _)| host.to_string()), found.map(|(_, port)| port)))
+        let address = number.checked_sub(1).and_then(|index| shared.addresses.get(index)).and_then(|slot| *lock(slot));
+        Ok((address.map(|(host, _)| host.to_string()), address.map(|(_, port)| port)))
     })?;
     table.raw_set("address", address)?;
-    let of = Arc::clone(shared);
+    let shared = Arc::clone(script_wide);
     let set_address = lua.create_function(move |_, (number, host, port): (usize, String, u16)| {
         let host: IpAddr = host.parse().map_err(|_| mlua::Error::runtime(format!("{host:?} is not an IP address")))?;
-        if let Some(slot) = number.checked_sub(1).and_then(|index| of.addresses.get(index)) {
+        if let Some(slot) = number.checked_sub(1).and_then(|index| shared.addresses.get(index)) {
             *lock(slot) = Some((host, port));
         }
         Ok(())
@@ -232,8 +232,8 @@ fn natives(lua: &Lua, shared: &Arc<Shared>) -> mlua::Result<Table> {
 
 fn worker(shared: &Shared, number: usize) -> mlua::Result<Lua> {
     let states = lock(&shared.states);
-    let found = number.checked_sub(1).and_then(|index| states.get(index)).cloned();
-    found.ok_or_else(|| mlua::Error::runtime("this thread has no state of its own yet"))
+    let state = number.checked_sub(1).and_then(|index| states.get(index)).cloned();
+    state.ok_or_else(|| mlua::Error::runtime("this thread has no state of its own yet"))
 }
 
 /// The loopback addresses that a name resolves to: no other machine is loaded.
@@ -244,9 +244,9 @@ fn lookup(lua: &Lua, host: &str, port: &str) -> mlua::Result<Table> {
         "https" => 443,
         digits => digits.parse().map_err(|_| refused("no port; give a number, \"http\" or \"https\"".to_owned()))?,
     };
-    let found = (host, number).to_socket_addrs().map_err(|error| refused(error.to_string()))?;
+    let resolved = (host, number).to_socket_addrs().map_err(|error| refused(error.to_string()))?;
     let mut addresses: Vec<IpAddr> = Vec::new();
-    for address in found {
+    for address in resolved {
         if address.ip().is_loopback() && !addresses.contains(&address.ip()) {
             addresses.push(address.ip());
         }

@@ -25,7 +25,7 @@ impl Http1 {
     pub fn new(stream: &mut TcpStream, request: String) -> Self {
         let mut first = vec![0; 65536];
         stream.write_all(request.as_bytes()).expect("raw: send");
-        let size = stream.read(&mut first).expect("raw: the first answer");
+        let size = stream.read(&mut first).expect("raw: the first response");
         Self { request: request.leak().as_bytes(), size }
     }
 }
@@ -93,7 +93,7 @@ fn ask(stream: &mut TcpStream, connection: &mut Connection, requests: &[Request]
     loop {
         stream.write_all(connection.out()).expect("raw: send");
         connection.wrote(connection.out().len());
-        let got = stream.read(&mut buffer).expect("raw: the first answers");
+        let got = stream.read(&mut buffer).expect("raw: the first responses");
         assert!(got > 0, "raw: the server closed a connection");
         let mut rest = &buffer[..got];
         size += got;

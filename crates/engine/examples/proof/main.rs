@@ -11,7 +11,7 @@
 //! loopback, `send` itself delivers the response, so its arrival is the time before `send` plus the duration of the
 //! delivery. That duration is measured at the start over a separate pair of sockets, also by kernel timestamps. One thread.
 //!
-//! A client that begins with HTTP/2's preface is served HTTP/2: all requests of one read are answered by one `send`.
+//! A client that begins with HTTP/2's preface is served HTTP/2: all requests of one read get their responses by one `send`.
 
 mod http2;
 
@@ -28,7 +28,7 @@ const STAMP_SPACE: usize = 64;
 fn argument(name: &str) -> Option<String> {
     let mut words = std::env::args().skip_while(|word| word != name);
     words.next()?;
-    Some(words.next().unwrap_or_else(|| panic!("proof: {name} wants a value")))
+    Some(words.next().unwrap_or_else(|| panic!("proof: {name} needs a value")))
 }
 
 fn number(name: &str) -> u64 {

@@ -322,8 +322,8 @@ mod tests {
             let (mut cache, mut decoder) = (HeaderCache::default(), Decoder::default());
             for which in order {
                 let block = which.get(&few);
-                let (told, plain) = (cache.read(block), plainly(&mut decoder, block));
-                prop_assert_eq!(&told, &plain);
+                let (cached, plain) = (cache.read(block), plainly(&mut decoder, block));
+                prop_assert_eq!(&cached, &plain);
                 if plain.is_err() {
                     break; // the connection is over
                 }

@@ -229,7 +229,7 @@ mod tests {
         let (waits, event) = wait(&mut poller, begun);
         assert!(event.token == 7 && event.readable && !event.closing, "{event:?}");
         // Each read waits up to its time limit; without waiting there would be thousands of them.
-        assert!(waits <= 50, "{waits} waits for one answer");
+        assert!(waits <= 50, "{waits} waits for one response");
         assert_eq!(poller.receive(&ours, &mut [0; 64]).unwrap().bytes, b"answer");
         answers.join().unwrap();
     }

@@ -542,11 +542,11 @@ impl Transport for Uring {
         self.give_back();
         let done = self.batch[index];
         let token = done.user_data & !KIND;
-        let told = Event { token, readable: false, writable: false, closing: false, unsent: 0 };
+        let empty = Event { token, readable: false, writable: false, closing: false, unsent: 0 };
         match done.user_data & KIND {
             RECEIVE => self.received(index, token, done),
-            SEND if done.result < 0 => Some(Event { unsent: -done.result, ..told }),
-            ROOM if done.result != -libc::ECANCELED => Some(Event { writable: true, ..told }),
+            SEND if done.result < 0 => Some(Event { unsent: -done.result, ..empty }),
+            ROOM if done.result != -libc::ECANCELED => Some(Event { writable: true, ..empty }),
             ALARM => {
                 self.alarm_ns = NEVER_NS;
                 None

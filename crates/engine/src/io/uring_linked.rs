@@ -162,7 +162,7 @@ impl Transport for UringLinked {
         self.inner.give_back();
         let done = self.inner.batch[index];
         let inner = done.user_data & !KIND;
-        let told = Event { token: outer_of(inner), readable: false, writable: false, closing: false, unsent: 0 };
+        let empty = Event { token: outer_of(inner), readable: false, writable: false, closing: false, unsent: 0 };
         let cancelled = done.result == -libc::ECANCELED;
         match done.user_data & KIND {
             RECEIVE if !cancelled => {
@@ -170,13 +170,13 @@ impl Transport for UringLinked {
                 if event.is_some_and(|event| event.closing) {
                     self.over(inner); // nothing is left to be cancelled
                 }
-                event.map(|event| Event { token: told.token, ..event })
+                event.map(|event| Event { token: empty.token, ..event })
             }
-            CONNECT if done.result == 0 => Some(Event { writable: true, ..told }),
+            CONNECT if done.result == 0 => Some(Event { writable: true, ..empty }),
             // The operations after a failed one are cancelled; their completions say nothing new.
             MAKE | CONNECT | SEND if done.result < 0 && !cancelled => {
                 self.over(inner);
-                Some(Event { unsent: -done.result, ..told })
+                Some(Event { unsent: -done.result, ..empty })
             }
             RECEIVE | MAKE | CONNECT | SEND | CLOSE => None,
             _ => self.inner.event(index),
@@ -222,7 +222,7 @@ fn probe() -> io::Result<()> {
     let mut accepted = Vec::new();
     for token in [1, 0] {
         ring.chain(token, 0);
-        told(&mut ring, token, false)?;
+        await_event(&mut ring, token, false)?;
         let mut theirs: TcpStream = listener.accept()?.0;
         theirs.set_read_timeout(Some(Duration::from_millis(500)))?;
         for _ in 0..4 {
@@ -233,7 +233,7 @@ fn probe() -> io::Result<()> {
     }
     let mut theirs = accepted.pop().ok_or(io::ErrorKind::NotFound)?;
     theirs.write_all(b"a")?;
-    told(&mut ring, 0, true)?;
+    await_event(&mut ring, 0, true)?;
     let answer = ring.receive(&Direct, &mut [])?;
     if answer.bytes != b"a" || stamps && answer.stamp_ns == 0 {
         return Err(io::Error::other("it accepts operations and does not carry them out"));
@@ -246,14 +246,14 @@ fn probe() -> io::Result<()> {
 }
 
 /// Waits until a connection is open, or until something arrives on it.
-fn told(ring: &mut UringLinked, of: u64, readable: bool) -> io::Result<()> {
+fn await_event(ring: &mut UringLinked, token: u64, readable: bool) -> io::Result<()> {
     for _ in 0..10 {
         let count = ring.wait(sys::now_ns(), 50_000_000, None);
         while ring.departure().is_some() {}
         for index in 0..count {
             match ring.event(index) {
                 Some(event) if event.unsent != 0 => return Err(io::Error::from_raw_os_error(event.unsent)),
-                Some(event) if event.readable == readable && event.token == of => return Ok(()),
+                Some(event) if event.readable == readable && event.token == token => return Ok(()),
                 _ => {}
             }
         }

@@ -64,7 +64,7 @@ mod tests {
         Expect { status: 200, body: b"hello world", bodiless: false, any_body: false }
     }
 
-    /// The verdict on an answer whose body comes in these pieces.
+    /// The verdict on a response whose body comes in these pieces.
     fn of(status: u16, length: Option<u64>, pieces: &[&[u8]], expect: &Expect) -> Option<Wrong> {
         let mut reader = Reader::default();
         let mut verdict = reader.streamed_head((status, false), length, pieces.is_empty(), expect);

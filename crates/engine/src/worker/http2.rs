@@ -159,8 +159,8 @@ impl Protocol for Http2 {
     #[inline]
     fn prefetch<S>(&self, links: &[Link<S, Http2Link>], token: u64) {
         let link = split_token(token).0;
-        if let (Some(here), Some(stream)) = (links.get(link), self.places.get(link * self.streams)) {
-            sys::prefetch(here);
+        if let (Some(connection), Some(stream)) = (links.get(link), self.places.get(link * self.streams)) {
+            sys::prefetch(connection);
             sys::prefetch(stream);
         }
     }
@@ -284,9 +284,10 @@ impl<T: Transport> Worker<T, Http2> {
     fn tidy_links(&mut self) {
         self.proto.dirty.clear();
         for link in 0..self.links.len() {
-            let here = &mut self.links[link].proto;
-            here.dirty = false;
-            let sound = here.state == LinkState::Open && here.http2.active() == 0 && self.core.plan.keepalive;
+            let connection = &mut self.links[link].proto;
+            connection.dirty = false;
+            let sound =
+                connection.state == LinkState::Open && connection.http2.active() == 0 && self.core.plan.keepalive;
             if !sound {
                 self.drop_link(link);
             }

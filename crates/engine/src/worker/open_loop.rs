@@ -184,7 +184,7 @@ impl LoadModel for OpenLoop {
 
     #[inline]
     fn wake_ns(&self, window: &Window, now_ns: u64, free: bool) -> u64 {
-        // Without a free connection it is an answer, and not the time, that lets the next request leave.
+        // Without a free connection the next request waits for a response, not for its time.
         let leave_ns = if free { self.leave_ns(window) } else { NEVER_NS };
         if leave_ns != NEVER_NS {
             return leave_ns;

@@ -189,9 +189,9 @@ pub fn plan(address: SocketAddr, connections: usize) -> SessionPlan {
     SessionPlan { connections, timeout_ns: 5_000_000_000, ..plan }
 }
 
-/// A block of exactly this many requests, within at most ten seconds.
+/// A block of exactly this many requests. Only a hang reaches its time limit, however busy the machine is.
 pub fn count(session: u32, max_requests: u64) -> BlockPlan {
-    BlockPlan { session, lead_ns: 0, counted_ns: 10_000_000_000, max_requests, open_loop: None }
+    BlockPlan { session, lead_ns: 0, counted_ns: 300_000_000_000, max_requests, open_loop: None }
 }
 
 /// Runs one such block on one worker and checks the invariants of every tally.

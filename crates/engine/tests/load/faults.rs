@@ -72,7 +72,7 @@ fn every_fault_of_a_server_has_its_kind_and_the_counts_are_exact() {
         then()
     });
     let mut engine = engine(2);
-    let patient = SessionPlan { timeout_ns: 1_000_000_000, ..plan(server.address, 24) };
+    let patient = SessionPlan { timeout_ns: 3_000_000_000, ..plan(server.address, 24) };
     let session = engine.open(patient).unwrap();
     let requests = TURNS * FAULTS.len() as u64;
     let done = engine.run(&[count(session, requests)], &[]).unwrap().pop().unwrap();

@@ -112,8 +112,9 @@ impl Connection {
             return None;
         }
         let known = &mut self.known.all;
-        let (at, id) = known.iter_mut().enumerate().find_map(|(at, response)| Some((at, response.stream(input)?)))?;
-        known.swap(0, at);
+        let (index, id) =
+            known.iter_mut().enumerate().find_map(|(index, response)| Some((index, response.stream(input)?)))?;
+        known.swap(0, index);
         let (mut next, mut taken) = (Some(id), 0);
         while let Some(id) = next
             && let Some(slot) = self.end_repeated(id)
@@ -268,9 +269,9 @@ mod tests {
         let mut connection = knowing(&OK, b"hello");
         let mut kept = 0;
         for number in 0..10_000u32 {
-            let said = answer(5, &OK, format!("{number:08}").as_bytes());
-            connection.remember(&said, 0);
-            kept += u32::from(connection.known.all.iter_mut().any(|known| known.stream(&said).is_some()));
+            let response = answer(5, &OK, format!("{number:08}").as_bytes());
+            connection.remember(&response, 0);
+            kept += u32::from(connection.known.all.iter_mut().any(|known| known.stream(&response).is_some()));
         }
         let rounds = 10_000 / (NOT_KEPT + MAX_WASTED);
         assert!((rounds * MAX_WASTED..=(rounds + 2) * MAX_WASTED).contains(&kept), "{kept}");

@@ -13,11 +13,11 @@ use std::io::{Error, ErrorKind};
 impl<T: Transport> Worker<T, Http2> {
     /// Closes a link that accepts no new requests, once none is in flight; opens a new one if places wait for it.
     pub(super) fn link_may_end(&mut self, link: usize, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
-        let here = &mut self.links[link].proto;
-        if here.state != LinkState::Ending || here.http2.active() > 0 {
+        let connection = &mut self.links[link].proto;
+        if connection.state != LinkState::Ending || connection.http2.active() > 0 {
             return;
         }
-        here.http2.go_away(code::NO_ERROR);
+        connection.http2.go_away(code::NO_ERROR);
         let _ = self.push_link(link).map(|bytes| block_run.counts.bytes_out += bytes as u64);
         self.linger_link(link, now_ns);
         if self.places(link).any(|index| self.proto.places[index].place.state == State::Connecting) {
@@ -30,19 +30,19 @@ impl<T: Transport> Worker<T, Http2> {
         if !self.closers.has_room() {
             return self.drop_link(link);
         }
-        let here = &mut self.links[link];
-        here.proto.state = LinkState::Closed;
-        if let Some(socket) = here.socket.take() {
-            self.closers.add(&mut self.io, here.token(link), socket, now_ns);
+        let connection = &mut self.links[link];
+        connection.proto.state = LinkState::Closed;
+        if let Some(socket) = connection.socket.take() {
+            self.closers.add(&mut self.io, connection.token(link), socket, now_ns);
         }
     }
 
     pub(super) fn drop_link(&mut self, link: usize) {
-        let here = &mut self.links[link];
-        here.proto.state = LinkState::Closed;
-        here.proto.leaving.clear();
-        if let Some(socket) = here.socket.take() {
-            self.io.release(here.token(link), socket);
+        let connection = &mut self.links[link];
+        connection.proto.state = LinkState::Closed;
+        connection.proto.leaving.clear();
+        if let Some(socket) = connection.socket.take() {
+            self.io.release(connection.token(link), socket);
         }
     }
 
@@ -56,18 +56,18 @@ impl<T: Transport> Worker<T, Http2> {
         now_ns: u64,
         block_run: &mut BlockRun<impl LoadModel>,
     ) {
-        let here = &mut self.links[link].proto;
-        if here.state == LinkState::Greeting {
+        let connection = &mut self.links[link].proto;
+        if connection.state == LinkState::Greeting {
             let why = format!("HTTP/2: the server sent GOAWAY ({})", code_name(code));
             return self.link_unconnected(link, &Error::other(why), now_ns, block_run);
         }
-        here.state = LinkState::Ending;
-        here.goaway_error = (code != code::NO_ERROR).then_some(code); // reported if requests fail because of it
+        connection.state = LinkState::Ending;
+        connection.goaway_error = (code != code::NO_ERROR).then_some(code); // reported if requests fail because of it
         for index in self.places(link) {
             let slot = index - link * self.proto.streams;
-            let here = &mut self.links[link].proto;
-            if here.http2.id(slot) > last {
-                here.http2.forget(slot);
+            let connection = &mut self.links[link].proto;
+            if connection.http2.id(slot) > last {
+                connection.http2.forget(slot);
                 self.unprocessed(index, block_run);
                 self.proto.places[index].place.state = State::Connecting; // it waits for the new link
             }
@@ -169,14 +169,14 @@ impl<T: Transport> Worker<T, Http2> {
         }
         for index in waiting {
             let (link, slot) = self.proto.of(index);
-            let here = &mut self.links[link].proto;
-            if self.proto.places[index].place.state != State::Waiting || here.http2.id(slot) == 0 {
+            let connection = &mut self.links[link].proto;
+            if self.proto.places[index].place.state != State::Waiting || connection.http2.id(slot) == 0 {
                 continue;
             }
-            if here.heard_ns < self.proto.places[index].place.since_ns && here.state == LinkState::Open {
-                here.state = LinkState::Ending; // nothing was received since: no new requests
+            if connection.heard_ns < self.proto.places[index].place.since_ns && connection.state == LinkState::Open {
+                connection.state = LinkState::Ending; // nothing was received since: no new requests
             }
-            here.http2.cancel(slot, code::CANCEL);
+            connection.http2.cancel(slot, code::CANCEL);
             self.make_dirty(link);
             self.core
                 .judge

@@ -47,11 +47,11 @@ impl<T: Transport> Worker<T, Http2> {
         let socket = io::connect_wait(&self.core.plan.target, self.core.plan.source(link), limit)?;
         self.attach_link(link, socket.into(), began_ns);
         self.shake_hands(link, limit)?;
-        let here = &mut self.links[link];
-        here.proto.state = LinkState::Greeting;
-        let token = here.token(link);
-        let sent = self.io.send_now(token, socket_of(here)?, here.proto.http2.out())?;
-        here.proto.http2.wrote(sent); // a new socket accepts these 100 bytes
+        let connection = &mut self.links[link];
+        connection.proto.state = LinkState::Greeting;
+        let token = connection.token(link);
+        let sent = self.io.send_now(token, socket_of(connection)?, connection.proto.http2.out())?;
+        connection.proto.http2.wrote(sent); // a new socket accepts these 100 bytes
         // Bytes that came with the end of the handshake are not reported by an event.
         self.io.turn_to(token);
         self.listen(link, buffer)
@@ -87,8 +87,8 @@ impl<T: Transport> Worker<T, Http2> {
             };
             let mut rest = &buffer[..got];
             while !rest.is_empty() {
-                let here = &mut self.links[link].proto;
-                let (used, event) = match here.http2.next(rest) {
+                let connection = &mut self.links[link].proto;
+                let (used, event) = match connection.http2.next(rest) {
                     Ok(next) => next,
                     Err(broken) => {
                         let _ = self.push_link(link);
@@ -97,9 +97,9 @@ impl<T: Transport> Worker<T, Http2> {
                 };
                 rest = &rest[used..];
                 match event {
-                    Event::Settings if here.state == LinkState::Greeting => {
-                        here.state = LinkState::Open;
-                        self.core.opened_ns.push(sys::now_ns() - here.since_ns);
+                    Event::Settings if connection.state == LinkState::Greeting => {
+                        connection.state = LinkState::Open;
+                        self.core.opened_ns.push(sys::now_ns() - connection.since_ns);
                     }
                     Event::GoAway { .. } => {
                         return Err(Error::new(ErrorKind::UnexpectedEof, "HTTP/2: the server sent GOAWAY"));
@@ -117,12 +117,12 @@ impl<T: Transport> Worker<T, Http2> {
     /// Handles an event before a block: the server closes the link, or sends frames to be acknowledged.
     pub(super) fn look_at_link(&mut self, event: Ready, block_run: &mut BlockRun<impl LoadModel>, buffer: &mut [u8]) {
         let (link, generation) = split_token(event.token);
-        let here = &self.links[link];
-        let idle = here.proto.state == LinkState::Open && here.proto.http2.active() == 0;
-        if here.generation != generation || !idle {
+        let connection = &self.links[link];
+        let idle = connection.proto.state == LinkState::Open && connection.proto.http2.active() == 0;
+        if connection.generation != generation || !idle {
             return;
         }
-        let Some(socket) = &here.socket else { return };
+        let Some(socket) = &connection.socket else { return };
         if event.writable {
             self.io.go_on(event.token, socket);
         }
@@ -221,9 +221,9 @@ impl<T: Transport> Worker<T, Http2> {
 
     /// The server's SETTINGS have come: places that waited may send.
     pub(super) fn greeted(&mut self, link: usize, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
-        let here = &mut self.links[link].proto;
-        here.state = LinkState::Open;
-        block_run.connected(now_ns - here.since_ns);
+        let connection = &mut self.links[link].proto;
+        connection.state = LinkState::Open;
+        block_run.connected(now_ns - connection.since_ns);
         self.links[link].failures = 0;
         self.wake_places(link, now_ns, block_run);
     }

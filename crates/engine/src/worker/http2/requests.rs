@@ -13,18 +13,18 @@ impl<T: Transport> Worker<T, Http2> {
     pub(super) fn push_link(&mut self, link: usize) -> Result<usize, Error> {
         let token = self.links[link].token(link);
         let mut pushed = 0;
-        let Link { socket: Some(socket), proto: here, .. } = &mut self.links[link] else { return Ok(pushed) };
-        while !here.http2.out().is_empty() {
-            match self.io.send_now(token, socket, here.http2.out()) {
+        let Link { socket: Some(socket), proto: connection, .. } = &mut self.links[link] else { return Ok(pushed) };
+        while !connection.http2.out().is_empty() {
+            match self.io.send_now(token, socket, connection.http2.out()) {
                 Ok(sent) => {
                     pushed += sent;
-                    here.http2.wrote(sent);
+                    connection.http2.wrote(sent);
                     if T::STAGES {
-                        here.leaving.push(FLUSHED);
-                        here.flushed = (std::mem::take(&mut here.unflushed), sent as u64);
+                        connection.leaving.push(FLUSHED);
+                        connection.flushed = (std::mem::take(&mut connection.unflushed), sent as u64);
                     }
-                    if here.http2.unfinished() {
-                        here.http2.resume(&self.proto.requests);
+                    if connection.http2.unfinished() {
+                        connection.http2.resume(&self.proto.requests);
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -68,8 +68,8 @@ impl<T: Transport> Worker<T, Http2> {
     #[inline]
     pub(super) fn allowed(&mut self, index: usize, block_run: &mut BlockRun<impl LoadModel>) -> bool {
         let (link, slot) = self.proto.of(index);
-        let here = &self.links[link].proto;
-        let allowed = here.state != LinkState::Open || slot < here.http2.max_streams();
+        let connection = &self.links[link].proto;
+        let allowed = connection.state != LinkState::Open || slot < connection.http2.max_streams();
         if !allowed {
             self.shut(index, block_run);
         }
@@ -91,12 +91,12 @@ impl<T: Transport> Worker<T, Http2> {
             return;
         }
         let number = self.core.cycle.next as u32;
-        let here = &mut self.links[link].proto;
-        here.http2.open(slot, number, &self.proto.requests);
-        here.leaving.push(slot as u32);
-        here.unflushed += 1;
-        if here.http2.streams_left() == 0 {
-            here.state = LinkState::Ending;
+        let connection = &mut self.links[link].proto;
+        connection.http2.open(slot, number, &self.proto.requests);
+        connection.leaving.push(slot as u32);
+        connection.unflushed += 1;
+        if connection.http2.streams_left() == 0 {
+            connection.state = LinkState::Ending;
         }
         let stream = &mut self.proto.places[index];
         (stream.place.state, stream.place.exchange) = (State::Waiting, number);
@@ -118,9 +118,9 @@ impl<T: Transport> Worker<T, Http2> {
         now_ns: u64,
         block_run: &mut BlockRun<impl LoadModel>,
     ) {
-        let (first, here) = (link * self.proto.streams, &mut self.links[link].proto);
-        let has_room =
-            here.http2.max_streams() == self.proto.streams && here.http2.streams_left() as usize > slots.len();
+        let (first, connection) = (link * self.proto.streams, &mut self.links[link].proto);
+        let has_room = connection.http2.max_streams() == self.proto.streams
+            && connection.http2.streams_left() as usize > slots.len();
         if !(has_room && block_run.is_free(now_ns)) {
             return slots.iter().for_each(|slot| self.send_next(first + *slot as usize, now_ns, block_run));
         }
@@ -132,9 +132,9 @@ impl<T: Transport> Worker<T, Http2> {
             stream.place.since_ns = now_ns; // preliminary: the send time follows
             self.core.cycle.advance(&self.core.plan.sequence);
         }
-        let here = &mut self.links[link].proto;
-        here.leaving.extend_from_slice(slots);
-        here.unflushed += slots.len();
+        let connection = &mut self.links[link].proto;
+        connection.leaving.extend_from_slice(slots);
+        connection.unflushed += slots.len();
         self.make_dirty(link);
         self.core.ledger.outstanding += slots.len();
         block_run.counts.sent += slots.len() as u64;
@@ -165,8 +165,8 @@ impl<T: Transport> Worker<T, Http2> {
             match self.push_link(link) {
                 Ok(bytes) => block_run.counts.bytes_out += bytes as u64,
                 Err(_) => {
-                    let here = &mut self.links[link].proto;
-                    here.flushed = (std::mem::take(&mut here.unflushed), 0);
+                    let connection = &mut self.links[link].proto;
+                    connection.flushed = (std::mem::take(&mut connection.unflushed), 0);
                     self.link_unsent(link, block_run);
                 }
             }
@@ -174,11 +174,11 @@ impl<T: Transport> Worker<T, Http2> {
         }
         let sent_ns = sys::now_ns(); // no byte is sent before this
         let pushed = self.push_link(link);
-        let (first, here) = (link * self.proto.streams, &mut self.links[link].proto);
+        let (first, connection) = (link * self.proto.streams, &mut self.links[link].proto);
         match pushed {
             Ok(bytes) => {
                 block_run.counts.bytes_out += bytes as u64;
-                for slot in here.leaving.drain(..) {
+                for slot in connection.leaving.drain(..) {
                     let stream = &mut self.proto.places[first + slot as usize];
                     if stream.place.state == State::Waiting && !stream.place.fresh {
                         stream.place.depart(sent_ns, block_run);
@@ -186,8 +186,8 @@ impl<T: Transport> Worker<T, Http2> {
                 }
             }
             // The server had closed the connection while it was idle: nothing was sent.
-            Err(_) if here.http2.active() == here.leaving.len() && !here.fresh => {
-                let leaving = std::mem::take(&mut here.leaving);
+            Err(_) if connection.http2.active() == connection.leaving.len() && !connection.fresh => {
+                let leaving = std::mem::take(&mut connection.leaving);
                 self.drop_link(link);
                 for slot in leaving {
                     self.unprocessed(first + slot as usize, block_run);
@@ -195,7 +195,7 @@ impl<T: Transport> Worker<T, Http2> {
                 }
             }
             // The next read fails these requests.
-            Err(_) => here.leaving.clear(),
+            Err(_) => connection.leaving.clear(),
         }
     }
 
@@ -206,10 +206,10 @@ impl<T: Transport> Worker<T, Http2> {
         if self.links[link].generation != generation {
             return;
         }
-        let (first, here) = (link * self.proto.streams, &mut self.links[link].proto);
-        let Some(end) = here.leaving.iter().rposition(|slot| *slot == FLUSHED) else { return };
-        let begin = here.leaving[..end].iter().rposition(|slot| *slot == FLUSHED).map_or(0, |before| before + 1);
-        for slot in here.leaving.drain(begin..=end).take(end - begin) {
+        let (first, connection) = (link * self.proto.streams, &mut self.links[link].proto);
+        let Some(end) = connection.leaving.iter().rposition(|slot| *slot == FLUSHED) else { return };
+        let begin = connection.leaving[..end].iter().rposition(|slot| *slot == FLUSHED).map_or(0, |before| before + 1);
+        for slot in connection.leaving.drain(begin..=end).take(end - begin) {
             let stream = &mut self.proto.places[first + slot as usize];
             if stream.place.state == State::Waiting && !stream.place.fresh {
                 stream.place.depart(sent_ns, block_run);
@@ -221,9 +221,9 @@ impl<T: Transport> Worker<T, Http2> {
     /// closed the connection while it was idle, and nothing is lost. Otherwise the next read fails the requests.
     #[cold]
     pub(super) fn link_unsent(&mut self, link: usize, block_run: &mut BlockRun<impl LoadModel>) {
-        let here = &self.links[link].proto;
-        let (requests, bytes) = here.flushed;
-        if here.state != LinkState::Open || here.fresh || here.http2.active() != requests {
+        let connection = &self.links[link].proto;
+        let (requests, bytes) = connection.flushed;
+        if connection.state != LinkState::Open || connection.fresh || connection.http2.active() != requests {
             return;
         }
         block_run.counts.bytes_out -= bytes;

@@ -28,18 +28,18 @@ impl<T: Transport> Worker<T, Http2> {
     #[inline]
     pub(super) fn link_event(&mut self, event: Ready, block_run: &mut BlockRun<impl LoadModel>, buffer: &mut [u8]) {
         let (link, generation) = split_token(event.token);
-        let here = &self.links[link];
-        if here.generation != generation || here.proto.state == LinkState::Closed {
+        let connection = &self.links[link];
+        if connection.generation != generation || connection.proto.state == LinkState::Closed {
             return self.closers.event(&mut self.io, event.token, event.closing);
         }
-        if here.proto.state == LinkState::Connecting {
+        if connection.proto.state == LinkState::Connecting {
             return self.link_handshake(link, event, block_run, buffer);
         }
         if event.unsent != 0 {
             return self.link_unsent(link, block_run);
         }
         if event.writable {
-            if let Some(socket) = &here.socket {
+            if let Some(socket) = &connection.socket {
                 self.io.go_on(event.token, socket);
             }
             self.flush_link(link, block_run);
@@ -120,9 +120,9 @@ impl<T: Transport> Worker<T, Http2> {
                     continue;
                 }
             }
-            let here = &mut self.links[link].proto;
-            let (from, between_frames) = (bytes, here.http2.between_frames());
-            let (used, event) = match here.http2.next(bytes) {
+            let connection = &mut self.links[link].proto;
+            let (from, between_frames) = (bytes, connection.http2.between_frames());
+            let (used, event) = match connection.http2.next(bytes) {
                 Ok(next) => next,
                 Err(broken) => return self.link_broken(link, &broken, now_ns, block_run),
             };
@@ -138,7 +138,7 @@ impl<T: Transport> Worker<T, Http2> {
                     let exchange = &self.core.plan.exchanges[stream.place.exchange as usize];
                     let (expect, deviates) = (Expect::from(exchange), deviates >> exchange.kind & 1 == 1);
                     if deviates {
-                        self.core.judge.sample.note(Failure::WrongHead, here.http2.deviation().as_bytes());
+                        self.core.judge.sample.note(Failure::WrongHead, connection.http2.deviation().as_bytes());
                     }
                     if expect.is_wrong(status) {
                         self.core.judge.sample.note(Failure::WrongStatus, format!("HTTP/2 {status}").as_bytes());
@@ -189,17 +189,17 @@ impl<T: Transport> Worker<T, Http2> {
         (stamp_ns, now_ns): (u64, u64),
         block_run: &mut BlockRun<impl LoadModel>,
     ) -> &'a [u8] {
-        let here = &mut self.links[link].proto;
+        let connection = &mut self.links[link].proto;
         // A link that ends does so after its last response, so its responses are taken one by one.
-        if here.state != LinkState::Open {
+        if connection.state != LinkState::Open {
             return bytes;
         }
         let mut over = std::mem::take(&mut self.proto.over);
-        let Some(repeated) = here.http2.take_repeated(bytes, &mut over) else {
+        let Some(repeated) = connection.http2.take_repeated(bytes, &mut over) else {
             self.proto.over = over;
             return bytes;
         };
-        here.fresh = false;
+        connection.fresh = false;
         self.core.ledger.outstanding -= over.len();
         let first = link * self.proto.streams;
         let (mut batch, mut times) = (0, Times::default());
