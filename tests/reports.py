@@ -43,8 +43,17 @@ def part_of(race: Race) -> summary.Part:
     return part
 
 
+#: The latest pages, each with its race: several tests look at the page of the same one.
+_pages: list[tuple[Race, str]] = []
+
+
 def rendered(race: Race) -> str:
-    return race_page.render(JudgedRace.of(race))
+    for known, page in _pages:
+        if known is race:
+            return page
+    page = race_page.render(JudgedRace.of(race))
+    _pages[:] = [*_pages[-3:], (race, page)]
+    return page
 
 
 def told(race: Race) -> dict[str, Any]:

@@ -46,7 +46,7 @@ def test_three_servers_at_two_workloads_interrupted_and_resumed_beside_one_that_
     """Columns take turns, each with fresh launches of those that have the workload; the rounds count on from where the
     race was cut off; rerun asks for the same.
     """
-    field = ("nginx-lua", "node", "tornado", "nginx-return")
+    field = ("nginx-lua", "luajit", "tornado", "nginx-return")
     env = races.settings(tmp_path)
     words = ("race", *field, "--workload", "hello,multiply", "--rounds", "2")
     with races.begin(env, *words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
@@ -98,7 +98,7 @@ def test_a_race_says_where_two_servers_change_places(tmp_path: Path) -> None:
 @pytest.mark.thorough
 def test_efficiency_offers_two_rates_and_compares_cpu_at_each(tmp_path: Path) -> None:
     """A tenth and half of what the slowest serves; every block of a column is offered that column's rate."""
-    words = ("race", "nginx-lua", "node", "tornado", "--efficiency", "--rounds", "2", *to(tmp_path))
+    words = ("race", "nginx-lua", "tornado", "--efficiency", "--rounds", "2", *to(tmp_path))
     race, told, text = finished(tmp_path, commands.dragstrip(*words))
     low, half = (column.load.rate_per_s for column in race.columns)
     assert 4 * low < half < 6 * low

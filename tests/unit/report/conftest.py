@@ -9,6 +9,6 @@ from reports import SPEEDS
 from dragstrip.record import Race
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def race() -> Race:
     return samples.race(SPEEDS, rounds=14, out={"dud": "body differs at byte 10\nlast words: none"})
