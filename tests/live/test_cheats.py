@@ -65,11 +65,13 @@ def test_a_head_that_changes_under_load_is_named_with_what_was_expected(
     cheat: str, words: str, keepalive: bool
 ) -> None:
     """Each response is compared, over connections that are kept and over one each."""
+    responses = 0
     with connected(ad_hoc(cheat), keepalive=keepalive, connections=32) as (setup, launched):
-        (tally,) = setup.engine.run([block_plan(launched.connected(), counted_ns=300_000_000)])
-    assert tally.sample.startswith(words)
-    assert set(tally.errors) == ({"wrong_head"} if words else set())
-    assert tally.answered + tally.failed > 100
+        while responses <= 100:  # one block, unless other programs take the cores
+            (tally,) = setup.engine.run([block_plan(launched.connected(), counted_ns=300_000_000)])
+            assert tally.sample.startswith(words)
+            assert set(tally.errors) == ({"wrong_head"} if words else set())
+            responses += tally.answered + tally.failed
 
 
 def test_a_server_that_ends_its_connections_and_says_so_is_right() -> None:

@@ -481,8 +481,9 @@ def test_leaving_the_supervisor_ends_a_launch_that_nobody_stopped(root: Path) ->
     assert list(root.iterdir()) == []
 
 
-def test_an_interruption_does_not_wait_for_a_stubborn_server(root: Path) -> None:
-    """Ctrl-C cuts the grace short: well below the 15 s that a healthy server may take."""
+def test_an_interruption_does_not_wait_for_a_stubborn_server(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C cuts the grace short: far below what a healthy server may take, here two minutes."""
+    monkeypatch.setattr(launcher_module, "GRACE_S", 120.0)
     launcher = Launcher(name="mine", scratch_root=root)
     running = as_server(launcher, root, "stubborn")
     began = time.monotonic()
