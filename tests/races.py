@@ -62,7 +62,7 @@ def until(condition: Callable[[], bool], seconds: float, otherwise: str) -> None
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, otherwise
-        time.sleep(0.02)
+        time.sleep(0.05)
 
 
 def scratches() -> list[Path]:

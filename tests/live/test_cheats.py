@@ -76,9 +76,12 @@ def test_a_head_that_changes_under_load_is_named_with_what_was_expected(
 
 def test_a_server_that_ends_its_connections_and_says_so_is_right() -> None:
     """The last head of each connection says Connection: close, and no other one does."""
+    counted_ns, answered = 300_000_000, 0
     with connected(ad_hoc("ends"), connections=2) as (setup, launched):
-        (tally,) = setup.engine.run([block_plan(launched.connected(), counted_ns=300_000_000)])
-    assert tally.errors == {}
+        while answered < 150:  # one block, unless other programs take the cores
+            (tally,) = setup.engine.run([block_plan(launched.connected(), counted_ns=counted_ns)])
+            counted_ns, answered = 2 * counted_ns, tally.answered
+            assert tally.errors == {}
     # The last fifty of each connection may not be over.
     assert tally.connects >= tally.answered // 50 - 2 > 0
 
