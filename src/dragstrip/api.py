@@ -1,4 +1,4 @@
-"""Dragstrip from Python: ``dragstrip.race(...)`` gives records and verdicts, data frames, and itself in a notebook.
+"""Dragstrip from Python: ``dragstrip.race(...)`` returns records, verdicts and data frames, also for notebooks.
 
 ::
 
@@ -88,11 +88,11 @@ class Result(JudgedRace):
         return _frame(tables.block_rows(self.record), self._with_column(tables.BLOCKS))
 
     def rounds(self) -> DataFrame:
-        """Each contender's number per round: those that decide."""
+        """Each contender's number per round, by which pairs are decided."""
         return _frame(tables.round_rows(self.record), self._with_column(tables.ROUNDS))
 
     def _with_column(self, names: Sequence[str]) -> Sequence[str]:
-        """The last cell names the column if the race has several."""
+        """Names of cells, with the column last if the race has several."""
         return (*names, "column") if len(self.verdict.columns) > 1 else names
 
     def pairs(self) -> DataFrame:
@@ -100,7 +100,7 @@ class Result(JudgedRace):
         return _frame(self.json()["pairs"])
 
     def json(self) -> dict[str, Any]:
-        """As ``--json`` gives it (schema 1)."""
+        """The content of ``--json`` (schema 1)."""
         return race_export.race_json(self)
 
     def to_html(self, path: Path | str) -> Path:
@@ -124,7 +124,7 @@ class Result(JudgedRace):
         parts = self.parts
         if len(parts) > 1:
             table = columns_of.table(self)
-            heads = ["contender", *(f"{name}, {of}" for name, of in table.heads)]
+            heads = ["contender", *(f"{name}, {metric}" for name, metric in table.heads)]
             lines = [[name, *(f"{cell.text} {cell.letters}".strip() for cell in cells)] for name, cells in table.rows]
             notes = "".join(f"<p>{_escaped(line)}</p>" for line in columns_of.legend(self, table))
         else:
@@ -140,12 +140,12 @@ class Result(JudgedRace):
                 ]
                 for row in parts[0].rows
             ]
-            worst = "".join(
+            warnings = "".join(
                 f"<li>{_escaped(f'{check.status}: {check.label}: {check.detail}')}</li>"
                 for check in self.checks
                 if check.status is not Status.PASS
             )
-            notes = f"<ul>{worst}</ul>" if worst else ""
+            notes = f"<ul>{warnings}</ul>" if warnings else ""
         head, body = _cells("th", heads), "".join(f"<tr>{_cells('td', line)}</tr>" for line in lines)
         return (
             f"<p><b>{_escaped(self.headline)}</b></p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
@@ -154,9 +154,9 @@ class Result(JudgedRace):
 
 
 class Plan(TypedDict, total=False):
-    """Options of ``race`` that its plan has; ``docs/commands.md`` says what each is, and its default.
+    """Options of ``race``; ``docs/commands.md`` describes each, with its default.
 
-    ``dragstrip.racing.request.Request`` has the same under the same names.
+    ``dragstrip.racing.request.Request`` has fields of the same names.
     """
 
     connections: int | None
@@ -191,14 +191,14 @@ def race(
     rate_per_s: float | Literal["auto"] | None = None,
     **plan: Unpack[Plan],
 ) -> Result:
-    """Races contenders and gives what came of it; the record is in the store too.
+    """Races contenders and returns the result; the record is also in the store.
 
     Args:
         contenders: as on the command line: names, ``name:key=value``, files, addresses of running servers.
         serve: commands of your own by name, with ``{port}``.
         workload: its name, or a file; several with commas: each is a column of the race's table.
-        store: where races are kept; the usual place if None.
-        quiet: False shows the race as it runs.
+        store: the database file; None: the default one.
+        quiet: False shows the race while it runs.
         rate_per_s: open loop with this many requests per second for each contender; "auto" chooses; None: closed loop.
         plan: ``connections``, ``rounds``, ``budget_s``, ``margin``, ``metric`` and others: see ``Plan``.
 
@@ -246,7 +246,7 @@ def compare(
     """Two races, now against then; ``metric``, ``margin`` and ``reference`` as ``dragstrip.analysis.compare``.
 
     Raises:
-        BadUsage: one of several columns is among them: ``dragstrip.analysis.compare_columns`` compares each.
+        BadUsage: a race has several columns; ``dragstrip.analysis.compare_columns`` compares each.
     """
     return judging.compare(old.record, new.record, metric=metric, margin=margin, reference=reference)
 
@@ -255,7 +255,7 @@ def _frame(rows: Iterable[dict[str, Any]], columns: Sequence[str] | None = None)
     try:
         import pandas
     except ImportError as error:
-        raise BadUsage("data frames take pandas: pip install 'dragstrip[data]'; json() does without") from error
+        raise BadUsage("data frames need pandas: pip install 'dragstrip[data]'; json() works without it") from error
     return pandas.DataFrame(list(rows), columns=columns)
 
 
@@ -264,5 +264,5 @@ def _cells(tag: str, texts: Iterable[str]) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Escaped: names come from outside."""
+    """HTML-escaped text, because names come from outside."""
     return html.escape(figures.visible(text))

@@ -1,8 +1,7 @@
-"""What we refuse, in words for the person who must act.
+"""Refusals, in words for the person who must act.
 
-Every message says whose, which field, what was given and what would do. The exit code belongs to
-the kind of refusal: 1 the answer is a failure, 2 wrong usage or definition, 3 the measurement is
-void.
+Every message names the contender or file, the field, the given value and a valid one. The exit code belongs to the kind
+of refusal: 1 the result is a failure, 2 wrong usage or definition, 3 the measurement is void.
 """
 
 
@@ -13,7 +12,7 @@ class DragstripError(Exception):
 
 
 class BadUsage(DragstripError):
-    """The words on the command line, or an argument of a public call, cannot be acted on."""
+    """The command line, or an argument of a public call, is not valid."""
 
     exit_code = 2
 
@@ -29,10 +28,10 @@ class BadDefinition(DragstripError):
 
     Args:
         file: the definition's path, as the user would open it.
-        line: 1-based line in that file, or None where the fault has no line (a missing key).
+        line: 1-based line in that file, or None if the fault has no line (a missing key).
         field: dotted name of the field, for example ``start.wake_s``.
-        problem: what was given and why it is refused.
-        remedy: what would do.
+        problem: the given value, and why it is refused.
+        remedy: what would be valid.
     """
 
     exit_code = 2
@@ -54,15 +53,15 @@ class StageError(DragstripError):
 
 
 class PortTaken(StageError):
-    """It could not serve: another program holds the port that it was given; on another one it may."""
+    """A contender could not serve because another program uses its port; on another port it may."""
 
 
 class MachineLost(DragstripError):
-    """A machine of a race over several of them no longer answers, or answers what no agent of ours would.
+    """A machine of a fleet no longer responds, or sends an invalid reply.
 
     Args:
         machine: its name in the fleet.
-        why: what was seen, in words.
+        why: what happened, in words.
     """
 
     exit_code = 3
@@ -73,13 +72,13 @@ class MachineLost(DragstripError):
 
 
 class EngineFailure(DragstripError):
-    """The load engine could not run (no descriptors, no ports, an address that is not an address)."""
+    """The load engine could not run (no descriptors, no ports, an invalid address)."""
 
     exit_code = 3
 
 
 class MeasurementVoid(DragstripError):
-    """What was measured can't be stood behind; it is kept in the store and shown as void."""
+    """A measurement is invalid; it is kept in the store and shown as void."""
 
     exit_code = 3
 

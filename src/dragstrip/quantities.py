@@ -1,4 +1,4 @@
-"""Numbers, counts and durations as people type them: the one reader of each, for every option and argument."""
+"""Reads numbers, counts and durations as people type them, for every option and argument."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def number(text: str) -> Decimal | None:
 
 
 def whole(text: str) -> int | None:
-    """The same if it is a whole number: ``10k``, ``1e3`` and ``1.5k``, but not ``1.5``."""
+    """The number if it is whole: ``10k``, ``1e3`` and ``1.5k``, but not ``1.5``; otherwise None."""
     value = number(text)
     return None if value is None or value != value.to_integral_value() else int(value)
 

@@ -1,4 +1,4 @@
-"""What a race says of a claim. Pure: a claim and a record in, a finding out; can be worked out again at any time."""
+"""What a race shows about a claim. Pure: a claim and a record in, a finding out, the same at any time."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ TILTING = (
     "code cache",
 )
 
-#: Checks that say what a publisher could not see, where they warn.
-TELLING = (CheckName.GENERATOR, CheckName.SATURATION, CheckName.ERRORS, CheckName.LAUNCHES)
+#: Checks whose warnings are shown, because a publisher could not see what they found.
+SHOWN_WARNINGS = (CheckName.GENERATOR, CheckName.SATURATION, CheckName.ERRORS, CheckName.LAUNCHES)
 
 
 def assess(claim: Claim, setting: str, race: Race) -> Finding:
-    """What a race says of a claim."""
+    """What a race shows about a claim."""
     raced, stand_ins = _raced(claim, setting, race)
     http, wanted = race.load.http, claim.load(setting).http
     remarks: list[Remark] = [] if http == wanted else [OtherHttp(http, wanted)]
@@ -68,7 +68,7 @@ def assess(claim: Claim, setting: str, race: Race) -> Finding:
 def _judged(claim: Claim, race: Race, raced: Sequence[Entrant]) -> tuple[Finding, list[Remark]]:
     """The judgement of a race, and what the parity sheet and the checks add to it."""
     names = [entrant.name for entrant in raced]
-    # Looked at as if only these had raced: another contender's fault is not theirs.
+    # As if only these had raced: another contender's fault does not count against them.
     alone = analysis.with_column(race, 0, raced)
     held = held_by_generator(alone) if race.plan.metric == "cpu" and claim.fields.kind != "peak" else ()
     judged = analysis.judge_column(race, metric="cpu" if held else "throughput")
@@ -84,7 +84,7 @@ def _judged(claim: Claim, race: Race, raced: Sequence[Entrant]) -> tuple[Finding
     if held:
         remarks.append(ByCpu(tuple(held)))
     remarks += [pair.disturbed for pair in judged.pairs if pair.disturbed and {pair.a, pair.b} <= set(about)]
-    remarks += [check for check in checks if check.status is Status.WARN and check.name in TELLING]
+    remarks += [check for check in checks if check.status is Status.WARN and check.name in SHOWN_WARNINGS]
     return finding, remarks
 
 
@@ -99,16 +99,15 @@ def _void(race: Race, checks: Sequence[Check]) -> tuple[VoidFor, Reason] | None:
 def _without_verdict(
     race: Race, judged: analysis.ColumnVerdict, names: Sequence[str], checks: Sequence[Check]
 ) -> tuple[VoidFor, Reason] | None:
-    """How and why nothing stands of these contenders where no check voids the race; None if something stands.
+    """How and why these contenders have no valid verdict in a race that no check voids; None if they have one.
 
-    A fault of one contender's takes the verdicts of its own pairs, and a void block those
-    of its own round.
+    A contender's fault invalidates its own pairs, and a void block its own round.
     """
     reasons = unfit(race, judged.metric) | dict.fromkeys(judged.warming, UnfitReason.WARMING)
     spoilt = [name for name in names if name in reasons]
     if spoilt:
-        whose = {why: tuple(name for name in spoilt if reasons[name] == why) for why in reasons.values()}
-        return VoidFor.LASTING, Unfit(tuple((why, those) for why, those in whose.items() if those))
+        contenders = {why: tuple(name for name in spoilt if reasons[name] == why) for why in reasons.values()}
+        return VoidFor.LASTING, Unfit(tuple((why, group) for why, group in contenders.items() if group))
     pairs = [pair.rounds for pair in judged.pairs if {pair.a, pair.b} <= set(names)]
     fewest = min([*pairs, *(judged.estimates[name].rounds for name in names)])
     if not judged.rounds or (fewest and not fewest < analysis.FLOOR <= judged.rounds):
@@ -119,32 +118,32 @@ def _without_verdict(
 
 
 def _with_again(race: Race, finding: Finding) -> Finding:
-    """The finding, with whether another race may say more and, if so, how to have it.
+    """The finding, with how another race may show more, if it may.
 
-    A decided claim stays decided, however disturbed the machine was: the interval has carried that.
+    A decided claim stays decided, however disturbed the machine was: the interval includes the disturbance.
     """
     again, disturbed = finding.void is VoidFor.PASSING, None
     if finding.void is None:
         again = sum(not round_.void for round_ in race.rounds) < analysis.FLOOR
         if not again and finding.outcome is Outcome.UNDECIDED:
-            seen = noise(race)
-            again = seen.level == "very disturbed"
-            disturbed = seen.lost if again else None
+            disturbance = noise(race)
+            again = disturbance.level == "very disturbed"
+            disturbed = disturbance.lost if again else None
     if not again:
         return finding
     return replace(finding, disturbed=disturbed, again=Again.GO_ON if race.finished.goes_on else Again.RACE)
 
 
 def is_done(claim: Claim, setting: str, race: Race) -> bool:
-    """Whether an ended race has said of a claim what it can say here, so that another one would bring nothing new.
+    """Whether another race would show nothing new about a claim.
 
-    Not if ``Finding.again`` says otherwise. A contender that was taken out would be again.
+    ``Finding.again`` decides. A contender that was taken out would be taken out again.
     """
     return assess(claim, setting, race).again is None
 
 
 def names_of(claim: Claim, setting: str) -> list[tuple[str, str | None]]:
-    """Each contender's name in a race, with that of who may stand in for it."""
+    """Each contender's name in a race, with the name of its stand-in, if it has one."""
     names = []
     for word in claim.contenders(setting):
         other = claim.stand_in(word)
@@ -152,21 +151,21 @@ def names_of(claim: Claim, setting: str) -> list[tuple[str, str | None]]:
     return names
 
 
-def answers(claim: Claim, setting: str, race: Race) -> bool:
-    """Whether everybody that a claim is about, or who stands in, was entered in a race."""
-    there = {entrant.name for entrant in race.entrants}
-    return all(name in there or other in there for name, other in names_of(claim, setting))
+def covers(claim: Claim, setting: str, race: Race) -> bool:
+    """Whether every contender of a claim, or its stand-in, was entered in a race."""
+    entered = {entrant.name for entrant in race.entrants}
+    return all(name in entered or other in entered for name, other in names_of(claim, setting))
 
 
 def _raced(claim: Claim, setting: str, race: Race) -> tuple[list[Entrant], tuple[StandIn, ...]]:
     """The race's entrants that a claim is about, in the claim's order, and which of them are substitutes."""
-    there = {entrant.name: entrant for entrant in race.entrants}
+    entered = {entrant.name: entrant for entrant in race.entrants}
     raced, stand_ins = [], []
     for name, other in names_of(claim, setting):
-        used = name if name in there or other is None else other
+        used = name if name in entered or other is None else other
         if used != name:
             stand_ins.append(StandIn(raced=used, missing=name))
-        raced.append(there[used])
+        raced.append(entered[used])
     return raced, tuple(stand_ins)
 
 
@@ -179,12 +178,14 @@ def _ratio(claim: Claim, judged: analysis.ColumnVerdict, names: Sequence[str]) -
     return _figured(claim, ground, (first, second), pair)
 
 
-def _figured(claim: Claim, ground: Ground, about: tuple[str, ...], seen: analysis.Interval) -> Finding:
-    return Finding(claim=claim, reason=ground, about=about, ratio=seen.estimate, low=seen.low, high=seen.high)
+def _figured(claim: Claim, ground: Ground, about: tuple[str, ...], interval: analysis.Interval) -> Finding:
+    return Finding(
+        claim=claim, reason=ground, about=about, ratio=interval.estimate, low=interval.low, high=interval.high
+    )
 
 
-def _against(claim: Claim, verdict: PairVerdict, seen: analysis.Interval) -> Ground:
-    """A ratio's interval against the published ratio; ``verdict``: on the first, as ``analysis.Pair`` has it."""
+def _against(claim: Claim, verdict: PairVerdict, interval: analysis.Interval) -> Ground:
+    """A ratio's interval against the published ratio; ``verdict``: of the first over the second."""
     published, tolerance = claim.fields.ratio, claim.fields.tolerance
     if verdict is PairVerdict.SAME:
         return Ground.SAME
@@ -194,9 +195,9 @@ def _against(claim: Claim, verdict: PairVerdict, seen: analysis.Interval) -> Gro
         return Ground.OTHER_WAY
     if published is None:
         return Ground.NO_SIZE
-    if seen.low <= published * (1 + tolerance) and seen.high >= published / (1 + tolerance):
+    if interval.low <= published * (1 + tolerance) and interval.high >= published / (1 + tolerance):
         return Ground.WITHIN
-    return Ground.LARGER if (seen.low > published) == (published > 1) else Ground.SMALLER
+    return Ground.LARGER if (interval.low > published) == (published > 1) else Ground.SMALLER
 
 
 def _same(claim: Claim, judged: analysis.ColumnVerdict, names: Sequence[str]) -> Finding:
@@ -205,7 +206,7 @@ def _same(claim: Claim, judged: analysis.ColumnVerdict, names: Sequence[str]) ->
     known = {about: pair for about, pair in pairs.items() if pair is not None}
     if len(known) < len(pairs):
         return Finding(claim=claim, reason=Ground.NO_ROUND_OF_SOME)
-    most, seen = max(known.items(), key=lambda pair: abs(math.log(pair[1].estimate)))
+    about, interval = max(known.items(), key=lambda pair: abs(math.log(pair[1].estimate)))
     limit = 1 + claim.fields.tolerance
     if all(1 / limit < pair.low and pair.high < limit for pair in known.values()):
         ground = Ground.ALL_WITHIN
@@ -213,7 +214,7 @@ def _same(claim: Claim, judged: analysis.ColumnVerdict, names: Sequence[str]) ->
         ground = Ground.NOT_ALL_WITHIN
     else:
         ground = Ground.ALL_UNCLEAR
-    return _figured(claim, ground, most, seen)
+    return _figured(claim, ground, about, interval)
 
 
 def _peak(claim: Claim, judged: analysis.ColumnVerdict, names: Sequence[str]) -> Finding:
@@ -228,7 +229,7 @@ def _peak(claim: Claim, judged: analysis.ColumnVerdict, names: Sequence[str]) ->
 
 
 def _ends(claim: Claim, race: Race, names: Sequence[str]) -> Finding:
-    """A run that never ends: whether each contender's run to the published count came to its end by itself."""
+    """A run that never ends: whether each contender's run to the published count ended by itself."""
     runs = [decode(CountedRun, json.loads(event.text)) for event in race.events if event.kind == EventKind.COUNTED_RUN]
     latest = {run.contender: run for run in runs if run.contender in names}
     if set(latest) < set(names):

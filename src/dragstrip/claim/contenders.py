@@ -1,4 +1,4 @@
-"""Who races for a claim: its contenders, those who stand in for missing ones, and what is missing."""
+"""Which contenders race for a claim: its own, or stand-ins for missing ones, and which are missing."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class ClaimContenders:
     """A claim's contenders in one setting.
 
     Args:
-        entries: in the claim's order; without those that are missing.
-        stand_ins: who races (by entry name) for which of the claim's words.
+        entries: in the claim's order, without missing contenders.
+        stand_ins: by the stand-in's entry name, the claim's word for the missing contender.
         missing: the claim's words for which no contender can race, with the reason.
     """
 
@@ -37,7 +37,7 @@ def entry_of(claim: Claim, word: str) -> Entry:
 
 
 def everyone(claim: Claim, settings: Sequence[str]) -> list[Entry]:
-    """All that a claim's races may start, stand-ins included, as far as its words are valid; looks for no program."""
+    """All contenders that a claim's races may start, with stand-ins; leaves out invalid words, checks no program."""
     words = [word for setting in settings for word in claim.contenders(setting)]
     words += [other for word in words if (other := claim.stand_in(word))]
     entries = []
@@ -48,7 +48,7 @@ def everyone(claim: Claim, settings: Sequence[str]) -> list[Entry]:
 
 
 def contenders_of(claim: Claim, setting: str) -> ClaimContenders:
-    """Looks who can race here now; starts nothing."""
+    """Checks which contenders can race here now; starts nothing."""
     entries: list[Entry] = []
     stand_ins: dict[str, str] = {}
     missing: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""A run to an exact count, as the write-ups made them: it ends, and says what became of every connection."""
+"""A run of an exact number of requests, as in published tests; it always ends, and counts every failure."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from dragstrip.record import LoadEnding
 from dragstrip.scrutiny import is_right
 from dragstrip.workload import Asking, Workload
 
-#: Seconds that one answer, or one attempt to connect, is waited for: the longest wait of all is the run's own end.
+#: Seconds to wait for a response or a connection; no wait is longer, so the run ends.
 TIMEOUT_S = 10.0
 
-#: Failures that left a connection without any answer, however long one waited: what a run without a limit hangs on.
+#: Failures without any response, for which a run without a time limit would wait forever.
 SILENT = ("timeout", "connect")
 
 
@@ -26,7 +26,7 @@ def run_to_count(entry: Entry, workload: Workload, load: LoadFields) -> CountedR
     """Launches a contender, sends exactly ``load.requests`` and stops it.
 
     Raises:
-        StageError: it didn't come to serve. EngineFailure: the engine can't run it.
+        StageError: the contender sent no correct response. EngineFailure: the engine can't run it.
     """
     build(entry)
     lanes = machine.lanes(None, None)
@@ -89,7 +89,7 @@ def _late(slices: Sequence[loading.Slice]) -> int:
 
 
 class _Silent:
-    """Shows nothing (``loading.run.Progress``): one line reports the run when it has ended."""
+    """Shows no progress (``loading.run.Progress``); one line reports the run after its end."""
 
     shown = False
 

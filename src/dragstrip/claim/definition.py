@@ -1,6 +1,6 @@
 """Published claims, as in ``claims/*.toml``: the statement, its source, its load and its figures.
 
-A claim is data; what became of it here is worked out from stored races by ``assess``.
+A claim is data; ``assess`` derives its findings from stored races.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SHIPPED = Path(__file__).parents[1] / "data" / "claims"
 Names = Annotated[tuple[str, ...], Field(strict=False)]
 Rates = Annotated[tuple[float, ...], Field(strict=False)]
 
-#: The two settings that every claim is put to: as published, and Dragstrip's own.
+#: The two settings in which every claim is raced: as published, and Dragstrip's own.
 PUBLISHED, FAIR = "published", "fair"
 
 #: Kinds that are judged by a race alone; "ends" needs a run to an exact count as well.
@@ -35,7 +35,7 @@ _PAIRED = ("ratio", "direction")
 
 
 class LoadFields(Strict):
-    """How the publisher loaded the servers, so far as it can be had again."""
+    """How the publisher loaded the servers, as far as Dragstrip can repeat it."""
 
     tool: str = Field(default="", description='what made the load, like "ab"')
     http: Literal["1.0", "1.1"] = "1.1"
@@ -67,7 +67,7 @@ class PublishedFields(Strict):
 
 
 class FairFields(Strict):
-    """Who races under the fair settings, where the published ones carry settings of their own."""
+    """Contenders under the fair settings, if the published contenders have special parameters."""
 
     contenders: Names = ()
 
@@ -120,7 +120,7 @@ class ClaimFile(Strict):
 
     @property
     def ratio(self) -> float | None:
-        """The published ratio of the first contender's speed to the second's; None where no figure was given."""
+        """The published ratio of the first contender's speed to the second's; None if no figure was published."""
         if self.published.ratio is not None:
             return self.published.ratio
         rates = self.published.per_s
@@ -129,20 +129,20 @@ class ClaimFile(Strict):
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim with the name of its file, and where that lies."""
+    """A claim with its file's name and path."""
 
     id: str
     fields: ClaimFile
     source: Source
 
     def contenders(self, setting: str) -> tuple[str, ...]:
-        """Who races in a setting, in the claim's order; stand-ins not yet called."""
-        own = self.fields.fair.contenders if setting == FAIR else ()
-        return own or self.fields.contenders
+        """The contenders of a setting, in the claim's order, without stand-ins."""
+        fair = self.fields.fair.contenders if setting == FAIR else ()
+        return fair or self.fields.contenders
 
     @property
     def everybody(self) -> tuple[str, ...]:
-        """All that may race for it, stand-ins too, but for servers of its own."""
+        """All contenders that may race for the claim, also stand-ins, but not the claim's own servers."""
         words = (*self.fields.contenders, *self.fields.fair.contenders, *self.fields.stand_ins.values())
         return tuple(word for word in words if word not in self.fields.serve)
 
@@ -157,21 +157,21 @@ class Claim:
 
     @property
     def shipped(self) -> bool:
-        """Whether Dragstrip brought it along."""
+        """Whether Dragstrip ships it."""
         return self.source.file.parent == SHIPPED
 
     def stand_in(self, word: str) -> str | None:
-        """The contender that races for a missing one, with the same settings; None without a substitute."""
+        """The contender that races for a missing one, with the same parameters; None without a substitute."""
         name, colon, rest = word.partition(":")
         other = self.fields.stand_ins.get(name)
         return f"{other}{colon}{rest}" if other else None
 
 
 def load(word: str | Path, folders: Sequence[Path] = ()) -> Claim:
-    """A shipped claim by its name, one in some more folders, or one from the path of a TOML file.
+    """A claim by its name, from the given folders or the shipped ones, or by the path of its TOML file.
 
     Raises:
-        BadUsage: there is none of that name. BadDefinition: file, line, field, what would do.
+        BadUsage: unknown claim. BadDefinition: the file is invalid.
     """
     known = {file.stem: file for folder in (*folders, SHIPPED) for file in folder.glob("*.toml")}
     file = Path(word) if str(word).endswith(".toml") else known.get(str(word), Path())
@@ -181,7 +181,7 @@ def load(word: str | Path, folders: Sequence[Path] = ()) -> Claim:
 
 
 def every(folders: Sequence[Path] = ()) -> tuple[Claim, ...]:
-    """All shipped claims, then those in some more folders, each by name."""
+    """All shipped claims, then the claims in the given folders, sorted by name."""
     return tuple(load(file) for folder in (SHIPPED, *folders) for file in sorted(folder.glob("*.toml")))
 
 
@@ -189,7 +189,7 @@ def write(file: Path, fields: ClaimFile) -> Claim:
     """Writes a claim's file, and reads it back as any other.
 
     Raises:
-        BadUsage: its name is none, it is there already, or it can't be written.
+        BadUsage: the name is not valid, the file exists already, or it can't be written.
     """
     _refuse_name(file)
     values = fields.model_dump(exclude_defaults=True)
@@ -209,7 +209,7 @@ def write(file: Path, fields: ClaimFile) -> Claim:
 
 
 def _toml(value: object) -> str:
-    """A value as TOML has it; JSON's texts, numbers and lists are TOML's too."""
+    """A value in TOML; JSON's strings, numbers and lists are also valid TOML."""
     return json.dumps(value, ensure_ascii=False)
 
 

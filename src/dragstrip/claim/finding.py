@@ -1,4 +1,4 @@
-"""What became of a claim, as values; ``report.claims.wording`` writes the sentences."""
+"""What races showed about a claim, as values; ``report.claims.wording`` writes the sentences."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Outcome(StrEnum):
 
 
 class VoidFor(StrEnum):
-    """How a measurement is void: by what may pass until another time, or by what comes again."""
+    """How a measurement is void: its cause may pass, or will come again."""
 
     PASSING = "passing"
     LASTING = "lasting"
@@ -104,17 +104,17 @@ class FewRounds:
 
 @dataclass(frozen=True, slots=True)
 class CountedRun:
-    """What became of a run to a count; kept as JSON in an event of the claim's race.
+    """The result of a run to a count; kept as JSON in an event of the claim's race.
 
     Args:
-        requests, connections: asked for; without keep-alive each request is a connection of its own.
-        sent, answered: requests that left, those answered right.
-        errors: the rest by kind.
-        timeout_s: seconds that one answer, or one attempt to connect, was waited for.
+        requests, connections: requested; without keep-alive each request has its own connection.
+        sent, answered: requests sent, and correct responses.
+        errors: failures by kind.
+        timeout_s: seconds to wait for a response or a connection.
         late: how many failed in the run's last twentieth.
-        longest_s: the slowest right answer.
+        longest_s: latency of the slowest correct response.
         finished: what ended it: "count", or "gave up" when no connection was left.
-        stuck: whether some waited in vain, so that a run without a limit to its waiting would have hung.
+        stuck: whether some requests got no response, so that a run without a time limit would have hung.
     """
 
     contender: str
@@ -141,7 +141,7 @@ class RunsEnded:
 
     @property
     def stuck(self) -> tuple[str, ...]:
-        """Contenders that left requests without an answer."""
+        """Contenders that left requests without a response."""
         return tuple(run.contender for run in self.runs if run.stuck)
 
     @property
@@ -192,27 +192,26 @@ class StandIn:
 
 
 class Again(Enum):
-    """How another race may say more of a claim."""
+    """How another race may show more about a claim."""
 
-    GO_ON = "go on"  # with the race that was cut off
+    GO_ON = "go on"  # continue the race that was cut off
     RACE = "race again"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What became of a claim in one setting.
+    """What races showed about a claim in one setting.
 
     Args:
-        reason: why; of a void measurement what voids it.
-        about: contenders that the figures are about: the two of the ratio (of several the two most apart), or the
-            one of the rate.
-        ratio, low, high: the first contender's speed over the second's, with its interval (for "peak": answers a
-            second); NaN where there is none.
-        metric: what the ratio is of; "cpu" where the load generator was the limit, and throughput its own.
-        void: None where the measurement stands.
-        disturbed: share of the race's time that others took, where that kept it from being decided; else None.
-        again: another race may say more: what voided this one may pass, it has too few rounds for an interval, or it
-            is undecided on a very disturbed machine; else None.
+        reason: why; for a void measurement, why it is void.
+        about: contenders of the figures: the ratio's two (of several, the pair that differs most), or the rate's.
+        ratio, low, high: the first contender's speed over the second's, with its interval (for "peak": responses per
+            second); NaN if unknown.
+        metric: what the ratio compares; "cpu" if the load generator limited the throughput.
+        void: None if the measurement is valid.
+        disturbed: share of the race's time that other programs took, if that left it undecided; otherwise None.
+        again: set if another race may show more: the cause of a void may pass, the race has too few rounds for an
+            interval, or it is undecided on a very disturbed machine; otherwise None.
         race: id of the race it rests on, "" if there is none.
         remarks: what was not equal, what the checks saw.
         stand_ins: substitutes, and the contenders that they raced for.
@@ -246,7 +245,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A claim and what became of it in each setting."""
+    """A claim and its finding in each setting."""
 
     claim: Claim
     published: Finding

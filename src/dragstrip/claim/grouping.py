@@ -1,4 +1,4 @@
-"""Which claims share a race: those of one source, workload and load, so that all fit into half an hour on two cores."""
+"""Claims of one source, workload and load share a race, so that all claims take half an hour on two cores."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from dragstrip.contender import Entry
 from dragstrip.racing import schedule
 from dragstrip.record import EventKind, Purpose
 
-#: What the slowest server of a field answers a second on one core: for a block's length before anything is measured.
+#: Assumed responses per second of a field's slowest server on one core; block lengths are estimated from it.
 GUESS_PER_S = 3000.0
 
-#: Seconds that one contender takes in a round beside its blocks: launch, warm-up, stop.
+#: Seconds that one contender takes in a round in addition to its blocks: launch, warm-up, stop.
 LAUNCH_S = 0.8
 
 #: Seconds that scrutineering and calibrating one contender take, before the first round.
@@ -23,7 +23,7 @@ SCRUTINY_S = 2.5
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Claims that one race can answer, in one setting, and who races in it."""
+    """Claims that one race can decide, in one setting, and its contenders."""
 
     setting: str
     workload: str
@@ -33,7 +33,7 @@ class Group:
 
     @property
     def purpose(self) -> Purpose:
-        """What the race's record says it was run for: the setting and the claims."""
+        """The purpose in the race's record: the setting and the claims."""
         return Purpose(kind=EventKind.CLAIMS, subject=self.setting, names=tuple(claim.id for claim in self.claims))
 
     def __str__(self) -> str:
@@ -56,12 +56,12 @@ class Group:
 
 
 def groups(claims: Iterable[Claim], settings: Sequence[str] = (PUBLISHED, FAIR)) -> tuple[Group, ...]:
-    """Every race that the claims want here, the quickest first; claims that lack a contender want none."""
+    """Every race that the claims need here, the quickest first; a claim with a missing contender needs none."""
     alike: dict[tuple[str, str, str, *tuple[object, ...]], list[tuple[Claim, tuple[Entry, ...]]]] = {}
     for claim in claims:
         for setting in settings:
             if setting == FAIR and claim.fields.kind == "ends":
-                continue  # a run to a count is what it is about; Dragstrip's own races have none
+                continue  # it is about a run to a count, which Dragstrip's own settings don't have
             play = contenders_of(claim, setting)
             if not play.missing:
                 load, fields = claim.load(setting), claim.fields

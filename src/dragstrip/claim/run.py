@@ -1,4 +1,4 @@
-"""Runs the races that claims want, one after another within one budget, and finds what stored races say of them."""
+"""Runs the races that claims need, one after another within one budget, and assesses stored races."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 from dragstrip.analysis import FLOOR
-from dragstrip.claim.assess import answers, assess, is_done
+from dragstrip.claim.assess import assess, covers, is_done
 from dragstrip.claim.contenders import contenders_of
 from dragstrip.claim.counted_run import run_to_count
 from dragstrip.claim.definition import FAIR, PUBLISHED, Claim
@@ -27,14 +27,14 @@ from dragstrip.store.database import Store
 from dragstrip.store.json_values import encode
 from dragstrip.workload import load as load_workload
 
-#: Differences below it are called the same: the smallest that a claim here is about is 3 %.
+#: Equivalence margin; the smallest difference in a shipped claim is 3 %.
 MARGIN = 0.03
 
 #: A race's shortest budget, and its longest as a multiple of the time that it is expected to need.
 MIN_S, MAX_TIMES = 15.0, 3.0
 
-#: Where the budget allows, a race has a fixed number of rounds, at least the fewest that decide anything. Then the
-#: ordinary t interval holds. After so few rounds it is far narrower than one that may be looked at all the time.
+#: If the budget allows, a race has a fixed number of rounds, at least the fewest that decide anything. Then the
+#: ordinary t interval holds. After few rounds it is far narrower than an interval that holds at every look.
 MIN_ROUNDS, MAX_ROUNDS = FLOOR, 16
 
 Show = Callable[[Group], AbstractContextManager[Progress]]
@@ -50,19 +50,19 @@ def check(
     say: Callable[[str | CountedRun], object],
     site: Site = LOCAL,
 ) -> None:
-    """Runs every race that is wanted, each with its share of what is left of the budget.
+    """Runs every group's race, each with its share of the remaining budget.
 
     Args:
-        resume: leaves out races that the store has already (``_stored`` says which), and goes on with one cut off.
-        site: where they are run; runs to a count are made on one machine only.
-        show: a display for one race. say: takes a run without a race, or a line about what can't be raced.
+        resume: skips races that the store has already (see ``_stored``), and continues a race that was cut off.
+        site: where races run; runs to a count need one machine only.
+        show: a display for one race. say: gets a run to a count, or the reason why a race failed.
     """
     ends_s = time.monotonic() + budget_s
     known = [(group, _stored(group, store, site) if resume else None) for group in wanted]
     open_ = [(group, race) for group, race in known if race is None or race.finished.goes_on]
     with_race = [(group, race) for group, race in known if race is not None and not race.finished.goes_on]
     for group, race in with_race:
-        with _telling(group, say):
+        with _reporting_failure(group, say):
             _counted(group, race, store, say, site)
     while open_:
         group, before = open_.pop(0)
@@ -71,12 +71,12 @@ def check(
         share = group.need_s / sum(other.need_s for other in left)
         waste_s = sum(other.before_s for other in left)
         own_s = min(max((left_s - waste_s) * share, MIN_S), MAX_TIMES * group.need_s + MIN_S)
-        with _telling(group, say):
+        with _reporting_failure(group, say):
             _counted(group, _race(group, before, store, own_s, show, site), store, say, site)
 
 
 @contextmanager
-def _telling(group: Group, say: Callable[[str | CountedRun], object]) -> Iterator[None]:
+def _reporting_failure(group: Group, say: Callable[[str | CountedRun], object]) -> Iterator[None]:
     """Reports a race that fails, so that the next one can run."""
     try:
         yield
@@ -85,7 +85,7 @@ def _telling(group: Group, say: Callable[[str | CountedRun], object]) -> Iterato
 
 
 def _race(group: Group, before: Race | None, store: Store, budget_s: float, show: Show, site: Site) -> Race:
-    """Goes on with the race ``before``, which was cut off, or runs a new one."""
+    """Continues the race ``before``, which was cut off, or runs a new race."""
     workload = load_workload(group.workload)
     with show(group) as progress:
         if before is not None:
@@ -100,8 +100,8 @@ def _race(group: Group, before: Race | None, store: Store, budget_s: float, show
             budget_s=budget_s,
             margin=MARGIN,
             rounds=_rounds(group, budget_s),
-            # A connection for each request costs the client about as much as the server: where it turns out to be the
-            # limit, the CPU time per request still tells the servers apart.
+            # A connection for each request costs the client about as much as the server: if the client is
+            # the limit, the CPU time per request still shows a difference.
             metric="throughput" if group.load.keepalive else "cpu",
             explicit=False,
             purpose=group.purpose,
@@ -111,7 +111,7 @@ def _race(group: Group, before: Race | None, store: Store, budget_s: float, show
 
 
 def _rounds(group: Group, budget_s: float) -> int | None:
-    """How many rounds a race is given; None without half the time for them: then the clock must end it."""
+    """A race's fixed number of rounds; None if the budget has less than half the time that they need."""
     if budget_s < group.need_s / 2:
         return None
     return min(max(int((ROUNDS_WANTED - 1) * budget_s / group.need_s), MIN_ROUNDS), MAX_ROUNDS)
@@ -120,8 +120,8 @@ def _rounds(group: Group, budget_s: float) -> int | None:
 def _stored(group: Group, store: Store, site: Site) -> Race | None:
     """The newest race of all a group's claims on these machines, as they are today, that can go on or is done.
 
-    A race of which another one may say more (``Finding.again``) does not count, and is run again: it was void by a
-    clock that was set, has too few rounds, or is undecided on a very disturbed machine. A race that would be void again
+    A race does not count, and is run again, if another race may show more (``Finding.again``): it was void because a
+    clock was set, has too few rounds, or is undecided on a very disturbed machine. A race that would be void again
     (incorrect responses) is kept, so that a second run is cheap.
     """
     wanted = {claim.id for claim in group.claims}
@@ -145,7 +145,7 @@ def _version(entry: Entry, site: Site) -> str:
 
 
 def _counted(group: Group, race: Race, store: Store, say: Callable[[str | CountedRun], object], site: Site) -> None:
-    """Makes the runs to a count that the group's claims want and the race's record hasn't."""
+    """Makes the runs to a count that the group's claims need and the race's record lacks."""
     done = any(event.kind == EventKind.COUNTED_RUN for event in race.events)
     wanted: dict[str, tuple[Entry, Claim]] = {}
     for claim in group.claims:
@@ -162,7 +162,7 @@ def _counted(group: Group, race: Race, store: Store, say: Callable[[str | Counte
 
 
 def rows(claims: Iterable[Claim], store: Store) -> Iterator[Row]:
-    """What the store says of each claim; races nothing."""
+    """Each claim with its findings from the store; races nothing."""
     noted = store.noted(EventKind.CLAIMS)
     races: dict[str, Race] = {}
     for claim in claims:
@@ -173,7 +173,7 @@ def rows(claims: Iterable[Claim], store: Store) -> Iterator[Row]:
 def _finding(
     claim: Claim, setting: str, noted: Sequence[tuple[str, Event]], races: dict[str, Race], store: Store
 ) -> Finding:
-    """From the newest race that was run for the claim and says all it can; else from the newest that stands at all."""
+    """The finding of the newest race that needs no further race, otherwise of the newest valid race."""
     best: Finding | None = None
     try:
         for race_id, event in noted:
@@ -183,7 +183,7 @@ def _finding(
             if race is None:
                 continue
             races[race_id] = race
-            if answers(claim, setting, race):
+            if covers(claim, setting, race):
                 finding = assess(claim, setting, race)
                 if _weight(finding) == 2:
                     return finding
@@ -199,7 +199,7 @@ def _finding(
 
 
 def _weight(finding: Finding) -> int:
-    """2 for a finding that no other race has to complete, 1 for one that stands so far, 0 for none."""
+    """2 for a finding that needs no further race, 1 for another valid finding, 0 for none."""
     if finding.void or finding.outcome is Outcome.UNTRIED:
         return 0
     return 1 if finding.again else 2

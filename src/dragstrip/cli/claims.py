@@ -60,13 +60,13 @@ def claims(options: TableOptions) -> None:
 
 
 def claims_named(names: Sequence[str]) -> tuple[Claim, ...]:
-    """Claims by name or TOML file; all of them, those that were added here included, where none is named."""
+    """Claims by name or TOML file; without a name all, including the user's own."""
     folders = (own_folder(),)
     return tuple(definition.load(name, folders) for name in names) if names else definition.every(folders)
 
 
 def own_folder() -> Path:
-    """The folder of the claims that were added here: beside the store."""
+    """The folder of the user's own claims, next to the store."""
     return default_path().parent / "claims"
 
 
@@ -286,21 +286,21 @@ def _claim_file(options: AddOptions) -> definition.ClaimFile:
 
 
 def _difference(runs: Sequence[outputs.ForeignRun]) -> str | None:
-    """In what two runs differ that should have been alike; None if in nothing that they tell."""
+    """How the loads of two runs differ, in words; None if their outputs show no difference."""
     values_of: dict[str, list[object]] = {
         "tool": [run.tool for run in runs],
         "connections": [run.connections for run in runs],
         "keep-alive": [run.keepalive for run in runs],
     }
     differing = [f"{what} {values[0]} and {values[1]}" for what, values in values_of.items() if len(set(values)) > 1]
-    return f"the two runs were not made alike: {', '.join(differing)}" if differing else None
+    return f"the two runs had different loads: {', '.join(differing)}" if differing else None
 
 
 def _load_of(options: AddOptions, output: outputs.ForeignRun | None) -> definition.LoadFields:
-    """The published load: as given, else as the first output tells, else the fair one.
+    """The published load: the given options, otherwise the first output's values, otherwise the defaults.
 
     Raises:
-        BadUsage: it was of HTTP/2.
+        BadUsage: the output is from HTTP/2.
     """
     if output and output.http == "2" and options.http is None:
         raise BadUsage(

@@ -1,4 +1,4 @@
-"""``dragstrip compare``: two stored races, now against then, with an exit code for CI."""
+"""``dragstrip compare``: compares two stored races, with an exit code for CI."""
 
 from __future__ import annotations
 
@@ -95,18 +95,18 @@ def compare(options: CompareOptions) -> None:
         ]
     )
     codes = {_code(item, strict=options.strict, asked=bool(options.rules)) for item in reports}
-    # A failure that is shown in one column counts before what can't be told in another.
+    # A failure in one column counts more than an undecided other column.
     sys.exit(next((code for code in (EXIT_FAILURE, EXIT_VOID) if code in codes), 0))
 
 
 def _suite(item: report.ComparisonReport) -> str:
-    """Its name in a report of tests."""
-    of = f" at {item.column}" if item.column else ""
-    return f"dragstrip compare {item.comparison.old} {item.comparison.new}{of}"
+    """The comparison's name in a JUnit report."""
+    column = f" at {item.column}" if item.column else ""
+    return f"dragstrip compare {item.comparison.old} {item.comparison.new}{column}"
 
 
 def _json(before: Race, after: Race, reports: Sequence[report.ComparisonReport]) -> JsonObject:
-    """The comparison; of several columns one for each, by their names."""
+    """The comparison; for several columns a list with one comparison each."""
     if not reports[0].column:
         return report.as_json(reports[0])
     listed = [{"column": item.column, **report.as_json(item)} for item in reports]
@@ -127,5 +127,5 @@ def _code(item: report.ComparisonReport, *, strict: bool, asked: bool) -> int:
         or (strict and report.Outcome.OPEN in outcomes)
     ):
         return EXIT_FAILURE
-    blind = asked and not all(change.interval.bounded for change in item.comparison.changes)
-    return EXIT_VOID if blind or not item.compared else 0
+    unbounded = asked and not all(change.interval.bounded for change in item.comparison.changes)
+    return EXIT_VOID if unbounded or not item.compared else 0

@@ -1,4 +1,4 @@
-"""What the shell completes: contenders, races, workloads, claims, line-ups; from folders and the store, nothing is run.
+"""Completions for the shell: contenders, races, workloads, claims, line-ups. Reads folders and the store, runs nothing.
 
 docs/commands.md shows how to switch it on. A completion that fails is silent: a message would garble the shell's line.
 """
@@ -18,24 +18,24 @@ if TYPE_CHECKING:
 
 DATA = Path(__file__).parents[1] / "data"
 
-#: Longest list of races to choose from.
+#: Maximum number of races to choose from.
 MAX_RACES = 50
 
 Completer = Callable[[click.Context, click.Parameter, str], "list[CompletionItem]"]
 
 
 def contenders(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Shipped ones, those of the user's folders, and files."""
-    own = [Path(part) for part in os.environ.get("DRAGSTRIP_CONTENDERS", "").split(":") if part]
-    given = [Path(part) for part in ctx.params.get("folders") or ()]
-    folders = [DATA / "contenders", *own, *given]
+    """Shipped contenders, contenders in the user's folders, and files."""
+    from_environment = [Path(part) for part in os.environ.get("DRAGSTRIP_CONTENDERS", "").split(":") if part]
+    from_options = [Path(part) for part in ctx.params.get("folders") or ()]
+    folders = [DATA / "contenders", *from_environment, *from_options]
     names = {file.parent.name for folder in folders for file in _glob(folder, "*/contender.toml")}
     taken = set(ctx.params.get("contenders") or ctx.params.get("names") or ())
     return _items(names - taken, incomplete)
 
 
 def workloads(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Shipped ones, and files; after a comma those that are not named yet."""
+    """Shipped workloads, and files; after a comma, workloads that are not named yet."""
     before, comma, _ = incomplete.rpartition(",")
     names = {file.stem for file in _glob(DATA / "workloads", "*.toml")} - set(before.split(","))
     return _items((f"{before}{comma}{name}" for name in names), incomplete)
@@ -47,7 +47,7 @@ def line_ups(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> l
 
 
 def claims(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Shipped ones, those that were added here, and files."""
+    """Shipped claims, the user's own claims, and files."""
     from dragstrip.store.database import default_path
 
     folders = (DATA / "claims", default_path().parent / "claims")
@@ -55,7 +55,7 @@ def claims(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> lis
 
 
 def races(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Ids of the newest races, with who ran in them; ``last``; and files."""
+    """Ids of the newest races, with their contenders; ``last``; and files."""
     from click.shell_completion import CompletionItem
 
     from dragstrip.errors import DragstripError

@@ -1,4 +1,4 @@
-"""Asks before anything runs that a file from elsewhere names; ``--yes`` answers."""
+"""Asks before Dragstrip runs commands that a file from elsewhere names; ``--yes`` agrees in advance."""
 
 from __future__ import annotations
 
@@ -12,21 +12,26 @@ from dragstrip.errors import BadUsage
 from dragstrip.report.figures import visible
 
 
-def ask_to_run(whose: str, entries: Iterable[Entry], *, yes: bool) -> None:
-    """Shows each command that ``whose`` file would run, and asks.
+def ask_to_run(source: str, entries: Iterable[Entry], *, yes: bool) -> None:
+    """Shows each command that a file would run, and asks.
+
+    Args:
+        source: the race or claim that names the commands.
 
     Raises:
-        BadUsage: the answer was "no", or no terminal is there to ask at.
+        BadUsage: the user declined, or standard input is not a terminal.
     """
     shown = dict.fromkeys(line for entry in entries for line in commands(entry))
     if not shown:
         return
-    click.echo(f"{visible(whose)} comes from elsewhere and would run, with your rights:", err=True)
+    click.echo(f"{visible(source)} comes from elsewhere and would run, with your rights:", err=True)
     for line in shown:
         click.echo(f"  {visible(line)}", err=True)
     if yes:
         return
     if not sys.stdin.isatty():
-        raise BadUsage(f"{visible(whose)}: nothing was run, because no terminal can answer; read these, then add --yes")
+        raise BadUsage(
+            f"{visible(source)}: nothing was run, because no terminal can answer; read these, then add --yes"
+        )
     if not click.confirm("Run these?", err=True):
-        raise BadUsage(f"{visible(whose)}: nothing was run")
+        raise BadUsage(f"{visible(source)}: nothing was run")

@@ -1,4 +1,4 @@
-"""``dragstrip contenders``: every definition, ready or what would make it ready."""
+"""``dragstrip contenders``: lists every contender, and what a missing one needs."""
 
 from __future__ import annotations
 

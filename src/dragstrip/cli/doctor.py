@@ -1,4 +1,4 @@
-"""``dragstrip doctor``: is this machine fit for races, and what can its load generator do."""
+"""``dragstrip doctor``: checks whether this machine is fit for races."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def doctor(options: DoctorOptions) -> None:
     console = Console(stderr=to_stdout)
     with console.status("looking") as status:
         report = examining.examine(
-            lanes, io=options.io, seconds=options.seconds, tell=lambda what: status.update(f"looking at {what}")
+            lanes, io=options.io, seconds=options.seconds, show=lambda what: status.update(f"looking at {what}")
         )
     raced = _null_race(store_path, options) if options.null_race else None
     report = examining.with_null_race(report, store_path, lanes, raced)

@@ -20,7 +20,7 @@ from dragstrip.record import Race
 from dragstrip.report.race import formats, latency, tables
 from dragstrip.report.race.summary import JudgedRace
 
-#: What a file's name says; the record itself for any other.
+#: Format by suffix.
 SUFFIXES = {
     ".csv": "csv",
     ".parquet": "parquet",
@@ -35,7 +35,7 @@ SUFFIXES = {
     ".png": "png",
     ".svg": "svg",
 }
-#: Of the record itself.
+#: Suffixes of the record itself.
 RECORDS = ("", ".race", ".sqlite", ".dragstrip")
 CHARTS = ("ranking", "pairs", "blocks", "latency", "cpu", "memory", "columns")
 FORMATS = ("record", *sorted({*SUFFIXES.values(), *formats.MAKERS}), "charts")
@@ -97,7 +97,7 @@ def export_command(options: ExportOptions) -> None:
 
 
 def _files(race: Race, chosen: str, options: ExportOptions) -> Iterator[tuple[Path, Callable[[], str | bytes]]]:
-    """Each file to write, and what makes it."""
+    """Each file to write, and the function that makes its content."""
     if chosen in ("png", "svg", "charts"):
         yield from _drawn(race, chosen, options)
     elif chosen == "parquet":
@@ -110,7 +110,7 @@ def _files(race: Race, chosen: str, options: ExportOptions) -> Iterator[tuple[Pa
 
 
 def _chosen(race: Race, column: str | None) -> Race:
-    """The race, or the one of its columns that was asked for, as a race.
+    """The race, or the requested column as a race of its own.
 
     Raises:
         BadUsage: it has no such column.
@@ -136,7 +136,7 @@ def _refuse_several(race: Race, what: str) -> None:
 
 
 def _by_suffix(file: Path) -> str:
-    """The shape that a file's name asks for.
+    """The format that a file's suffix selects.
 
     Raises:
         BadUsage: the suffix is unknown.
@@ -176,7 +176,7 @@ def _hgrm(race: Race, contender: str | None) -> str:
 
 
 def _drawn(race: Race, chosen: str, options: ExportOptions) -> Iterator[tuple[Path, Callable[[], bytes]]]:
-    """The chart that was asked for, or each of a folder's."""
+    """The requested chart, or every chart of a folder."""
     from dragstrip.report.race import charts  # Altair takes a third of a second to load
 
     file, every_chart = options.file, chosen == "charts"

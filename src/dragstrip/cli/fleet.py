@@ -1,4 +1,4 @@
-"""``dragstrip fleet``: the machines of a ``fleet.toml``, before races over them."""
+"""``dragstrip fleet``: prepares and checks the machines in a ``fleet.toml``."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def install(file: Path, contenders: tuple[str, ...], yes: bool) -> None:
     if not steps:
         raise BadUsage(f"{file}: nothing to install: every machine in it is this one, and no contender was named")
     megabytes = sum(place.stat().st_size for place, _ in packing.files()) / 1e6
-    for step in () if yes else steps:  # each is said again before it runs
+    for step in () if yes else steps:  # ``carry_out`` prints each step
         sent = (
             f"  (from here: {megabytes:,.0f} MB, this Dragstrip and the packages that it needs)" if step.sends else ""
         )

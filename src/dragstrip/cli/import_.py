@@ -1,4 +1,4 @@
-"""``dragstrip import``: a race that was exported, or another tool's result beside a race."""
+"""``dragstrip import``: imports an exported race, or adds another tool's result to a race."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the program takes over from whoever started it, and what of that it does not want."""
+"""Settings that the program inherits from its parent process, and undoes if they would break it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def undo_unwanted() -> None:
 
 
 def in_foreground() -> bool:
-    """Whether we are in the foreground of the terminal that standard input is; False where it is none."""
+    """Whether the program is in the foreground of its terminal; False if standard input is not a terminal."""
     try:
         return os.tcgetpgrp(sys.__stdin__.fileno()) == os.getpgrp() if sys.__stdin__ else False
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""``dragstrip install``: what contenders and the database need, by the system's package managers."""
+"""``dragstrip install``: installs what contenders and the database need."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ def install_command(options: InstallOptions) -> None:
     if not wanted:
         raise BadUsage(f"nothing to install: name contenders or {database.NAME}, or --all, or --line-up default")
     asked = load_workload(options.workload) if options.workload else None
-    asks = asked.asks_database if asked else options.everything
+    with_database = asked.asks_database if asked else options.everything
     for reason in contender.broken_definitions(options.folders).values() if options.everything else ():
         click.echo(f"dragstrip: passed over: {reason}", err=True)
     names = [name for name in wanted if name != database.NAME]
     entries = list(contender.entrants(names, extra_dirs=options.folders, settings=options.settings))
     named = entries if options.names else []
-    entries = [also for entry in entries for also in _for_workloads(entry, asked, asks)]
+    entries = [also for entry in entries for also in _for_workloads(entry, asked, with_database)]
     missing = [entry for entry in entries if isinstance(contender.check(entry), contender.Missing)]
-    plan = install.plan(missing, more=_database() if asks or database.NAME in wanted else {})
+    plan = install.plan(missing, more=_database() if with_database or database.NAME in wanted else {})
     click.echo(plan.text())
     if plan.steps:
         if not options.yes and not click.confirm("Run these?"):
@@ -60,15 +60,17 @@ def install_command(options: InstallOptions) -> None:
     _build_all([entry for entry in entries if isinstance(contender.check(entry), contender.Ready)])
     lacking = [entry.name for entry in named if isinstance(contender.check(entry), contender.Missing)]
     if lacking:
-        click.echo(f"dragstrip: not ready: {', '.join(lacking)}; `dragstrip contenders` says what is missing", err=True)
+        click.echo(
+            f"dragstrip: not ready: {', '.join(lacking)}; `dragstrip contenders` shows what is missing", err=True
+        )
         sys.exit(EXIT_FAILURE)
 
 
-def _for_workloads(entry: contender.Entry, asked: Workload | None, asks: bool) -> list[contender.Entry]:
-    """The entrant as one workload needs it; without one as it is, and as each of its workloads needs it.
+def _for_workloads(entry: contender.Entry, asked: Workload | None, with_database: bool) -> list[contender.Entry]:
+    """The entrant as one workload needs it; without a workload, the entrant and its variant for each workload.
 
     Args:
-        asks: workloads that use the database are among them.
+        with_database: include workloads that use the database.
     """
     if asked is not None:
         return [entry.for_workload(asked.name, asks_database=asked.asks_database)]
@@ -76,13 +78,13 @@ def _for_workloads(entry: contender.Entry, asked: Workload | None, asks: bool) -
     prepared = [
         entry.for_workload(workload.name, asks_database=workload.asks_database)
         for workload in served
-        if asks or not workload.asks_database
+        if with_database or not workload.asks_database
     ]
     return [entry, *(also for also in prepared if also is not entry)]
 
 
 def _database() -> dict[str, str]:
-    """The database's package, by its name, unless it is here."""
+    """The database's package by its name; empty if the database is installed."""
     try:
         database.find()
     except NotReady:
@@ -98,7 +100,7 @@ def _wanted(options: InstallOptions) -> tuple[str, ...]:
 
 
 def _build_all(entries: list[contender.Entry]) -> None:
-    """Builds every contender that needs it; after a failure it reports it, builds the others, and exits with 1."""
+    """Builds every contender that needs it; reports failures, and exits with 1 after the last build."""
     failed = False
     for entry in entries:
         try:

@@ -66,7 +66,7 @@ def _method(text: str) -> str:
 
 
 def _ramp(text: str) -> tuple[float, float]:
-    """``1k:20k``: rates at the begin and at the end."""
+    """``1k:20k``: the rate at the beginning, and the rate at the end."""
     first, colon, last = text.partition(":")
     if not colon:
         raise ValueError(f"{text!r} is not a valid ramp; use 1k:20k (from 1,000 to 20,000 per second)")
@@ -270,8 +270,8 @@ class LoadCommand(click.Command):
 def load(options: LoadOptions) -> None:
     """Load URL and report; every response is checked against a reference response.
 
-    Closed loop by default: each connection sends its next request as soon as the last one is answered. With -R,
-    --ramp or --steps an open loop: requests leave on schedule, and latency counts from the scheduled time.
+    Closed loop by default: each connection sends its next request as soon as it has the last response. With -R, --ramp
+    or --steps an open loop: requests leave on schedule, and latency counts from the scheduled time.
 
     --pool FILE lists the requests to send in turn: [[request]] tables if FILE ends in .toml, otherwise JSON lines. All
     keys are optional: path, method, headers, body or body_file; and for the expected response, which is learned if not
@@ -329,8 +329,8 @@ def _request(options: LoadOptions) -> loading.LoadRequest:
     if options.keep_word:
         if options.no_keepalive:
             raise BadUsage("-k and --no-keepalive contradict each other; give one, or none for keep-alive")
-        about_tls = "; --insecure takes any certificate" if options.url.startswith("https") else ""
-        message = f"dragstrip: -k: connections are kept alive by default; the word changes nothing{about_tls}"
+        about_tls = "; --insecure accepts any certificate" if options.url.startswith("https") else ""
+        message = f"dragstrip: -k: connections are kept alive by default; the flag changes nothing{about_tls}"
         click.echo(message, err=True)
     return taken_from(
         options,
@@ -348,13 +348,13 @@ def _request(options: LoadOptions) -> loading.LoadRequest:
 
 
 def _offer(options: LoadOptions) -> Offer | None:
-    """The open loop that was asked for; None for a closed loop.
+    """The requested open loop; None for a closed loop.
 
     Raises:
         BadUsage: an option of an open loop was given, and no rate.
     """
     if options.rate_per_s is None and options.ramp is None and options.steps is None:
-        seed = options.seed if options.url_template is None else None  # paths are drawn by it, too
+        seed = options.seed if options.url_template is None else None  # it also draws paths
         for name, value in (("pace", options.pace), ("arrivals", options.arrivals), ("seed", seed)):
             if value is not None:
                 raise BadUsage(f"--{name} {value} needs an open loop; add -R RATE")
@@ -394,7 +394,7 @@ def _http(options: LoadOptions) -> str:
 
 
 def _headers(options: LoadOptions) -> tuple[tuple[str, str], ...]:
-    """The headers of -H, and those that other options are short for."""
+    """The headers of -H, and the headers that other options set."""
     short = {
         "Content-Type": ("-T", options.content_type),
         "Cookie": ("--cookie", "; ".join(options.cookies)),
@@ -434,7 +434,7 @@ def _body(text: str) -> bytes:
 
 
 def _report(result: loading.LoadResult, objectives: list[Limit], options: LoadOptions) -> None:
-    """The report where it is wanted, and the files; JSON on the standard output has that for itself."""
+    """Prints the report unless --quiet, and writes the files; with ``--json -`` standard output is only JSON."""
     to_stdout = str(options.json_path) == "-"
     if options.quiet and not to_stdout and (script := result.script) is not None:
         click.echo("".join(map(terminal.whole_lines, (script.before + script.during, script.after))), nl=False)

@@ -33,12 +33,12 @@ COMMANDS = {
     "verify": "Run scrutineering only: start each contender and check its responses.",
 }
 
-#: Commands whose exit code is a measurement's result: it is kept even if their output can't be written.
+#: Commands whose exit code is a measurement's result: output that can't be written does not change the code.
 MEASURING = ("claims", "doctor", "load", "race", "rerun", "sweep", "verify")
 
 
 class Commands(click.Group):
-    """A group whose commands are imported when they are called, and whose refusals know other tools' flags."""
+    """A group that imports a command when it is called, and that recognises other tools' flags."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Every command's name."""
@@ -109,7 +109,7 @@ def main() -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Runs one command line; whatever becomes of it, the exit code comes back and stderr has said why."""
+    """Runs one command line and returns its exit code; a failure's reason is printed to stderr."""
     try:
         returned = cli.main(arguments, prog_name="dragstrip", standalone_mode=False)
         return returned if isinstance(returned, int) else 0

@@ -1,4 +1,4 @@
-"""A contender of one's own: a folder that works at once, with a comment beside every key."""
+"""``dragstrip new``: creates a contender's folder that works at once, with a comment next to every key."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def new(name: str, into: Path) -> None:
                 text = Template(file.read_text(encoding="utf-8")).substitute(name=name, mark=mark)
                 paths.write(folder / file.name, text, new=True)
     except DragstripError:
-        shutil.rmtree(folder, ignore_errors=True)  # half of one would only be in the way
+        shutil.rmtree(folder, ignore_errors=True)  # an incomplete folder would block the next attempt
         raise
     shown = str(folder) if "/" in str(folder) else f"./{folder}"
     click.echo(f"{shown}/contender.toml is yours: see its comments, then\n")

@@ -1,4 +1,4 @@
-"""Options: how a command declares them, those that several commands share, and the store that they name.
+"""How a command declares its options, the options that several commands share, and the store that they name.
 
 A command's options and arguments are the fields of one frozen dataclass: each field has the option's type, its flags
 and its help, in the order of the command's help.
@@ -84,7 +84,7 @@ def taken_from(options: object, make: Callable[..., Made], **others: object) -> 
 
 
 def _allowed_host(text: str) -> AllowedHost:
-    from dragstrip.contender import allowed_host  # `dragstrip runs` answers without it
+    from dragstrip.contender import allowed_host  # slow to import, and `dragstrip runs` does not need it
 
     return allowed_host(text)
 
@@ -195,7 +195,7 @@ yes_option = partial(switch, "--yes", help="Run what a file from elsewhere names
 def placed(
     fleet: Path | None, node_wait_s: float, *, server_cores: str | None = None, engine_cores: str | None = None
 ) -> Iterator[Site]:
-    """Where a command's races run: on this machine, or on a fleet's, whose agents end with this.
+    """Where a command's races run: this machine, or a fleet, whose agents end with this context.
 
     Raises:
         BadUsage: cores are given as well as a fleet. BadDefinition: the fleet's file is invalid.
@@ -220,7 +220,7 @@ def placed(
 
 
 class _ReportingStore(Store):
-    """A store that says at its end which races it had to pass over."""
+    """A store that lists, when it closes, the races that it had to pass over."""
 
     def close(self) -> None:
         """Closes the file."""
@@ -231,12 +231,12 @@ class _ReportingStore(Store):
 
 
 def open_store(store_path: Path | None) -> Store:
-    """The store that was named, or the usual one."""
+    """The named store, or the default one."""
     return _ReportingStore(store_path or default_path())
 
 
 def read_store(store_path: Path | None) -> Store:
-    """The same for a command that only reads: a store that does not exist is not created."""
+    """The store for a command that only reads; one that does not exist is not created."""
     return _ReportingStore(store_path or default_path(), write=False)
 
 

@@ -1,4 +1,4 @@
-"""Files that a command writes: the type of its options, tried before anything is measured, and their writing."""
+"""Files that a command writes: the type of their options, which checks paths before a measurement, and the writing."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _named_twice(path: Path, ctx: click.Context | None) -> str | None:
         if identity == _identity(str(default_path())):
             return f"{path} is the store of races; give another path"
     except (OSError, ValueError):
-        return None  # ``paths.refusal`` says why
+        return None  # ``paths.refusal`` reports the reason
     words = ctx.meta.get(WORDS, ()) if ctx is not None else ()
     parts = (part.lstrip("@") for word in words for part in re.split(r"[\s='\"]+", word) if "\0" not in part)
     if sum(_identity(part) == identity for part in parts if part) > 1:
@@ -74,12 +74,12 @@ def _named_twice(path: Path, ctx: click.Context | None) -> str | None:
 
 
 def _identity(text: str) -> Hashable:
-    """The same for two paths of one file."""
+    """A value that is equal for two paths of the same file."""
     try:
-        seen = Path(text).stat()
+        status = Path(text).stat()
     except OSError:
         return os.path.realpath(text)
-    return seen.st_dev, seen.st_ino
+    return status.st_dev, status.st_ino
 
 
 def json_text(content: object) -> str:
@@ -88,7 +88,7 @@ def json_text(content: object) -> str:
 
 
 def write_all(wanted: Sequence[Wanted], *, measured: bool = False, again: str = "") -> DragstripError | None:
-    """Writes each file that was asked for; ``-`` is the standard output. One that fails does not stop the others.
+    """Writes each requested file; ``-`` is the standard output. A file that fails does not stop the others.
 
     Args:
         measured: the content took time to measure, so a file that can't be written is kept elsewhere.
@@ -118,7 +118,7 @@ def write_all(wanted: Sequence[Wanted], *, measured: bool = False, again: str = 
 
 
 def write_or_refuse(wanted: Sequence[Wanted], *, measured: bool = False, again: str = "") -> None:
-    """The same.
+    """Writes as ``write_all``, and raises its refusal.
 
     Raises:
         BadUsage: a file can't be written. DiskFull: no space is left for it.

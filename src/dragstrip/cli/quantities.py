@@ -15,7 +15,7 @@ from dragstrip.record import MAX_RATE_PER_S
 
 Value = TypeVar("Value")
 
-#: More than any machine answers in a year; the engine counts with 64 bits.
+#: More responses than any machine sends in a year; the engine counts with 64 bits.
 MAX_COUNT = 10**15
 
 #: No command runs for longer than a year.

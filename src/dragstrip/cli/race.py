@@ -50,7 +50,7 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, kw_only=True)
 class RaceOptions:
-    """Options of ``dragstrip race``; None where a line-up's value or the usual one counts."""
+    """Options of ``dragstrip race``; None means the line-up's value or the default."""
 
     contenders: tuple[str, ...] = opts.contenders_argument()
     line_up: str | None = opts.line_up_option(
@@ -210,9 +210,9 @@ def race(options: RaceOptions) -> None:
         raise BadUsage(f"--budget +{options.budget:g}s extends an existing race: add --resume ID, or drop the +")
     if options.strict and not options.rules:
         raise BadUsage("--strict needs --fail-if; add for example --fail-if slower:3%")
-    # A program that reads the JSON or the Markdown gets nothing else.
+    # With a "-", standard output holds only the JSON or the Markdown.
     console = Console(stderr="-" in (str(options.json_path), str(options.markdown_path)))
-    request = None if options.resume_id else _request(options)  # what is refused makes no store
+    request = None if options.resume_id else _request(options)  # a refused request creates no store
     with (
         placed(
             options.fleet,
@@ -241,7 +241,7 @@ def race(options: RaceOptions) -> None:
 
 @contextmanager
 def _agreed_to_resume(options: RaceOptions, store: Store, site: Site) -> Iterator[tuple[contender.Entry, ...]]:
-    """Those who go on with the race that ``--resume`` names; an imported race's are shown and asked for first."""
+    """Contenders of the race that ``--resume`` names; if it was imported, shows their commands and asks first."""
     recorded = store.load(str(options.resume_id)) if options.resume_id else None
     entries = tuple(
         contender.entry_of(entrant.name, entrant.kind, entrant.parameters)
@@ -257,7 +257,7 @@ def _agreed_to_resume(options: RaceOptions, store: Store, site: Site) -> Iterato
 def _resume(
     options: RaceOptions, entries: Sequence[contender.Entry], store: Store, progress: Progress, site: Site
 ) -> Race:
-    """Goes on with the race that ``--resume`` names."""
+    """Continues the race that ``--resume`` names."""
     recorded = store.load(str(options.resume_id))
     workloads = workloads_of(options.workload or recorded.workload)
     extra_s = options.budget if isinstance(options.budget, ExtraSeconds) else None
@@ -275,7 +275,7 @@ def _resume(
 
 
 def _request(options: RaceOptions) -> Request:
-    """The race that was asked for: an option counts, then the line-up's value, then the usual one."""
+    """The requested race: each value is the option's, otherwise the line-up's, otherwise the default."""
     line_up = contender.line_up(options.line_up) if options.line_up else None
     contenders, serve = _with_own_names(options.contenders, options.serve, options.called)
     names = (*(line_up.names if line_up else ()), *contenders)
@@ -312,15 +312,15 @@ def _request(options: RaceOptions) -> Request:
 
 
 def _first(given: Value | None, otherwise: Value) -> Value:
-    """The option's value where it was given."""
+    """The option's value if it was given."""
     return otherwise if given is None else given
 
 
 def _started_with(text: str, key: str, value: str, option: str, options: RaceOptions) -> str:
-    """The word of the same contender started so (``nginx-return`` gives ``nginx-return:http=2``).
+    """The contender's word with a parameter set (``nginx-return`` becomes ``nginx-return:http=2``).
 
     Raises:
-        BadUsage: nothing says how it is started so.
+        BadUsage: the contender has no such parameter.
     """
     if "://" in text:
         raise BadUsage(
@@ -330,28 +330,30 @@ def _started_with(text: str, key: str, value: str, option: str, options: RaceOpt
     if key in overrides:
         return text
     if key not in contender.find(name, options.folders).fields.parameters:
-        having = [other for other, definition in contender.shipped().items() if key in definition.fields.parameters]
-        raise BadUsage(f"{option}: {name} has no parameter {key!r} in its definition; these have: {', '.join(having)}")
+        supporting = [other for other, definition in contender.shipped().items() if key in definition.fields.parameters]
+        raise BadUsage(
+            f"{option}: {name} has no parameter {key!r} in its definition; these have: {', '.join(supporting)}"
+        )
     return f"{text}{',' if overrides else ':'}{key}={value}"
 
 
 def _with_own_names(
     contenders: Sequence[str], serve: Sequence[str], own_names: Sequence[str]
 ) -> tuple[Sequence[str], Sequence[str]]:
-    """Contenders and commands of one's own, called by the names of ``--name``, in the order of the two."""
+    """Contenders and ``--serve`` commands with the names of ``--name``, in this order."""
     if not own_names:
         return contenders, serve
     count = len(contenders) + len(serve)
     if len(own_names) != count:
         raise BadUsage(
             f"--name: {len(own_names)} given for {count} contenders; give one for each, in their "
-            "order (those of a line-up keep theirs, commands of --serve come last)"
+            "order (a line-up's contenders keep their names, commands of --serve come last)"
         )
     for name, contender_ in zip(own_names, contenders, strict=False):
         if "://" in contender_:
             raise BadUsage(f"--name {name!r}: {contender_} is shown by its address; leave --name out")
-    for at, name in enumerate(own_names):
-        if mark_in_name := next((mark for mark in ("=:/" if at < len(contenders) else "=") if mark in name), None):
+    for index, name in enumerate(own_names):
+        if mark_in_name := next((mark for mark in ("=:/" if index < len(contenders) else "=") if mark in name), None):
             plain = re.sub(r"[=:/]", "-", name)
             raise BadUsage(f"--name {name!r}: a name can't contain {mark_in_name!r}; use another, like {plain!r}")
     words = [split_label(contender_)[1] for contender_ in contenders]
@@ -361,7 +363,7 @@ def _with_own_names(
 
 
 def _conclude(console: Console, result: Race, options: RaceOptions) -> None:
-    """Shows and writes what came of a race, and exits with its code where that is not 0."""
+    """Shows a race's result, writes its files, and exits unless the exit code is 0."""
     judged = JudgedRace.of(result)
     race_terminal.show_race(console, judged, all_pairs=options.pairs, verbose=options.verbose, run="last")
     place = options.store_path or default_path()
@@ -381,7 +383,7 @@ def _conclude(console: Console, result: Race, options: RaceOptions) -> None:
         click.echo(f"dragstrip: {visible(str(failure), lines=True)}", err=True)
     if options.html_path and failure is None:
         console.print(f"page    {options.html_path.resolve()}", soft_wrap=True)
-    with open_store(options.store_path) as store:  # a list of races then needs to judge none of them
+    with open_store(options.store_path) as store:  # so that a list of races need not judge them
         verdict = badge.race_badge(judged).line
         store.append_event(result.id, Event(at_ns=time.monotonic_ns(), kind=badge.KIND, text=verdict))
     code = 0
@@ -397,7 +399,7 @@ def _conclude(console: Console, result: Race, options: RaceOptions) -> None:
 
 
 def _by_thresholds(console: Console, rulings: Sequence[Ruled], strict: bool) -> int:
-    """Shows what became of the thresholds; the exit code: a failure that is shown counts before what can't be told."""
+    """Shows the thresholds' outcomes; returns the exit code: a failure counts more than an undecided threshold."""
     glyphs.emit(console, *(ruling_line(ruled.ruling, ruled.column) for ruled in rulings))
     outcomes = {ruled.ruling.outcome for ruled in rulings}
     if Outcome.FAILS in outcomes or (strict and Outcome.OPEN in outcomes):
@@ -408,7 +410,7 @@ def _by_thresholds(console: Console, rulings: Sequence[Ruled], strict: bool) -> 
 def _show_interrupted(
     console: Console, store: Store, before: Sequence[str], options: RaceOptions, ended_by: str
 ) -> None:
-    """What was measured, if anything was, and in the last line how to continue."""
+    """Shows what was measured before a signal, and in the last line how to continue."""
     begun = [line.race for line in store.runs()[:1] if line.race not in before]
     name = store.load(options.resume_id).id if options.resume_id else begun[0] if begun else ""
     rounds = len(store.load(name).rounds) if name else 0

@@ -1,4 +1,4 @@
-"""``dragstrip rerun``: the same plan again, here, and what came of it beside what had."""
+"""``dragstrip rerun``: races a recorded plan again on this machine, then compares."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def rerun(options: RerunOptions) -> None:
     if before.imported:
         ask_to_run(f"race {before.id}", request.entries, yes=options.yes)
     if options.fleet is not None:
-        request = replace(request, server_cores=None, engine_cores=None)  # the fleet's file has each machine's
+        request = replace(request, server_cores=None, engine_cores=None)  # fleet.toml sets each machine's cores
     with (
         placed(options.fleet, options.node_wait) as site,
         open_store(options.store_path) as store,
@@ -64,7 +64,7 @@ def rerun(options: RerunOptions) -> None:
     race_terminal.show_race(console, JudgedRace.of(after))
     for race in (after, before):
         if _is_void(race):
-            console.print(f"race {race.id} is void and compared with nothing")
+            console.print(f"race {race.id} is void, so it is not compared")
             sys.exit(EXIT_VOID)
     if after.finished is Ending.TOO_FEW:
         sys.exit(EXIT_FAILURE)

@@ -1,4 +1,4 @@
-"""``dragstrip runs``: what is stored; loads nothing that judges or draws."""
+"""``dragstrip runs``: lists stored races; imports nothing that judges or draws."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class RunsOptions:
 def runs(options: RunsOptions) -> None:
     """List stored races, newest first."""
     with read_store(options.store_path) as store:
-        # As ``report.race.badge`` left them; the first is the newest.
+        # ``report.race.badge`` stored them; the newest of a race is first.
         verdicts = {race_id: event.text for race_id, event in reversed(store.noted(EventKind.VERDICT))}
         lines = store.runs()
     if options.as_json:

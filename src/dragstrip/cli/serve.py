@@ -40,13 +40,13 @@ def serve(options: ServeOptions) -> None:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind(("127.0.0.1", port))
-        listening.listen(BACKLOG)  # from here on a browser that is quick waits, and is not refused
+        listening.listen(BACKLOG)  # from now on an early browser waits instead of being refused
     except OSError as error:
         listening.close()
         raise BadUsage(f"--port {port}: can't listen on it ({error.strerror}); --port 0 picks a free one") from error
     with listening:
         click.echo(f"http://127.0.0.1:{listening.getsockname()[1]}/ shows {place}; Ctrl-C ends it")
-        # A live view's stream has no end of its own: it is not waited for.
+        # A live view's stream never ends by itself, so shutdown does not wait for it.
         config = uvicorn.Config(
             app(place),
             http=Bounded,

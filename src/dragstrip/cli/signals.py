@@ -26,7 +26,7 @@ def number_of(error: BaseException) -> signal.Signals:
 
 @contextmanager
 def as_interruptions() -> Iterator[None]:
-    """Raises ``EndedBySignal`` for each of ``ENDING`` that is not ignored; a second one but SIGINT changes nothing."""
+    """Raises ``EndedBySignal`` for each of ``ENDING`` that is not ignored; later signals except SIGINT are ignored."""
     before = {number: signal.getsignal(number) for number in ENDING}
     caught = [number for number in ENDING if before[number] not in (signal.SIG_IGN, None)]
 

@@ -15,15 +15,15 @@ import click
 from dragstrip.errors import DiskFull, DragstripError
 from dragstrip.paths import NO_SPACE
 
-#: As sysexits.h has it for an error within the program: tells a fault of ours from a refusal.
+#: EX_SOFTWARE of sysexits.h: an internal error, not a refusal.
 EXIT_OURS = 70
 
-#: What was printed is held up to this size, so that a full disk under the standard output does not lose a result.
+#: Printed text is also kept in memory, up to this size, so that a full disk does not lose a result.
 MAX_HELD = 8 * 2**20
 
 
 def fill_closed() -> None:
-    """Puts /dev/null in place of a standard stream that was closed: else the store's file would take its number."""
+    """Puts /dev/null in place of a standard stream that was closed; otherwise the store's file would get its number."""
     for number in (0, 1, 2):
         try:
             os.fstat(number)
@@ -69,13 +69,13 @@ class _WatchedStream(io.RawIOBase):
 
 
 class WatchedOutput:
-    """What became of the standard output; ``stream`` is None where it is not ours to watch (a test's own)."""
+    """The state of the standard output; ``stream`` is None if the output is not descriptor 1 (in tests)."""
 
     def __init__(self, stream: _WatchedStream | None) -> None:
         self.stream = stream
 
     def exit_code(self, code: int, *, measured: bool) -> int:
-        """The exit code once everything is written; says where the text went if it could not be.
+        """The exit code once everything is written; if that failed, prints where the text is kept.
 
         A failure's code stays. A success ends with 3 if the disk under the output is full. For another reason it ends
         with 1 unless it measured, and unless the reader left (``| head``).
@@ -88,8 +88,8 @@ class WatchedOutput:
         if failure is None or failure.errno == errno.EPIPE:
             return code
         file = write_report("output", self.stream.held())
-        where = f"what was to be shown is in {file}" if file else "and no other place takes what was to be shown"
-        _say(f"the standard output can't be written ({failure.strerror}); {where}; a stored race is kept")
+        where = f"its text is kept in {file}" if file else "and its text could not be kept elsewhere"
+        _print_error(f"the standard output can't be written ({failure.strerror}); {where}; a stored race is kept")
         if failure.errno in NO_SPACE:
             return code or DiskFull.exit_code
         return code if measured else code or 1
@@ -97,7 +97,7 @@ class WatchedOutput:
 
 @contextmanager
 def watched_output() -> Iterator[WatchedOutput]:
-    """Stands a watched stream in for the standard output, where that is a real one."""
+    """Replaces the standard output by a watched stream if the output is descriptor 1."""
     before = sys.stdout
     try:
         number = before.fileno()
@@ -126,12 +126,12 @@ def report_failure(error: BaseException) -> int:
     from dragstrip.report.figures import visible
 
     if isinstance(error, DragstripError):
-        _say(visible(str(error), lines=True))
+        _print_error(visible(str(error), lines=True))
         return error.exit_code
     if isinstance(error, OSError) and error.errno in NO_SPACE:
-        at = error.filename2 or error.filename
-        where = f" for {visible(str(at))}" if at else ""
-        _say(f"no disk space left{where}; free some and try again. Everything measured so far is in the store.")
+        path = error.filename2 or error.filename
+        where = f" for {visible(str(path))}" if path else ""
+        _print_error(f"no disk space left{where}; free some and try again. Everything measured so far is in the store.")
         return DiskFull.exit_code
     import platform
     import traceback
@@ -144,17 +144,17 @@ def report_failure(error: BaseException) -> int:
     )
     what = visible(f"{type(error).__name__}: {error}")[:300]
     details = f"the details are in {file}; please report it with that file" if file else "please report it"
-    _say(f"internal error ({what}); {details}. Everything measured so far is in the store.")
+    _print_error(f"internal error ({what}); {details}. Everything measured so far is in the store.")
     return EXIT_OURS
 
 
-def _say(text: str) -> None:
+def _print_error(text: str) -> None:
     with suppress(OSError):
         click.echo(f"dragstrip: {text}", err=True)
 
 
 def write_report(what: str, data: bytes) -> Path | None:
-    """Writes a file that says what happened, in the user's state folder or wherever one can; None if nowhere."""
+    """Writes a report in the user's state folder, otherwise in the temporary folder; None if neither works."""
     import tempfile
     import time
 

@@ -32,7 +32,7 @@ from dragstrip.report import sweep as sweep_report
 from dragstrip.report.race.live import Progress
 from dragstrip.store.database import default_path
 from dragstrip.sweep import file as sweep_file
-from dragstrip.sweep.capacity import MIN_LAUNCHES, TOLD, Objective
+from dragstrip.sweep.capacity import MIN_LAUNCHES, SHOWN_QUANTILES, Objective
 from dragstrip.sweep.run import Request, run
 from dragstrip.workload import load as load_workload
 
@@ -43,8 +43,10 @@ MAX_RATES = 50
 def _objective(text: str) -> Objective:
     """``p99=5ms``: a quantile of the latency, and the limit that it stays below."""
     quantile, equals, limit = text.partition("=")
-    if not equals or quantile not in TOLD:
-        raise ValueError(f"{text!r} is not a valid objective; use p99=5ms, or {', '.join(TOLD)} with another limit")
+    if not equals or quantile not in SHOWN_QUANTILES:
+        raise ValueError(
+            f"{text!r} is not a valid objective; use p99=5ms, or {', '.join(SHOWN_QUANTILES)} with another limit"
+        )
     return Objective(quantile=quantile, limit_us=1e6 * duration_s(limit))
 
 
@@ -56,7 +58,7 @@ def _rates_per_s(text: str) -> tuple[float, ...]:
         first, last, count = rate_per_s(span[1]), rate_per_s(span[2]), int(span[3])
         if not (first < last and 2 <= count <= MAX_RATES):
             raise ValueError(f"{text!r}: give FROM below TO, and 2 to {MAX_RATES} rates; use 1k:20k:8")
-        rates = [float(f"{first + (last - first) * at / (count - 1):.4g}") for at in range(count)]
+        rates = [float(f"{first + (last - first) * step / (count - 1):.4g}") for step in range(count)]
     else:
         rates = sorted({rate_per_s(part.strip()) for part in text.split(",")})
     if not 0 < rates[0] <= rates[-1] <= MAX_RATE_PER_S or len(rates) > MAX_RATES:

@@ -1,4 +1,4 @@
-"""``dragstrip verify``: scrutineering alone."""
+"""``dragstrip verify``: checks contenders without a race."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def verify(options: VerifyOptions) -> None:
     if any(proof.status is ProofStatus.FAILED for proof in proofs):
         sys.exit(EXIT_FAILURE)
     tried = {proof.contender for proof in proofs if proof.status is not ProofStatus.MISSING}
-    named = options.names or options.serve  # of a line-up, or of all that there are, some are missing mostly
+    named = options.names or options.serve  # a line-up, or the list of all, usually has missing ones
     sys.exit(EXIT_USAGE if named and {proof.contender for proof in proofs} - tried else 0)
 
 
@@ -75,8 +75,8 @@ def _entries(options: VerifyOptions) -> tuple[contender.Entry, ...]:
 
 def _show(proof: Proof, parity: bool) -> None:
     status = proof.status.upper() if proof.status is ProofStatus.FAILED else proof.status
-    at = f" at {proof.workload}" if proof.workload else ""
-    click.echo(f"{status:<8} {proof.contender}{at}{': ' if proof.reason else ''}{proof.reason}")
+    place = f" at {proof.workload}" if proof.workload else ""
+    click.echo(f"{status:<8} {proof.contender}{place}{': ' if proof.reason else ''}{proof.reason}")
     if not parity and "doubled headers" in proof.facts:
         click.echo(f"         warning: doubled headers: {proof.facts['doubled headers']}; send each once")
     for name, fact in proof.facts.items() if parity else ():

@@ -21,7 +21,7 @@ class Flag:
     Args:
         names: its spellings, shortest first, with blanks between them.
         means: what it does there.
-        here: what says the same here, or why nothing does.
+        equivalent: the option that does the same here, or why none does.
         other: what the same spelling means here, if it means something else.
         built: only some builds have it in their ``--help``.
         since, until: the first and the last version whose ``--help`` names it; "" if all of these do.
@@ -29,7 +29,7 @@ class Flag:
 
     names: str
     means: str
-    here: str
+    equivalent: str
     other: str = ""
     since: str = ""
     until: str = ""
@@ -165,7 +165,7 @@ OHA = (
 #: By tool, in the order of the page.
 TOOLS = {"wrk": WRK, "h2load": H2LOAD, "oha": OHA}
 
-#: What no command here does.
+#: Flags that no command supports.
 _NOWHERE = {
     "--http2": "--http 2; --streams N for more than one request at a time on each connection",
     "--http3": "Dragstrip supports HTTP/2, 1.1 and 1.0; leave it out",
@@ -174,7 +174,7 @@ _NOWHERE = {
     "--debug": "`dragstrip show last --parity` and `dragstrip doctor` show more",
 }
 
-#: Connections and rates have one word here, for every command that loads.
+#: Flags for connections and rates, in every command that loads.
 _LOADING = {
     "--vus": "k6's virtual users are connections here: -c N",
     "--concurrency": "-c N (--connections)",
@@ -198,8 +198,8 @@ _LOADING = {
     "--output": "--json FILE",
 }
 
-#: Of ``load``: ab's, hey's, wrk2's, k6's and vegeta's. What wrk, h2load and oha mean by the same flag is in
-#: `TOOLS`, and is shown, too.
+#: Flags of ab, hey, wrk2, k6 and vegeta in ``load``. The hint also shows what the same flag means in wrk, h2load
+#: and oha, from ``TOOLS``.
 _LOAD = {
     "-u": "curl's name and password: --basic-auth USER:PASS; k6's virtual users: -c N; ab's PUT: -m PUT -b @FILE",
     "--user": "--basic-auth USER:PASS",
@@ -256,13 +256,13 @@ _ONE_DASH = {
     "-host": "-H 'Host: …'",
 }
 
-#: What a value that was refused may have been meant for, by the parameter's name.
+#: What an invalid value may have been meant for, by the parameter's name.
 _MEANT = {
     "duration_s": "hey's and oha's body is -b TEXT, h2load's file with one -b @FILE -m POST, ab's -d is left out",
     "threads": "-t is the number of threads: oha's and hey's time limit is --timeout TIME, ab's -t is -d TIME",
 }
 
-#: Of commands that race: hyperfine's, and load tools' words for a length.
+#: Flags of hyperfine, and load tools' flags for a duration, in ``race``.
 _RACE = {
     "-w": "hyperfine's --warmup: nothing to set, each launch is warmed up until it stops getting faster",
     "--warm-up": "nothing to set: each launch is warmed up until it stops getting faster",
@@ -338,8 +338,8 @@ def _hints_by_tool(option: str) -> list[str]:
     tools_by_text: dict[str, list[str]] = {}
     for tool, flags in TOOLS.items():
         for flag in flags:
-            if option in flag.names.split() and flag.here != _SAME:
-                tools_by_text.setdefault(f"{flag.means}: {flag.here}".replace("`", ""), []).append(tool)
+            if option in flag.names.split() and flag.equivalent != _SAME:
+                tools_by_text.setdefault(f"{flag.means}: {flag.equivalent}".replace("`", ""), []).append(tool)
     return [f"{' and '.join(tools)}'s {text}" for text, tools in tools_by_text.items()]
 
 
@@ -392,6 +392,6 @@ def tables() -> list[str]:
             names += f" (to {flag.until})" if flag.until else ""
             names += " (where built in)" if flag.built else ""
             other = f"; **{flag.other}**" if flag.other else ""
-            lines.append(f"| {names} | {flag.means} | {flag.here}{other} |")
+            lines.append(f"| {names} | {flag.means} | {flag.equivalent}{other} |")
         lines.append("")
     return lines[:-1]

@@ -1,7 +1,7 @@
-"""What wrk, ab, hey, oha, h2load and k6 print, read as what it is: one number of one run, without an interval.
+"""Reads what wrk, ab, hey, oha, h2load and k6 print: one rate of one run, without an interval.
 
-Each tool's own words are looked for; what it doesn't say stays unknown. Formats: wrk 4, ab 2.3, hey 0.1, oha 1 (text
-and JSON), h2load (nghttp2 1.5x; from 1.69 on its percentiles and its JSON, too), k6 (summary as text and JSON).
+What a tool does not print stays unknown. Formats: wrk 4, ab 2.3, hey 0.1, oha 1 (text and JSON), h2load (nghttp2 1.5x;
+from 1.69 on also its percentiles and its JSON), k6 (summary as text and JSON).
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from dragstrip import paths
 from dragstrip.errors import BadUsage
 
-#: No tool that is read here prints more.
+#: Longest output that is read; no tool prints more.
 MAX_BYTES = 16 * 2**20
 
 
@@ -27,9 +27,9 @@ class ForeignRun:
 
     Args:
         tool: "wrk", "ab", "hey", "oha", "h2load" or "k6".
-        rate_per_s: answers a second as the tool reckons them (whether they were right, it seldom knows).
+        rate_per_s: responses per second as the tool counts them; few tools check that they are correct.
         requests, duration_s, connections, failed: as reported; None if not reported.
-        keepalive, http: None where it says nothing ("1.0", "1.1" or "2"); hey, oha and k6 never say HTTP's version.
+        keepalive: None if unknown. http: "1.0", "1.1" or "2"; None if unknown: hey, oha and k6 never print it.
         latency_us: percentiles by name ("p50"), in microseconds.
     """
 
@@ -66,20 +66,20 @@ def _text(file: Path) -> str:
 
 
 def several(file: Path) -> list[tuple[str, ForeignRun]]:
-    """Runs by name: those of github-action-benchmark's JSON for custom tools, or a tool's one under the tool's name.
+    """Runs by name: all in github-action-benchmark's JSON for custom tools, or a tool's run by the tool's name.
 
     Raises:
         BadUsage: as ``load``; or an entry of such a JSON is not a rate (its unit lacks "/s").
     """
     try:
-        entries_read = json.loads(_text(file))
+        content = json.loads(_text(file))
     except (ValueError, RecursionError):
-        entries_read = None
-    if not isinstance(entries_read, list):
+        content = None
+    if not isinstance(content, list):
         run = load(file)
         return [(run.tool, run)]
     try:
-        entries = [(str(one["name"]), str(one["unit"]), float(one["value"])) for one in entries_read]
+        entries = [(str(entry["name"]), str(entry["unit"]), float(entry["value"])) for entry in content]
     except (KeyError, TypeError, ValueError) as error:
         raise BadUsage(f"{file}: give a list of objects with name, unit and value ({error!r})") from error
     if odd := [f"{name} in {unit}" for name, unit, value in entries if "/s" not in unit or not 0 < value < math.inf]:
@@ -100,15 +100,15 @@ def parse(text: str) -> ForeignRun:
     for sign, reader in _READERS:
         if re.search(sign, text, re.MULTILINE):
             try:
-                found = reader(text)
+                run = reader(text)
             except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
                 tool = reader.__name__.strip("_").partition("_")[0]
                 raise BadUsage(f"{tool}'s output is incomplete or was changed ({error!r}); give all of it") from error
-            if not 0 < found.rate_per_s < math.inf:
+            if not 0 < run.rate_per_s < math.inf:
                 raise BadUsage(
-                    f"{found.tool}'s output has no rate above 0: nothing was answered; give a run with answers"
+                    f"{run.tool}'s output has no rate above 0: no request got a response; give a run with responses"
                 )
-            return found
+            return run
     raise BadUsage("not recognised as output of wrk, ab, hey, oha, h2load or k6; give everything the tool printed")
 
 
@@ -132,12 +132,12 @@ def _number(pattern: str, text: str) -> float | None:
 
 
 def _whole(pattern: str, text: str) -> int | None:
-    found = _number(pattern, text)
-    return None if found is None else int(found)
+    number = _number(pattern, text)
+    return None if number is None else int(number)
 
 
 def _span_us(text: str) -> float | None:
-    """``1.23ms``, ``2m3.5s`` or ``0.5 secs`` as microseconds; None for 0, which the tool's digits could not tell."""
+    """``1.23ms``, ``2m3.5s`` or ``0.5 secs`` as microseconds; None for 0, to which the tool rounds a shorter time."""
     parts = re.findall(r"(\d+(?:\.\d+)?)\s*(ns|us|µs|ms|secs?|min|m|s|h)", text)
     return sum(float(number) * _UNITS_US[unit] for number, unit in parts) or None
 
@@ -150,12 +150,12 @@ def _seconds(pattern: str, text: str) -> float | None:
 
 def _percentiles(pattern: str, text: str, unit: str = "") -> dict[str, float]:
     """Percentiles by lines of "50% … 1.2ms"; ``unit`` for tools that write plain numbers."""
-    found = {}
-    for at, value in re.findall(pattern, text, re.MULTILINE):
+    percentiles = {}
+    for percentile, value in re.findall(pattern, text, re.MULTILINE):
         micros = _span_us(f"{value}{unit}")
         if micros is not None:
-            found[f"p{float(at):g}"] = micros
-    return found
+            percentiles[f"p{float(percentile):g}"] = micros
+    return percentiles
 
 
 def _answered_rate(rate: float | None, answered: bool) -> float:
@@ -180,7 +180,7 @@ def _wrk(text: str) -> ForeignRun:
 
 
 def _ab(text: str) -> ForeignRun:
-    """Its text, or with -w its tables in HTML, whose cells have the text's words."""
+    """ab's text, or its HTML tables (-w), whose cells have the same words."""
     if "<table" in text:
         text = re.sub(r"^ +", "", re.sub(r"<[^>]*>", " ", text), flags=re.MULTILINE)
     failed = (_whole(r"^Failed requests:\s+(\d+)", text) or 0) + (_whole(r"^Non-2xx responses:\s+(\d+)", text) or 0)
@@ -218,14 +218,11 @@ def _hey(text: str) -> ForeignRun:
 
 
 def _oha(text: str) -> ForeignRun:
-    """As hey's, whose shape it took over, with a success rate on top."""
-    found = _hey(text)
-    return ForeignRun(
+    """hey's format with a success rate added, and times in several units."""
+    return replace(
+        _hey(text),
         tool="oha",
-        rate_per_s=found.rate_per_s,
-        requests=found.requests,
         duration_s=_seconds(r"^\s+Total:\s+([\d.]+ ?\w+)", text),
-        failed=found.failed,
         latency_us=_percentiles(r"^\s+(\d+(?:\.\d+)?)%+ in ([\d.]+ ?\w+)", text),
     )
 
@@ -269,15 +266,15 @@ _H2LOAD_KEYS = {"p50": "median", "p95": "p95", "p99": "p99"}
 
 
 def _h2load_json(text: str) -> ForeignRun:
-    """Its --output-file, in seconds; it tells neither connections nor protocol."""
-    told = json.loads(text)["measurements"]
-    times = told["performance"]["request"]
+    """h2load's --output-file, in seconds; it has neither connections nor protocol."""
+    measurements = json.loads(text)["measurements"]
+    times = measurements["performance"]["request"]
     return ForeignRun(
         tool="h2load",
-        rate_per_s=float(told["request_per_second"]),
-        requests=int(told["requests"]["done"]),
-        duration_s=float(told["duration"]),
-        failed=int(told["requests"]["failed"]),
+        rate_per_s=float(measurements["request_per_second"]),
+        requests=int(measurements["requests"]["done"]),
+        duration_s=float(measurements["duration"]),
+        failed=int(measurements["requests"]["failed"]),
         keepalive=True,
         latency_us={name: 1e6 * float(times[key]) for name, key in _H2LOAD_KEYS.items()},
     )
@@ -323,7 +320,7 @@ _COLOURS = re.compile(r"\x1b\[[\d;]*m")
 #: Lines of single requests, by their heads.
 _ROWS = ((r"\s*response-time,DNS\+dialup", "hey"), (r"\s*request-start,DNS,DNS\+dialup", "oha"))
 
-#: What tells each tool's output, and who reads it; the first that fits.
+#: A pattern that each tool's output matches, and its reader; the first match counts.
 _READERS: tuple[tuple[str, Callable[[str], ForeignRun]], ...] = (
     (r'\A\s*\{[\s\S]*"requestsPerSec"', _oha_json),
     (r'\A\s*\{[\s\S]*"http_reqs"', _k6_json),

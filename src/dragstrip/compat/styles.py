@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 STYLES = ("wrk", "ab", "hey", "h2load", "oha")
 
-#: oha's own words for errors, if it has any.
+#: oha's own words for errors; other errors keep Dragstrip's.
 _OHA_ERRORS = {
     "timeout": "timeout",
     "refused": "Connection refused (os error 111)",
@@ -193,7 +193,7 @@ def _hey(result: LoadResult, latencies: HdrHistogram | None) -> str:
             lines.append(f"  {q}% in {latencies.get_value_at_percentile(q) / 1e9:.4f} secs")
     lines += ["", "Status code distribution:"]
     lines += [f"  [{code}]\t{count} responses" for code, count in result.statuses.items()]
-    errors = {kind: count for kind, count in result.errors.items() if kind != "wrong_status"}  # told by its line above
+    errors = {kind: count for kind, count in result.errors.items() if kind != "wrong_status"}  # they have a line above
     if errors:
         lines += ["", "Error distribution:"]
         lines += [f"  [{count}]\t{kind.replace('_', ' ')}" for kind, count in errors.items()]
@@ -205,7 +205,7 @@ def _h2load(result: LoadResult, latencies: HdrHistogram | None) -> str:
     errors = result.errors
     succeeded, late = result.requests, errors.get("timeout", 0)
     wrong = sum(errors.get(kind, 0) for kind in ("wrong_status", "wrong_length", "wrong_body"))
-    errored = result.failed - wrong  # as there: the late are among them, and they among the failed
+    errored = result.failed - wrong  # as in h2load: they include timeouts, and failures include them
     read_bytes = result.bytes_in
     counts = dict.fromkeys("2345", 0)
     for status, count in result.statuses.items():
@@ -239,11 +239,11 @@ def _h2load_threads(result: LoadResult) -> list[str]:
     asked = result.request.requests
     length_s = result.request.duration_s or result.duration_s
     timed = f". Timing-based test with 0s of warm-up time and {length_s:g}s of main duration for measurements."
-    found = []
+    lines = []
     for thread in range(threads):
         requests = timed if asked is None else f". {asked // threads + (thread < asked % threads)} total requests"
-        found.append(f"spawning thread #{thread}: {each + (thread < over)} total client(s){requests}")
-    return found
+        lines.append(f"spawning thread #{thread}: {each + (thread < over)} total client(s){requests}")
+    return lines
 
 
 def _h2load_protocols(result: LoadResult) -> list[str]:
@@ -256,7 +256,7 @@ def _h2load_protocols(result: LoadResult) -> list[str]:
 
 
 def _h2load_traffic(result: LoadResult) -> str:
-    """What was read; bodies are known where they were compared, and the rest are heads, or HTTP/2's other frames."""
+    """Bytes read: of bodies, if these were compared; the rest are heads, or HTTP/2's other frames."""
     total = result.bytes_in
     if result.any_body or len(set(result.request.pool)) > 1 or result.failed:
         return f"traffic: {_bytes(total)} ({total}) total"
@@ -265,8 +265,8 @@ def _h2load_traffic(result: LoadResult) -> str:
         return f"traffic: {_bytes(total)} ({total}) total, {_bytes(data)} ({data}) data"
     heads = total - data
     saved = "(space savings 0.00%)"  # HTTP/1's heads are as long as they are
-    told = f"{_bytes(heads)} ({heads}) headers {saved}, {_bytes(data)} ({data}) data"
-    return f"traffic: {_bytes(total)} ({total}) total, {told}"
+    parts = f"{_bytes(heads)} ({heads}) headers {saved}, {_bytes(data)} ({data}) data"
+    return f"traffic: {_bytes(total)} ({total}) total, {parts}"
 
 
 def _h2load_times(name: str, times: HdrHistogram | None, mean_ns: float | None) -> str:
@@ -279,9 +279,9 @@ def _h2load_times(name: str, times: HdrHistogram | None, mean_ns: float | None) 
 
 
 def _oha(result: LoadResult, latencies: HdrHistogram | None) -> str:
-    """The report; times by the unit that suits the slowest answer, as oha chooses it."""
+    """The report; times are in the unit that suits the slowest response, as oha chooses it."""
     least, most = (latencies.get_min_value(), latencies.get_max_value()) if latencies else (0, 0)
-    scale_ns, unit = next((it for it in _OHA_UNITS if most > it[0]), (1.0, "ns")) if latencies else (1e9, "sec")
+    scale_ns, unit = next((unit for unit in _OHA_UNITS if most > unit[0]), (1.0, "ns")) if latencies else (1e9, "sec")
     tried = result.requests + sum(result.errors.values())
     lines = [
         "Summary:",
@@ -305,16 +305,18 @@ def _oha(result: LoadResult, latencies: HdrHistogram | None) -> str:
             lines.append(f"  {q:.2f}% in {latencies.get_value_at_percentile(q) / scale_ns:.4f} {unit}")
         lines += ["", ""]
     if times := decoded(result.connect_hdr):
-        told = (times.get_mean_value(), times.get_min_value(), times.get_max_value())
-        spans = ", ".join(f"{value / scale_ns:.4f} {unit}" for value in told)
+        values = (times.get_mean_value(), times.get_min_value(), times.get_max_value())
+        spans = ", ".join(f"{value / scale_ns:.4f} {unit}" for value in values)
         lines += ["Details (average, fastest, slowest):", f"  DNS+dialup:\t{spans}", ""]
     lines.append("Status code distribution:")
-    lines += [f"  [{code}] {count} responses" for code, count in sorted(result.statuses.items(), key=lambda it: -it[1])]
-    # Answers of a wrong status have had their line: as in oha, statuses and errors add up to all requests.
+    lines += [
+        f"  [{code}] {count} responses" for code, count in sorted(result.statuses.items(), key=lambda item: -item[1])
+    ]
+    # Responses with a wrong status have a line above: as in oha, statuses and errors add up to all requests.
     errors = {kind: count for kind, count in result.errors.items() if kind != "wrong_status"}
     if errors:
         lines += ["", "Error distribution:"]
-        most_first = sorted(errors.items(), key=lambda it: -it[1])
+        most_first = sorted(errors.items(), key=lambda item: -item[1])
         lines += [f"  [{count}] {_OHA_ERRORS.get(kind, kind.replace('_', ' '))}" for kind, count in most_first]
     return "\n".join(lines) + "\n"
 
@@ -383,9 +385,11 @@ def linear(latencies: HdrHistogram, count: int) -> list[tuple[float, int]]:
     low, high = latencies.get_min_value(), latencies.get_max_value()
     bounds = [low + (high - low) * step / count for step in range(count + 1)]
     counts = [0] * len(bounds)
-    at = 0
+    index = 0
     for item in latencies.get_recorded_iterator():
-        while item.value_iterated_to > max(bounds[at], latencies.get_highest_equivalent_value(low)) and at < count:
-            at += 1
-        counts[at] += item.count_added_in_this_iter_step
+        while (
+            item.value_iterated_to > max(bounds[index], latencies.get_highest_equivalent_value(low)) and index < count
+        ):
+            index += 1
+        counts[index] += item.count_added_in_this_iter_step
     return list(zip(bounds, counts, strict=True))

@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from dragstrip.loading.request import LoadRequest, Target
     from dragstrip.loading.result import LoadResult
 
-#: A script's longest file: one that needs much data reads it from another.
+#: Maximum size of a script's file; it can read more data from other files.
 MAX_BYTES = 16 * 2**20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Numbers:
-    """Statistics as ``done`` sees them: ascending values, how often each came, and what is exact of them all."""
+    """Statistics as ``done`` gets them: ascending values with their counts, and exact figures of all values."""
 
     values: list[float]
     counts: list[int]
@@ -59,9 +59,9 @@ class WrkScript:
 
     Args:
         request: with a script.
-        threads: 0: it is loaded for its ``done`` alone.
-        done_elsewhere: another machine calls that.
-        numbers: of a fleet: how many threads come before this machine's, and how many all machines have.
+        threads: 0 if only the script's ``done`` is called.
+        done_elsewhere: another machine calls ``done``.
+        numbers: in a fleet: how many threads come before this machine's, and how many all machines have.
 
     Raises:
         BadUsage: it fails (the message has file and line), or this build has no Lua.
@@ -112,7 +112,7 @@ class WrkScript:
         return self.state.output().decode("utf-8", "replace")
 
     def refuse_failure(self) -> None:
-        """Ends a run whose script failed under load.
+        """Ends a run whose script failed during the load.
 
         Raises:
             DragstripError: it did; the message has file and line.

@@ -1,7 +1,7 @@
 """Whether this machine is fit for races: limits, cores, clock, neighbours, and the load generator's own ceiling.
 
 Each examination gives findings; one more is one more function in ``EXAMINATIONS``, with its sentence in
-``report.doctor``. The last report is kept beside the store (``doctor.json``), so that a race on the same machine knows
+``report.doctor``. The last report is kept next to the store (``doctor.json``), so that a race on the same machine knows
 the ceiling: a contender near it is measured against the generator, not against its rivals.
 """
 
@@ -43,11 +43,11 @@ from dragstrip.store.json_values import JsonObject
 from dragstrip.store.messages import ELSEWHERE
 from dragstrip.version import __version__
 
-#: (connections, keep-alive) at which the ceiling is measured; races are held against the nearest.
+#: (connections, keep-alive) at which the ceiling is measured; a race is compared with the nearest point.
 POINTS = ((1, True), (10, True), (32, True), (100, True), (1000, True), (32, False))
 
-#: How often a point is measured, each time for twice as long, before it counts as not measured: other programs may have
-#: kept the engine or its server from running for the whole of a short load.
+#: Tries for a point, each twice as long as the previous one, before it counts as not measured: other programs may keep
+#: the engine or its server from running during a whole short load.
 MAX_TRIES = 3
 
 #: Connections that a race may sensibly ask for, and descriptors and ports that it then needs.
@@ -69,18 +69,18 @@ class Situation:
     facts: Facts
     io: str
     seconds: float
-    tell: Callable[[str], None]
+    show: Callable[[str], None]
 
 
-def examine(lanes: Lanes, *, io: str, seconds: float, tell: Callable[[str], None]) -> Report:
-    """Makes all examinations of this machine, one after the other.
+def examine(lanes: Lanes, *, io: str, seconds: float, show: Callable[[str], None]) -> Report:
+    """Examines this machine, one subject after the other.
 
     Args:
         io: the engine's back end, as races name it.
         seconds: of load at each point of the ceiling.
-        tell: gets the name of what is being examined.
+        show: gets the name of what is being examined.
     """
-    situation = Situation(lanes=lanes, facts=machine.facts(), io=io, seconds=seconds, tell=tell)
+    situation = Situation(lanes=lanes, facts=machine.facts(), io=io, seconds=seconds, show=show)
     return Report(
         at=datetime.now(UTC).isoformat(timespec="seconds"),
         software=__version__,
@@ -100,7 +100,7 @@ def with_null_race(report: Report, store_path: Path, lanes: Lanes, race: NullRac
 
 
 def null_race_finding(race: NullRace) -> Finding:
-    """What a race of a server against itself says of this machine."""
+    """What a race of a server against itself shows about this machine."""
     status = _status(race.verdict in ("same", "undecided"))
     return Finding(Subject.NULL_RACE, status, noise_floor.with_forecast(race))
 
@@ -110,7 +110,7 @@ def _status(passed: bool) -> Status:
 
 
 def refuse_place(store_path: Path) -> Path:
-    """Where a report is kept: next to the store.
+    """The path of the report, next to the store.
 
     Raises:
         BadUsage: it can't be written there, or another program's file has this name.
@@ -180,7 +180,7 @@ def _backend(situation: Situation) -> Iterable[Finding]:
 
 
 def _neighbours(situation: Situation) -> Iterable[Finding]:
-    situation.tell("other programs, and the hypervisor")
+    situation.show("other programs, and the hypervisor")
     cores, window_s = situation.lanes.all, max(situation.seconds, 0.2)
     busy_ns, stolen_ns = machine.busy_ns(cores), machine.steal_ns(cores)
     time.sleep(window_s)
@@ -200,7 +200,7 @@ def _ceiling(situation: Situation) -> Iterable[Finding]:
     unsound: list[CeilingPoint] = []
     refused = ""
     for connections, keepalive in POINTS:
-        situation.tell(f"the generator's ceiling, {connections} connections{'' if keepalive else ', each used once'}")
+        situation.show(f"the generator's ceiling, {connections} connections{'' if keepalive else ', each used once'}")
         try:
             for attempt in range(MAX_TRIES):
                 point = _point(situation, connections, keepalive, situation.seconds * 2**attempt)
@@ -242,10 +242,10 @@ def _point(situation: Situation, connections: int, keepalive: bool, seconds: flo
 
 
 def _noise(situation: Situation) -> Iterable[Finding]:
-    """A server against itself: how the machine alone makes equal servers differ, with cores kept awake and without."""
+    """A server against itself: how much equal servers differ on this machine, with and without awake cores."""
     from dragstrip._engine import EngineError
 
-    situation.tell("the noise floor: equal servers in short blocks, with cores kept awake and without, in turn")
+    situation.show("the noise floor: equal servers in short blocks, with cores kept awake and without, in turn")
     lanes = situation.lanes
     wait, against = waits(lanes.all, "auto", shared=lanes.shared)
     sleepers = lanes.server if wait == "poll" else lanes.all

@@ -11,7 +11,7 @@ from dragstrip.store import machine_profile
 
 
 class Status(StrEnum):
-    """Whether what was looked at is fit for races."""
+    """Whether the examined subject is fit for races."""
 
     PASS = "pass"
     WARN = "warn"
@@ -19,7 +19,7 @@ class Status(StrEnum):
 
 
 class Subject(StrEnum):
-    """What was looked at, as the report names it."""
+    """What was examined, as the report names it."""
 
     CORES = "cores"
     HARDWARE_THREADS = "hardware threads"
@@ -87,7 +87,8 @@ class Forecast:
     """What a race can see on this machine.
 
     Args:
-        round_sd: of a round's log ratio between a server and itself, over ``rounds`` of ``round_s`` seconds.
+        round_sd: standard deviation of a round's log ratio between a server and itself, over ``rounds`` of ``round_s``
+            seconds.
         smallest: the smallest difference (a share) that a race of two finds in nine of ten, by budget in seconds.
         seconds_to: after what time nine of ten races have found a difference, by its share; None: not in a minute.
     """
@@ -144,7 +145,7 @@ Seen = (
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one look at this machine came to."""
+    """The result of one examination of this machine."""
 
     subject: Subject
     status: Status
@@ -153,7 +154,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """All findings, when and on what they were made."""
+    """All findings, with their time and machine."""
 
     at: str
     software: str
@@ -164,12 +165,12 @@ class Report:
 
     @property
     def failed(self) -> bool:
-        """Something keeps races from being worth anything here."""
+        """Whether something on this machine makes races worthless."""
         return any(finding.status is Status.FAIL for finding in self.findings)
 
 
 class FleetSubject(StrEnum):
-    """What was looked at on a machine of a fleet."""
+    """What was examined on a machine of a fleet."""
 
     REACHED = "reached"
     CLOCK = "clock"
@@ -179,7 +180,7 @@ class FleetSubject(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """An agent answers: its machine's role and cores, its version of Dragstrip, and as which user it runs."""
+    """An agent responded: its machine's role and number of cores, its version of Dragstrip, and its user."""
 
     role: str
     version: str
@@ -213,7 +214,7 @@ class IdleCost:
 
 @dataclass(frozen=True, slots=True)
 class FleetFinding:
-    """What one look at one machine of a fleet came to."""
+    """The result of one examination of a machine of a fleet."""
 
     machine: str
     subject: FleetSubject

@@ -1,4 +1,4 @@
-"""``dragstrip fleet check``: each machine there, the same version, clock, link, and what its idle agent costs."""
+"""``dragstrip fleet check``: each machine's version, clock and link, and the CPU cost of its idle agent."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from dragstrip.process.keep_awake import OFF
 from dragstrip.record import Load
 from dragstrip.workload import load as load_workload
 
-#: The share of a core that an idle agent may use: a hundredth of what a race can tell apart.
+#: The share of a core that an idle agent may use: a hundredth of the smallest difference that a race can show.
 MAX_IDLE_SHARE = 0.001
 
 
 def check_fleet(fleet: Fleet, *, idle_s: float = 5.0) -> list[FleetFinding]:
-    """Looks at every machine; at the links and the agents' cost only if all machines are reached.
+    """Checks every machine; checks links and the agents' cost only if all machines are reached.
 
     Args:
-        idle_s: how long agents are watched while they have nothing to do but heartbeats.
+        idle_s: how long to watch agents that only send heartbeats.
     """
     findings = [_reach(fleet, machine) for machine in fleet.machines]
     if not all(finding.passed for finding in findings):
@@ -52,7 +52,7 @@ def _refused(error: DragstripError) -> NotMeasured:
 
 
 def _opened(machines: Machines, idle_s: float) -> Iterator[FleetFinding]:
-    """With a race open on all machines, of which no block is run."""
+    """Checks that need an open race on all machines; runs no block."""
     site = FleetSite(machines)
     load = Load(connections=len(machines.generators), threads=1, keepalive=True, timeout_ns=2_000_000_000)
     try:

@@ -25,20 +25,20 @@ from dragstrip.record import DEFAULT_CONNECTIONS, Race
 if TYPE_CHECKING:
     from dragstrip._engine import Engine
 
-#: A pilot: rounds of two servers each, fresh every time, in blocks with the lead-in that their contender's definition
-#: would name (``[warm_up] lead_ms``): they are at full speed at once.
+#: A pilot: rounds of two fresh servers, in blocks with this lead-in (a definition's ``[warm_up] lead_ms``): these
+#: servers are at full speed at once.
 PILOT_ROUNDS = 10
 LEAD_NS = 2_000_000
 
-#: What launching, warming up and stopping two quick servers takes, beside the blocks.
+#: Seconds for launching, warming up and stopping two quick servers, in addition to the blocks.
 LAUNCHING_S = 0.25
 
-#: Found in nine of ten races: this many standard errors beyond the interval's half-width.
+#: Nine of ten races find a difference of this many standard errors beyond the interval's half-width.
 POWER_ERRORS = 1.2816
 ALPHA = 0.05
 BUDGETS_S = (60, 300)
 
-#: Differences for which the forecast says how soon they are found.
+#: Differences for which the forecast shows how soon races find them.
 SHARES = (0.1, 0.03, 0.01)
 
 
@@ -47,7 +47,7 @@ class Noise:
     """The standard deviation of a round's log ratio between a server and itself, and how long a round takes.
 
     Args:
-        steal: the share of the cores' time that the hypervisor took during the blocks, if a pilot looked at it.
+        steal: the share of the cores' time that the hypervisor took during the blocks, if a pilot measured it.
     """
 
     sd: float
@@ -61,7 +61,7 @@ class Noise:
         return math.expm1(self._visible(n, n))
 
     def seconds_to(self, share: float) -> float | None:
-        """After what time nine of ten races of two have found such a difference; None: not within a minute."""
+        """The time after which nine of ten races of two have found this difference; None: more than a minute."""
         planned = schedule.planned_rounds(BUDGETS_S[0], self.round_s)
         rounds = range(analysis.FLOOR, planned + 1)
         return next((n * self.round_s for n in rounds if self._visible(n, planned) <= math.log1p(share)), None)
@@ -83,7 +83,7 @@ def pilot(
     """A server against itself: fresh ones each round, short blocks in random order, as a race has them.
 
     Args:
-        ways: circumstances to be held during the blocks; each has all its rounds, in turn with the others'.
+        ways: contexts that are held during the blocks; each has all its rounds, and the contexts take turns.
     """
     lead_ns, counted_ns = schedule.block_lengths({}, [LEAD_NS])
     passes = schedule.usual_passes((lead_ns + counted_ns) / 1e9)
@@ -138,7 +138,7 @@ def _round(
 
 
 def of_race(race: Race) -> Noise | None:
-    """The noise that a race of two met; None before its second round."""
+    """The noise in a race of two; None before its second round."""
     numbers = analysis.round_numbers(race)
     logs = numbers.log_speeds(numbers.totals)
     if logs.shape[1] != 2:
@@ -151,7 +151,7 @@ def of_race(race: Race) -> Noise | None:
 
 
 def null_race(race: Race, judged: analysis.Verdict, *, void: bool) -> NullRace:
-    """What a race of a server against itself came to, for those who cite it."""
+    """The result of a race of a server against itself, for reports that cite it."""
     pair, noise = judged.pairs[0], of_race(race)
     wrong = pair.verdict.separated
     return NullRace(
@@ -168,7 +168,7 @@ def null_race(race: Race, judged: analysis.Verdict, *, void: bool) -> NullRace:
 
 
 def with_forecast(race: NullRace) -> NullRaceResult:
-    """The null race with what its noise lets a race see."""
+    """The null race with the forecast from its noise."""
     if race.round_sd is None or race.round_s is None or race.rounds is None:
         return NullRaceResult(race, None)
     return NullRaceResult(race, Noise(race.round_sd, race.round_s, race.rounds).forecast())

@@ -1,4 +1,4 @@
-"""The load engine, and its sessions with a server that the package has for itself."""
+"""The load engine, and its sessions with the engine's own reference server."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dragstrip._engine import Engine  # old results are shown where the engine can't load
+    from dragstrip._engine import Engine  # old results are shown even if the engine can't be imported
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 CLOSING = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"

@@ -16,8 +16,8 @@ from dragstrip.report.race.messages import event_text, void_text
 from dragstrip.store.json_values import JSON_SCHEMA, JsonObject, encode, picked
 from dragstrip.sweep.capacity import (
     ALPHA,
+    SHOWN_QUANTILES,
     STEPS,
-    TOLD,
     Capacity,
     Objective,
     Outcome,
@@ -125,7 +125,7 @@ def _rate(rate_per_s: float) -> str:
 
 def _table(points: Sequence[Point], objective: Objective, *, wide: bool) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0))
-    limited, quantiles = objective.quantile, TOLD if wide else TOLD[:1]
+    limited, quantiles = objective.quantile, SHOWN_QUANTILES if wide else SHOWN_QUANTILES[:1]
     others = [name for name in quantiles if name != limited and any(name in point.latency_us for point in points)]
     for head in ("offered/s", "reached", *(f"{name} µs" for name in (*others, limited))):
         table.add_column(head, justify="right", no_wrap=True)

@@ -1,4 +1,4 @@
-"""The history as a local page: what ``dragstrip serve`` shows. Reads the store, writes nothing, asks no one else."""
+"""The history as a local page: what ``dragstrip serve`` shows. Only reads the store, and contacts no other machine."""
 
 from dragstrip.site.app import app
 from dragstrip.site.connections import BACKLOG, Bounded

@@ -27,10 +27,10 @@ from dragstrip.report.race.summary import JudgedRace
 from dragstrip.site import history, views
 from dragstrip.store.database import Store
 
-#: Who may be asked for by name: a page elsewhere that points its own name at 127.0.0.1 is refused.
+#: Accepted host names: a page elsewhere whose own name points at 127.0.0.1 is refused.
 HOSTS = ("127.0.0.1", "localhost")
 
-#: How often a live view looks whether a round was committed.
+#: Seconds between two checks of a live view for a new round.
 LOOK_S = 0.5
 
 _POLICY = (
@@ -60,18 +60,18 @@ def app(store: Path) -> Starlette:
     )
     made.state.store = store
     for name in _environment().list_templates(extensions=["j2"]):
-        _environment().get_template(name)  # read now, not while the first one waits
+        _environment().get_template(name)  # read now, not while the first visitor waits
     return made
 
 
 async def _headed(request: Request, call: Callable[[Request], Awaitable[Response]]) -> Response:
     try:
         response = await call(request)
-    except Exception as error:  # one record that fails a page must be one page, told in words
+    except Exception as error:  # a record that can't be shown must fail only this page
         message = figures.visible(
             f"this page can't be shown ({type(error).__name__}: {error}); others can, and please report it"
         )
-        response = _page("refused.html.j2", status=500, message=message, title="not to be had")
+        response = _page("refused.html.j2", status=500, message=message, title="error")
     response.headers.setdefault("Content-Security-Policy", _POLICY)
     response.headers["X-Content-Type-Options"] = "nosniff"
     response.headers["Referrer-Policy"] = "no-referrer"
@@ -133,18 +133,18 @@ async def _events(request: Request) -> Response:
 
 
 async def _stream(request: Request, store: Path, race_id: str) -> AsyncIterator[str]:
-    """One event per committed round, and one at the end; a comment now and then shows who has gone."""
-    seen: tuple[int, str] | None = None
+    """One event per committed round, and one at the end; regular comments detect clients that have left."""
+    shown: tuple[int, str] | None = None
     idle = 0
     while not await request.is_disconnected():
         now = await run_in_threadpool(views.state, store, race_id)
-        if now != seen:
+        if now != shown:
             standings = await run_in_threadpool(views.standings, store, race_id)
             race = standings.race
             data = {"html": _fragment(standings), "rounds": len(race.rounds), "finished": race.finished}
             yield f"event: round\ndata: {json.dumps(data)}\n\n"
-            seen = len(race.rounds), race.finished
-            if seen[1]:
+            shown = len(race.rounds), race.finished
+            if race.finished:
                 return
         elif (idle := idle + 1) % 20 == 0:
             yield ": still here\n\n"

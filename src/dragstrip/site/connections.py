@@ -7,13 +7,14 @@ from typing import ClassVar
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-#: Open at once; one more ends the one that has waited longest for its request. Connections to be accepted at a time.
+#: Maximum of open connections (one more ends the connection that has waited longest for its request), and of
+#: connections waiting to be accepted.
 MAX_CONNECTIONS, BACKLOG = 128, 128
 
-#: Seconds for a whole request, from the connection's start or from the response before; a browser needs milliseconds.
+#: Seconds for a whole request, from the connection's start or the previous response; a browser needs milliseconds.
 REQUEST_S = 3.0
 
-#: Seconds for a client that has stopped reading to read on.
+#: Seconds after which a client that has stopped reading is disconnected.
 READ_S = 20.0
 
 
@@ -36,30 +37,30 @@ class Bounded(H11Protocol):
         self._await_request()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It waits for nothing any more."""
+        """Ends the timers."""
         self._await_nothing()
         _cancel(self._read_by)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """A whole request ends the wait; a part of one does not lengthen it."""
+        """Ends the wait when a request is complete; a part of a request does not lengthen the wait."""
         super().data_received(data)
         if self._responds():
             self._await_nothing()
 
     def on_response_complete(self) -> None:
-        """The next request has as much time as the first; so has the end of a connection that is closed."""
+        """Gives the next request, or the client's closing of the connection, as much time as the first request."""
         super().on_response_complete()
         if not self._responds():
             self._await_request()
 
     def pause_writing(self) -> None:
-        """The client reads too slowly."""
+        """Starts a timer, because the client reads too slowly."""
         super().pause_writing()
         self._read_by = self.loop.call_later(READ_S, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """It reads on."""
+        """Ends the timer, because the client reads again."""
         super().resume_writing()
         _cancel(self._read_by)
 

@@ -12,7 +12,7 @@ from dragstrip.site.views import Point
 
 
 def chart(points: Sequence[Point]) -> str:
-    """An SVG to stand in a page: its colours are the page's own."""
+    """An SVG for a page: its colours are the page's own."""
     data = [
         {
             "place": place,

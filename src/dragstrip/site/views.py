@@ -25,7 +25,7 @@ class Point:
     """One contender in one race.
 
     Args:
-        changes: what is not as it was in the race before: a version, the definition, the machine, the load.
+        changes: differences from the previous race: a version, the definition, the machine, the load.
     """
 
     race: str
@@ -36,7 +36,7 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class _Entry:
     """One contender in one race of one workload; ``race``: without its rounds."""
 
     race: Race
@@ -45,7 +45,7 @@ class _Seen:
 
 
 def listed(path: Path, words: str) -> list[RunLine]:
-    """Races, newest first; those in which every word is found (id, time, workload, contenders, how it ended)."""
+    """Races with every word in their id, time, workload, contenders or ending; newest first."""
     with Store(path, write=False) as store:
         lines = store.runs()
     wanted = words.lower().split()
@@ -53,7 +53,7 @@ def listed(path: Path, words: str) -> list[RunLine]:
 
 
 def verdicts(path: Path) -> dict[str, str]:
-    """The badge that each race left, by its id; none of an old race, or of one that has not ended."""
+    """Stored badges by the race's id; an old race, or a race that has not ended, has none."""
     with Store(path) as store:
         return badge.kept(store)
 
@@ -64,7 +64,7 @@ def _text(line: RunLine) -> str:
 
 
 def state(path: Path, race_id: str) -> tuple[int, str]:
-    """How far a race is: rounds, and how it ended; cheap enough to be asked every second.
+    """How far a race is: its rounds, and how it ended; cheap enough for every second.
 
     Raises:
         StoreError: the race does not exist.
@@ -85,20 +85,20 @@ def history(path: Path, name: str, workload: str) -> list[Point]:
     lines = [line for line in lines if workload in ("", *line.workload.split(","))]
     races = [_of_race(str(path), line.race, line.rounds, line.finished, name) for line in lines[:MAX_POINTS]]
     points: list[Point] = []
-    before: dict[str, _Seen] = {}
-    for seen in (seen for race in reversed(races) for seen in race):
-        at = seen.race.workload
-        if seen.interval is None or workload not in ("", at):
+    before: dict[str, _Entry] = {}
+    for entry in (entry for race in reversed(races) for entry in race):
+        column = entry.race.workload
+        if entry.interval is None or workload not in ("", column):
             continue
-        changes = _changes(before[at], seen) if at in before else ()
-        points.append(Point(seen.race.id, seen.race.started, at, seen.interval, changes))
-        before[at] = seen
+        changes = _changes(before[column], entry) if column in before else ()
+        points.append(Point(entry.race.id, entry.race.started, column, entry.interval, changes))
+        before[column] = entry
     return points
 
 
 @lru_cache(maxsize=4096)
-def _of_race(path: str, race_id: str, _rounds: int, _finished: str, name: str) -> tuple[_Seen, ...]:
-    """What each workload's column has of it; keyed by how far the race was: a race that goes on is read again."""
+def _of_race(path: str, race_id: str, _rounds: int, _finished: str, name: str) -> tuple[_Entry, ...]:
+    """The contender in each workload's column; the race's progress is a key, so a running race is read again."""
     try:
         with Store(Path(path), write=False) as store:
             race = store.load(race_id)
@@ -111,7 +111,7 @@ def _of_race(path: str, race_id: str, _rounds: int, _finished: str, name: str) -
         for entrant in part.race.entrants:
             if entrant.name == name:
                 interval = estimate.throughput_per_s if estimate and not entrant.out else None
-                columns.append(_Seen(replace(part.race, rounds=()), entrant, interval))
+                columns.append(_Entry(replace(part.race, rounds=()), entrant, interval))
     return tuple(columns)
 
 
@@ -123,15 +123,13 @@ def _load_text(race: Race) -> str:
     )
 
 
-def _changes(old: _Seen, new: _Seen) -> tuple[str, ...]:
+def _changes(old: _Entry, new: _Entry) -> tuple[str, ...]:
     changes = []
     if old.entrant.version != new.entrant.version:
         changes.append(f"version {old.entrant.version or 'unknown'} → {new.entrant.version or 'unknown'}")
     if old.entrant.definition_hash != new.entrant.definition_hash:
         changes.append("definition changed")
-    machines = [
-        (seen.race.machine.cpu, seen.race.machine.cores_usable, seen.race.machine.kernel) for seen in (old, new)
-    ]
+    machines = [(race.machine.cpu, race.machine.cores_usable, race.machine.kernel) for race in (old.race, new.race)]
     if differing := [str(now) for was, now in zip(*machines, strict=True) if was != now]:
         changes.append(f"machine: {', '.join(differing)}")
     if _load_text(old.race) != _load_text(new.race):
@@ -141,10 +139,10 @@ def _changes(old: _Seen, new: _Seen) -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Standings:
-    """A race as it stands.
+    """A race so far.
 
     Args:
-        rows: contenders with numbers; none of a race of several columns, which has ``table``.
+        rows: contenders with numbers. table: only if the race has several columns.
     """
 
     race: Race
@@ -155,7 +153,7 @@ class Standings:
 
 
 def standings(path: Path, race_id: str) -> Standings:
-    """A race as it stands: its records, contenders with numbers, the sentence, and the badge.
+    """A race so far: its records, contenders with numbers, the sentence, and the badge.
 
     Raises:
         StoreError: the race does not exist.

@@ -1,7 +1,7 @@
-"""What a sweep's blocks say: latency at each rate, and the capacity under an objective. Pure; needs no engine.
+"""What a sweep's blocks show: latency at each rate, and the capacity under an objective. Pure; needs no engine.
 
 Method: ``docs/METHOD.md``, "Latency against rate". Blocks of one launch at one rate are one number, however many
-answers they hold; intervals are over launches.
+responses they have; intervals are over launches.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from dragstrip.loading.percentiles import QUANTILES, decoded
 from dragstrip.metrics import ANSWERS, SUSTAINED
 from dragstrip.record import Void, VoidKind
 
-#: A capacity's lower end is overstated in at most so large a share of sweeps: an equal part for the first rates, which
-#: count in ascending order up to the first that does not hold, and for each step after them (Bonferroni).
+#: At most this share of sweeps overstate a capacity's lower end. The first rates have an equal part of it, because they
+#: count in ascending order up to the first that does not hold; so has each of the steps after them (Bonferroni).
 ALPHA, STEPS = 0.05, 5
 
-#: Fewest launches that give an interval; largest share of failed requests that still counts as service (as in blocks).
+#: Fewest launches for an interval; largest share of failed requests that still counts as service (as in blocks).
 MIN_LAUNCHES, MAX_FAILED = 3, 0.001
 
-#: A bracket's ends within this share of each other are near enough.
+#: A bracket is narrow enough if its ends differ by at most this share.
 NEAR = 0.05
 
-#: Quantiles that are reported for each rate; an objective may be about any of these.
-TOLD = tuple(name for name in QUANTILES if name in ANSWERS)
+#: Quantiles that a sweep reports for each rate; an objective may use any of these.
+SHOWN_QUANTILES = tuple(name for name in QUANTILES if name in ANSWERS)
 
-#: A launch has a few less answers at a rate than planned for a quantile and still tells it.
+#: A launch determines a quantile if it has at least this share of the responses that were planned for it.
 MIN_ANSWERS_SHARE = 0.9
 
 
@@ -45,7 +45,7 @@ class Objective:
     limit_us: float
 
     def typed(self) -> str:
-        """As the command line takes it: p99=5ms."""
+        """As on the command line: p99=5ms."""
         whole = self.limit_us >= 1000
         return f"{self.quantile}={self.limit_us / 1000 if whole else self.limit_us:g}{'ms' if whole else 'us'}"
 
@@ -55,9 +55,9 @@ class Sample:
     """One block of a sweep: raw, never rewritten.
 
     Args:
-        launch: of all the sweep's; a contender's samples of one launch are of one process.
-        latency_hdr: HdrHistogram V2 compressed, nanoseconds, of what was meant to leave in the counted part, from then.
-        void: why the machine spoilt it; empty if it counts. A slow or failing server spoils nothing.
+        launch: its number in the sweep; a contender's samples of one launch are from one process.
+        latency_hdr: HdrHistogram V2 compressed, nanoseconds since the scheduled time; requests of the counted part.
+        void: why the machine made it invalid; empty if it counts. A slow or failing server does not.
         generator: why the load generator was the limit; None: it was not.
         The rest is as in ``record.Block``.
     """
@@ -83,7 +83,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """An estimate and its interval over launches; infinite where there are too few of them."""
+    """An estimate and its interval over launches; infinite if there are too few launches."""
 
     estimate: float
     low: float
@@ -101,19 +101,19 @@ class Outcome(StrEnum):
 class ReasonKind(StrEnum):
     """Why the objective is not known to hold at a rate."""
 
-    #: Undecided: too few launches count; more might tell.
+    #: Undecided: too few launches count; more might decide.
     FEW_LAUNCHES = "few launches"
     #: Undecided: the load generator was the limit.
     GENERATOR = "generator"
-    #: Undecided: too few answers to tell the quantile.
+    #: Undecided: too few responses for the quantile.
     FEW_ANSWERS = "few answers"
-    #: Undecided: the limit lies within the interval; more launches might tell.
+    #: Undecided: the limit is within the interval; more launches might decide.
     TOO_CLOSE = "too close"
     #: Missed: too many requests failed.
     FAILED = "failed"
-    #: Missed: what was offered did not leave in time.
+    #: Missed: too many requests did not leave in time.
     NOT_SUSTAINED = "not sustained"
-    #: Missed: the whole interval lies above the limit.
+    #: Missed: the whole interval is above the limit.
     SLOW = "slow"
 
 
@@ -122,9 +122,9 @@ class Reason:
     """Why the objective is not known to hold, as values; ``report.sweep`` writes the sentence.
 
     Args:
-        launches: that count; tried: all of them. cause: what voided most of the others, None if nothing did.
-        share: of requests that failed, or of what was offered that left in time, by kind.
-        errors: failures by kind. span: the quantile's, in µs. generator: why it was the limit.
+        launches: number of launches that count; tried: all. cause: what voided most of the others, None if nothing did.
+        share: share of requests that failed, or of offered requests that left in time, depending on ``kind``.
+        errors: failures by kind. span: the quantile's, in µs. generator: why the load generator was the limit.
     """
 
     kind: ReasonKind
@@ -139,13 +139,13 @@ class Reason:
 
     @property
     def outcome(self) -> Outcome:
-        """What it makes of the objective."""
+        """The outcome that the reason leads to."""
         missed = self.kind in (ReasonKind.FAILED, ReasonKind.NOT_SUSTAINED, ReasonKind.SLOW)
         return Outcome.MISSED if missed else Outcome.UNDECIDED
 
     @property
     def noisy(self) -> bool:
-        """More launches might tell."""
+        """Whether more launches might decide."""
         return self.kind in (ReasonKind.FEW_LAUNCHES, ReasonKind.TOO_CLOSE)
 
 
@@ -154,10 +154,10 @@ class Point:
     """One contender at one offered rate.
 
     Args:
-        launches: that count here. reached: share of what was offered that left in time. failed: share that failed.
-        latency_us: by quantile; one that too few answers tell is left out.
-        server_cpu_us: per answer, median over launches; None if unreadable.
-        reason: why the objective is not known to hold; None where it holds.
+        launches: number that count. reached: share of offered requests that left in time. failed: share that failed.
+        latency_us: by quantile, without quantiles that have too few responses.
+        server_cpu_us: per response, median over launches; None if unknown.
+        reason: why the objective is not known to hold; None if it holds.
     """
 
     rate_per_s: float
@@ -175,17 +175,17 @@ class Point:
 
     @property
     def noisy(self) -> bool:
-        """Undecided, and more launches might tell."""
+        """Whether it is undecided, and more launches might decide."""
         return self.reason is not None and self.reason.noisy
 
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """Where the objective ends to hold: the highest rate at which it, and all below, held, and the next one measured.
+    """The highest rate up to which the objective held at every measured rate, and the next measured rate.
 
     Args:
-        met_per_s: None where it held at no rate. over_per_s: None where it held at all.
-        reason: why it is not known to hold at the latter; None where it held at all.
+        met_per_s: None if it held at no rate. over_per_s: None if it held at every rate.
+        reason: why it is not known to hold at ``over_per_s``; None if it held at every rate.
     """
 
     met_per_s: float | None
@@ -194,7 +194,7 @@ class Capacity:
 
     @property
     def width(self) -> float:
-        """The bracket's, relative to its lower end; infinite where one end is missing."""
+        """The bracket's width relative to its lower end; infinite if one end is missing."""
         return math.inf if self.met_per_s is None or self.over_per_s is None else self.over_per_s / self.met_per_s - 1
 
 
@@ -208,28 +208,28 @@ def points(samples: Sequence[Sample], objective: Objective) -> tuple[Point, ...]
     return tuple(_point(rate, [sample for sample in samples if sample.rate_per_s == rate], objective) for rate in rates)
 
 
-def capacity(found: Sequence[Point]) -> Capacity:
-    """Counts upwards, to the first rate at which the objective is not known to hold; what holds above it is chance."""
+def capacity(measured: Sequence[Point]) -> Capacity:
+    """Goes up to the first rate at which the objective is not known to hold; above it, holding is chance."""
     met = None
-    for point in found:
+    for point in measured:
         if point.reason is not None:
             return Capacity(met, point.rate_per_s, point.reason)
         met = point.rate_per_s
     return Capacity(met, None, None)
 
 
-def next_rates(found: Sequence[Point], *, outwards: bool, again: Container[float]) -> tuple[float, ...]:
-    """The rates to measure next: those that noise left open, else one that halves the bracket; none where it will do.
+def next_rates(measured: Sequence[Point], *, outwards: bool, again: Container[float]) -> tuple[float, ...]:
+    """The rates to measure next: rates that noise left open, otherwise one that halves the bracket; none at the end.
 
     Args:
         outwards: may go below the first and above the last rate, because the user did not choose the rates.
-        again: rates that were measured once more already; they are left as they are.
+        again: rates that were already measured twice; they are not measured again.
     """
-    missed = next((point.rate_per_s for point in found if point.outcome is Outcome.MISSED), math.inf)
-    below = [point for point in found if point.rate_per_s < missed]
+    missed = next((point.rate_per_s for point in measured if point.outcome is Outcome.MISSED), math.inf)
+    below = [point for point in measured if point.rate_per_s < missed]
     if open_ := tuple(point.rate_per_s for point in below if point.noisy and point.rate_per_s not in again):
         return open_
-    ends = capacity(found)
+    ends = capacity(measured)
     met, over = ends.met_per_s, ends.over_per_s
     if met is not None and over is not None:
         between = float(f"{math.sqrt(met * over):.3g}")
@@ -246,11 +246,11 @@ def _point(rate_per_s: float, samples: Sequence[Sample], objective: Objective) -
     launches = sorted({sample.launch for sample in good})
     offered, failed = sum(sample.offered for sample in good), sum(sample.failed for sample in good)
     reached = sum(sample.departed for sample in good) / offered if offered else 0.0
-    by_launch = [[sample for sample in good if sample.launch == at] for at in launches]
+    by_launch = [[sample for sample in good if sample.launch == launch] for launch in launches]
     merged = [_merged(of_launch) for of_launch in by_launch]
     latency_us = {
         name: span
-        for name in TOLD
+        for name in SHOWN_QUANTILES
         if (span := _over_launches([_quantile(sample, name) for sample in merged])) is not None
     }
     share = failed / max(failed + sum(sample.answered for sample in good), 1)
@@ -274,7 +274,7 @@ def _reason(
     span: Span | None,
     objective: Objective,
 ) -> Reason | None:
-    """Why the objective is not known to hold; None where it holds."""
+    """Why the objective is not known to hold; None if it holds."""
     quantile, limit_us, launches = objective.quantile, objective.limit_us, len({sample.launch for sample in good})
     if launches < MIN_LAUNCHES:
         causes = Counter(void.kind for sample in samples for void in sample.void)
@@ -301,7 +301,7 @@ def _reason(
 
 
 def _merged(samples: Sequence[Sample]) -> HdrHistogram | None:
-    """One launch's latencies at one rate, all its blocks: its own pauses count, whichever block they fell into."""
+    """One launch's latencies at one rate, from all its blocks: pauses count, whichever block they were in."""
     total: HdrHistogram | None = None
     for sample in samples:
         latencies = decoded(sample.latency_hdr)
@@ -312,17 +312,17 @@ def _merged(samples: Sequence[Sample]) -> HdrHistogram | None:
 
 
 def _quantile(merged: HdrHistogram | None, name: str) -> float:
-    """In µs; NaN if too few answers tell it."""
+    """In µs; NaN if there are too few responses."""
     if merged is None or merged.get_total_count() < MIN_ANSWERS_SHARE * ANSWERS[name]:
         return math.nan
     return float(merged.get_value_at_percentile(QUANTILES[name])) / 1000
 
 
 def _over_launches(values: Sequence[float]) -> Span | None:
-    """Geometric mean over launches and its t interval, each side at the share of ALPHA that one look has."""
+    """Geometric mean over launches and its t interval, each side at the share of ALPHA that one step has."""
     logs = np.log([value for value in values if value > 0])
     if not len(logs) or len(logs) < len(values):
-        return None  # a quantile that some launches can't tell would be told by the quicker ones
+        return None  # some launches lack the quantile; the quicker ones alone would be biased
     middle = float(logs.mean())
     if len(logs) < MIN_LAUNCHES:
         return Span(math.exp(middle), 0.0, math.inf)

@@ -1,7 +1,7 @@
-"""A sweep as it is kept: one JSON file, raw samples within, beside the store of races.
+"""A sweep's record: one JSON file with raw samples, next to the store of races.
 
-Not in the store: its blocks have one rate in each race, and a judgement that compares contenders over rounds of equal
-blocks. A sweep's blocks differ in rate and length, and are judged each rate by itself.
+The store is for races, which compare contenders over rounds of equal blocks. A sweep's blocks differ in rate and
+length, and each rate is judged by itself.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ class Sweep:
     """A whole sweep.
 
     Args:
-        started: wall clock, ISO 8601 UTC. seed: of the order of everything.
+        started: wall clock, ISO 8601 UTC. seed: of the random order.
         auto: the first rates were shares of what each contender served in calibration.
-        launches: fresh ones asked for at each rate.
-        closed_loop_per_s: what each served in calibration, which only chose rates.
+        launches: requested number of fresh launches at each rate.
+        closed_loop_per_s: each contender's rate in calibration, which only chose the first rates.
         events: what the machine did during the sweep. finished: "done" or "interrupted".
     """
 
@@ -56,7 +56,7 @@ class Sweep:
 
 
 def refuse_place(store_path: Path) -> Path:
-    """The folder of sweeps, beside the store; it is created.
+    """Creates the folder of sweeps, next to the store, and returns it.
 
     Raises:
         BadUsage: it can't be written.
@@ -65,7 +65,7 @@ def refuse_place(store_path: Path) -> Path:
 
 
 def read(path: Path) -> Sweep:
-    """A sweep from its file; only what was measured is read, what was found of it is found again.
+    """A sweep from its file: reads only what was measured, which is judged again.
 
     Raises:
         BadUsage: the file can't be read, or is not a sweep.

@@ -30,12 +30,11 @@ from dragstrip.version import __version__
 #: Default rates to begin with: shares of what each contender served in calibration's closed loop.
 SHARES = (0.1, 0.25, 0.4, 0.55, 0.7, 0.8, 0.9, 1.0)
 
-#: Each rate's blocks in one launch; the lead-in lets a queue form that is there to stay; a block's counted part is at
-#: least this long, and longer if the quantile needs more responses.
+#: Blocks at each rate in one launch; lead-in, in which a lasting queue forms; minimum and maximum counted part of a
+#: block, which depends on the number of responses that the quantile needs.
 PASSES, LEAD_NS, MIN_COUNTED_NS, MAX_COUNTED_NS = 2, 50_000_000, 200_000_000, 5_000_000_000
 
-#: What the machine, not the contender, did to a block (kinds of ``validity``'s reasons): never used. All else is
-#: result.
+#: Reasons of ``validity`` that are the machine's fault: such a block is never used. Any other block is a result.
 MACHINES = frozenset(
     {VoidKind.ENGINE_WAITED, VoidKind.SERVER_WAITED, VoidKind.CLOCK, VoidKind.ACCOUNTING, VoidKind.MARK_LOST}
 )
@@ -46,12 +45,12 @@ AGAIN, PATIENCE_S = 3, 20.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What is to be swept.
+    """A requested sweep.
 
     Args:
-        field: who, at which workload and load, on which cores; what else a race can be told is not looked at.
-        rates_per_s: to begin with, for all; none: shares of what each served in calibration.
-        launches: fresh ones at each rate, from 3.
+        field: contenders, workload, load and cores; a race's other options have no effect.
+        rates_per_s: first rates for all contenders; empty: shares of each contender's rate in calibration.
+        launches: number of fresh launches at each rate, from 3.
     """
 
     field: RaceRequest
@@ -126,7 +125,7 @@ def _record(
 
 
 def least_rate(quantile: str) -> float:
-    """The lowest rate at which a launch's blocks have the answers that a quantile wants."""
+    """The lowest rate at which a launch's blocks have the responses that a quantile needs."""
     return ANSWERS[quantile] / (PASSES * MAX_COUNTED_NS / 1e9)
 
 
@@ -172,7 +171,7 @@ class SweepLoop(RoundLoop):
         self._rounds = 0
         self._stage = _Stage({}, "")
         self._measured_again: dict[str, set[float]] = {}
-        #: Of the round that was judged last: why the generator was the limit, by the block's position.
+        #: In the round that was judged last, why the generator was the limit, by the block's position.
         self._generator_limits: dict[int, Void] = {}
 
     def drive(self) -> str:
@@ -190,7 +189,7 @@ class SweepLoop(RoundLoop):
         return "done"
 
     def _sweep(self) -> None:
-        """The first rates, then a few steps: again what noise left open, and the bisection."""
+        """Measures the first rates, then in a few steps rates that noise left open, and rates of the bisection."""
         self._measure({name: self._first_rates(name) for name in self.contenders}, "first rates")
         for step in range(STEPS):
             wanted = {name: rates for name in self.contenders if (rates := self._next_rates(name))}
@@ -223,11 +222,11 @@ class SweepLoop(RoundLoop):
             self.step()
 
     def _wanted(self) -> dict[str, Sequence[float]]:
-        """The stage's rates of those who are still there."""
+        """The stage's rates of the contenders that are not out."""
         return {name: rates for name, rates in self._stage.rates.items() if name in self.contenders}
 
     def _stage_is_over(self) -> bool:
-        """Whether it has all its launches, or can't get them; a void round is repeated up to ``AGAIN`` times."""
+        """Whether the stage has all its launches, or can't get them; repeats up to ``AGAIN`` void rounds."""
         stage, launches = self._stage, self.request.launches
         measured = stage.valid_rounds >= launches or stage.rounds >= launches + AGAIN
         return measured or self.lost or not self._wanted()
@@ -237,28 +236,28 @@ class SweepLoop(RoundLoop):
         stage, seed, index, rates = self._stage, self.setup.seed, self._rounds, self._wanted()
         void = f" ({stage.rounds - stage.valid_rounds} void)" if stage.rounds > stage.valid_rounds else ""
         self.progress.phase(f"{stage.description}: launch {stage.valid_rounds + 1} of {self.request.launches}{void}")
-        loads = {f"{name} {rate!r}": (name, rate) for name, own in rates.items() for rate in own}
+        loads = {f"{name} {rate!r}": (name, rate) for name, its_rates in rates.items() for rate in its_rates}
         drawn = [loads[key] for keys in schedule.round_order(seed, index, list(loads), PASSES).passes for key in keys]
         quantile = self.request.objective.quantile
         return RoundPlan(
             index=index,
             launches=schedule.round_order(seed, index, list(rates), 1).launches,
-            # Each has a pass of its own: rates do not depend on each other, so a spoilt block spoils itself only.
+            # Each block has its own pass: rates do not depend on each other, so an invalid block invalidates no other.
             blocks=tuple(
                 PlannedBlock(
                     contender=name,
-                    pass_index=at,
+                    pass_index=index_in_round,
                     lead_ns=LEAD_NS,
                     counted_ns=counted_ns(rate_per_s, quantile),
                     rate_per_s=rate_per_s,
                 )
-                for at, (name, rate_per_s) in enumerate(drawn)
+                for index_in_round, (name, rate_per_s) in enumerate(drawn)
             ),
             judge=self._judge,
         )
 
     def _judge(self, blocks: Sequence[Block], single_threaded: Mapping[str, bool]) -> tuple[Block, ...]:
-        """Only what the machine did voids a block; what the generator could not send is kept beside."""
+        """Voids blocks only for the machine's faults; keeps the generator's limits separately."""
         judged = validity.with_reasons(
             blocks,
             validity.BlockRules(
@@ -274,7 +273,7 @@ class SweepLoop(RoundLoop):
         return tuple(replace(b, void=tuple(why for why in b.void if why.kind in MACHINES)) for b in judged)
 
     def commit_round(self, outcome: Outcome, events: Sequence[Event]) -> None:
-        """Keeps the round's samples, and lets out who died or answered wrong."""
+        """Keeps the round's samples, and takes out contenders that died or sent incorrect responses."""
         self._rounds += 1
         self._stage.rounds += 1
         self._stage.valid_rounds += not outcome.round.void
@@ -308,9 +307,9 @@ class SweepLoop(RoundLoop):
         )
 
 
-def _merely_failed(this: Round, name: str) -> bool:
-    """Whether a contender that a race would let out only failed requests here, as one that is offered too much may."""
-    blocks = [block for block in this.blocks if block.contender == name]
-    alive = any(launch.contender == name and not launch.died for launch in this.launches)
+def _merely_failed(completed: Round, name: str) -> bool:
+    """Whether a contender that a race would take out only failed requests, as an overloaded contender may."""
+    blocks = [block for block in completed.blocks if block.contender == name]
+    alive = any(launch.contender == name and not launch.died for launch in completed.launches)
     wrong = any(block.errors.get(kind) for block in blocks for kind in WRONG_KINDS)
     return alive and not wrong and any(block.requests for block in blocks)

@@ -94,7 +94,7 @@ def test_every_flag_of_wrk_h2load_and_oha_is_here_or_answered(capsys: pytest.Cap
             names = set(flag.names.split())
             for name in names:
                 assert name in own or flags.hint("load", name), (tool, name)
-            if "the same" in flag.here:
+            if "the same" in flag.equivalent:
                 assert names & own, (tool, flag.names)
             if flag.other:
                 assert names & own, (tool, flag.names)

@@ -155,8 +155,8 @@ def test_times_are_read_in_every_unit_and_left_out_where_the_digits_say_0() -> N
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        (AB_HTML.replace("31200 bytes", "0 bytes"), "nothing was answered"),
-        (OHA.partition("Status code")[0] + ERRORS, "nothing was answered"),
+        (AB_HTML.replace("31200 bytes", "0 bytes"), "no request got a response"),
+        (OHA.partition("Status code")[0] + ERRORS, "no request got a response"),
         (
             "response-time,DNS+dialup,DNS,Request-write,Response-delay,Response-read,status-code,offset\n",
             "hey's per-request CSV",
@@ -164,7 +164,7 @@ def test_times_are_read_in_every_unit_and_left_out_where_the_digits_say_0() -> N
         ("request-start,DNS,DNS+dialup,Response-delay,request-duration,bytes,status\n", "oha's per-request CSV"),
         (
             json.dumps({"summary": {"requestsPerSec": 5.5, "total": 2.0}, "errorDistribution": {"timeout": 11}}),
-            "nothing was answered",
+            "no request got a response",
         ),
     ],
 )
@@ -240,7 +240,7 @@ def test_what_installed_tools_print_is_read(tmp_path: Path) -> None:
     # The listener is gone. wrk and, without -r, ab then print no report at all.
     for words in here.values():
         done = subprocess.run([*words, url], capture_output=True, text=True, timeout=60)
-        with pytest.raises(BadUsage, match=r"nothing was answered|not recognised as output of"):
+        with pytest.raises(BadUsage, match=r"no request got a response|not recognised as output of"):
             outputs.parse(done.stdout)
 
 

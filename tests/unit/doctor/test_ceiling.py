@@ -48,7 +48,7 @@ def test_a_point_without_sound_responses_is_measured_again_longer_and_then_left_
 
     monkeypatch.setattr(examine, "_point", measured)
     lanes = Lanes(server=(1,), engine=(0,), shared=False, note="")
-    situation = examine.Situation(lanes=lanes, facts=Facts(), io="auto", seconds=0.25, tell=lambda _: None)
+    situation = examine.Situation(lanes=lanes, facts=Facts(), io="auto", seconds=0.25, show=lambda _: None)
     (finding,) = examine._ceiling(situation)
     assert finding.status == "warn"
     assert isinstance(finding.seen, Ceiling)

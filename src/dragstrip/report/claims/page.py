@@ -7,7 +7,7 @@ from statistics import median
 
 from dragstrip import analysis
 from dragstrip.analysis import cpu_shares
-from dragstrip.claim.assess import TELLING, TILTING
+from dragstrip.claim.assess import SHOWN_WARNINGS, TILTING
 from dragstrip.claim.definition import FAIR_LOAD
 from dragstrip.claim.finding import Finding, Row
 from dragstrip.record import Entrant, Race
@@ -132,7 +132,7 @@ def _raced(race: Race, title: str) -> list[str]:
             "published ones too, may be the client's own; CPU time per request decides"
         )
     # A void check is in the text of the verdicts that it makes void.
-    wanted = [check for check in inspect(race) if check.status is Status.WARN and check.name in TELLING]
+    wanted = [check for check in inspect(race) if check.status is Status.WARN and check.name in SHOWN_WARNINGS]
     notes += [_plain(check_text(check)) for check in wanted if check.name not in _SHOWN]
     return [*lines, "", *(f"- {note}." for note in notes), *([""] if notes else [])]
 
