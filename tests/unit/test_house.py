@@ -200,14 +200,14 @@ def taken_apart(source: str) -> list[str]:
 
 
 def sentences_in(source: str) -> list[str]:
-    """Texts of three words and more, except docstrings, messages of exceptions and arguments of ``tell``.
+    """Texts of three words and more, except docstrings, messages of exceptions and arguments of ``show``.
 
     Nor are an enumeration's values sentences.
     """
     tree, told = ast.parse(source), set[int]()
     for node in ast.walk(tree):
         shown = isinstance(node, ast.Raise) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
-        shown |= isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "tell"
+        shown |= isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "show"
         if shown or (isinstance(node, ast.ClassDef) and "StrEnum" in map(ast.unparse, node.bases)):
             told |= {id(inside) for inside in ast.walk(node)}
     texts = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and id(node) not in told]

@@ -28,13 +28,15 @@ from dragstrip.store.database import Store
 def test_every_write_up_has_its_claims_and_every_file_its_figures() -> None:
     """Each shipped file is read; a ratio has one; the five write-ups and the qualitative claims are there."""
     claims = definitions.every()
-    assert len({one.fields.source for one in claims}) == 5
-    assert {one.fields.kind for one in claims} == {"ratio", "direction", "same", "peak", "ends"}
-    for one in claims:
-        assert (one.fields.ratio is not None) == (one.fields.kind == "ratio"), one.id
-        assert one.fields.statement.strip('"') == one.fields.statement, "statements are in our own words, not quoted"
+    assert len({claim.fields.source for claim in claims}) == 5
+    assert {claim.fields.kind for claim in claims} == {"ratio", "direction", "same", "peak", "ends"}
+    for claim in claims:
+        assert (claim.fields.ratio is not None) == (claim.fields.kind == "ratio"), claim.id
+        assert claim.fields.statement.strip('"') == claim.fields.statement, (
+            "statements are in our own words, not quoted"
+        )
         for setting in (PUBLISHED, FAIR):
-            assert one.contenders(setting)
+            assert claim.contenders(setting)
 
 
 def test_claims_of_one_source_and_load_share_a_race() -> None:
@@ -48,7 +50,7 @@ def test_claims_of_one_source_and_load_share_a_race() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ('kind = "ratio"', "per_s"),
         ("published.per_s = [1, 2, 3]", "2 rates"),
@@ -56,11 +58,11 @@ def test_claims_of_one_source_and_load_share_a_race() -> None:
         ("published.ratio = 2.0\nload.conections = 3", "did you mean connections"),
     ],
 )
-def test_a_claim_that_can_not_be_judged_is_refused_with_what_would_do(tmp_path: Path, text: str, told: str) -> None:
+def test_a_claim_that_can_not_be_judged_is_refused_with_what_would_do(tmp_path: Path, text: str, message: str) -> None:
     """File and remedy are in the message."""
     file = tmp_path / "bad.toml"
     file.write_text(f'statement = "x"\nsource = "y"\nyear = 2020\ncontenders = ["a", "b"]\n{text}\n')
-    with pytest.raises(BadDefinition, match=told) as refused:
+    with pytest.raises(BadDefinition, match=message) as refused:
         definitions.load(file)
     assert "bad.toml" in str(refused.value)
     with pytest.raises(BadUsage, match="known: "):
@@ -86,10 +88,10 @@ def test_true_claims_hold_reversed_ones_are_overturned_and_a_tie_is_neither(
 ) -> None:
     """From records of known speeds alone; the size counts within the tolerance of 10 %."""
     race = samples.race(rates, rounds=40, noise=0.004)
-    found = assess(planted(tmp_path, published=published), PUBLISHED, race)
-    assert found.outcome == outcome, found
-    assert found.race == race.id
-    assert found.low < rates["quick"] / rates["steady"] < found.high
+    finding = assess(planted(tmp_path, published=published), PUBLISHED, race)
+    assert finding.outcome == outcome, finding
+    assert finding.race == race.id
+    assert finding.low < rates["quick"] / rates["steady"] < finding.high
 
 
 def test_too_short_a_race_leaves_a_claim_undecided_and_one_without_a_figure_needs_no_size(tmp_path: Path) -> None:
@@ -116,20 +118,22 @@ def test_a_void_race_and_a_contender_that_fell_out_give_no_verdict(tmp_path: Pat
     """The cause is reported; the figures of a void race decide nothing."""
     claim = planted(tmp_path)
     disturbed = all_blocks(samples.race(FAST), engine_wait_ns=20_000_000)
-    found = assess(claim, PUBLISHED, disturbed)
-    assert (found.outcome, found.void, found.again is not None) == (Outcome.HOLDS, None, False)
+    finding = assess(claim, PUBLISHED, disturbed)
+    assert (finding.outcome, finding.void, finding.again is not None) == (Outcome.HOLDS, None, False)
     wrong = all_blocks(samples.race(FAST), errors={"wrong_body": 3}, failed=3, sent=1403, answered=1400)
-    found = assess(claim, PUBLISHED, wrong)
-    assert (found.outcome, found.void, found.again is not None) == (Outcome.UNDECIDED, "lasting", False)
-    assert "wrong_body" in finding_text(found)
-    found = assess(claim, PUBLISHED, _out(disturbed, "quick"))
-    assert (found.outcome, found.again is not None) == (Outcome.CANNOT, False)
-    assert "died under load" in finding_text(found)
+    finding = assess(claim, PUBLISHED, wrong)
+    assert (finding.outcome, finding.void, finding.again is not None) == (Outcome.UNDECIDED, "lasting", False)
+    assert "wrong_body" in finding_text(finding)
+    finding = assess(claim, PUBLISHED, _out(disturbed, "quick"))
+    assert (finding.outcome, finding.again is not None) == (Outcome.CANNOT, False)
+    assert "died under load" in finding_text(finding)
 
 
 def _out(race: Race, name: str) -> Race:
     """A race that one contender is out of."""
-    entrants = (changed(one, out="died under load") if one.name == name else one for one in race.entrants)
+    entrants = (
+        changed(entrant, out="died under load") if entrant.name == name else entrant for entrant in race.entrants
+    )
     return changed(race, entrants=tuple(entrants))
 
 
@@ -142,7 +146,9 @@ def _limited(race: Race, *names: str) -> Race:
             changed(block, engine_cpu_ns=block.counted_ns, server_cpu_ns=cpu_ns) if block.contender in names else block
         )
 
-    return changed(race, rounds=tuple(changed(one, blocks=tuple(map(limited, one.blocks))) for one in race.rounds))
+    return changed(
+        race, rounds=tuple(changed(round_, blocks=tuple(map(limited, round_.blocks))) for round_ in race.rounds)
+    )
 
 
 def test_where_the_client_is_the_limit_the_cpu_time_per_request_decides(tmp_path: Path) -> None:
@@ -150,19 +156,21 @@ def test_where_the_client_is_the_limit_the_cpu_time_per_request_decides(tmp_path
     claim = planted(tmp_path)
     race = samples.race({"quick": 20_000.0, "steady": 20_000.0}, rounds=12)
     race = _limited(race, "quick", "steady")
-    found = assess(claim, PUBLISHED, race)
-    assert (found.outcome, found.metric, found.void, found.again is not None) == (
+    finding = assess(claim, PUBLISHED, race)
+    assert (finding.outcome, finding.metric, finding.void, finding.again is not None) == (
         Outcome.UNDECIDED,
         "throughput",
         "lasting",
         False,
     )
-    assert finding_text(found).startswith("void: limited by the load generator: ")
-    assert {"quick", "steady"} <= set(finding_text(found).replace(",", " ").split())
-    found = assess(claim, PUBLISHED, changed(race, plan=changed(race.plan, metric="cpu")))
-    assert (found.outcome, found.metric, found.void) == (Outcome.HOLDS, "cpu", None)
-    assert found.low < 2 < found.high
-    assert any("the client, not quick or steady, was the limit" in remark for remark in map(remark_text, found.remarks))
+    assert finding_text(finding).startswith("void: limited by the load generator: ")
+    assert {"quick", "steady"} <= set(finding_text(finding).replace(",", " ").split())
+    finding = assess(claim, PUBLISHED, changed(race, plan=changed(race.plan, metric="cpu")))
+    assert (finding.outcome, finding.metric, finding.void) == (Outcome.HOLDS, "cpu", None)
+    assert finding.low < 2 < finding.high
+    assert any(
+        "the client, not quick or steady, was the limit" in remark for remark in map(remark_text, finding.remarks)
+    )
 
 
 def test_a_client_that_is_the_limit_against_one_contender_takes_the_verdicts_that_it_is_in(tmp_path: Path) -> None:
@@ -177,10 +185,10 @@ def test_a_client_that_is_the_limit_against_one_contender_takes_the_verdicts_tha
         (peak, "quick", Outcome.UNDECIDED),
         (peak, "steady", Outcome.HOLDS),
     ):
-        found = assess(claim, PUBLISHED, _limited(samples.race(FAST), name))
-        assert found.outcome == outcome, (claim.id, name, found)
-        assert (found.void, found.again is not None) == ("lasting" if outcome == Outcome.UNDECIDED else None, False)
-        assert outcome == Outcome.HOLDS or finding_text(found) == f"void: limited by the load generator: {name}"
+        finding = assess(claim, PUBLISHED, _limited(samples.race(FAST), name))
+        assert finding.outcome == outcome, (claim.id, name, finding)
+        assert (finding.void, finding.again is not None) == ("lasting" if outcome == Outcome.UNDECIDED else None, False)
+        assert outcome == Outcome.HOLDS or finding_text(finding) == f"void: limited by the load generator: {name}"
 
 
 @pytest.mark.parametrize(("reason", "void"), [("generator the limit", "lasting"), ("clock", "passing")])
@@ -191,30 +199,31 @@ def test_a_contender_whose_own_blocks_are_void_has_no_verdict_and_what_voided_th
     """The other's blocks stand, and the rounds do; too few of both are left to decide anything."""
     race = samples.race(FAST, rounds=count)
     rounds = tuple(
-        one
-        if one.index < left
+        round_
+        if round_.index < left
         else changed(
-            one, blocks=tuple(changed(b, void=samples.voided(reason) * (b.contender == "quick")) for b in one.blocks)
+            round_,
+            blocks=tuple(changed(b, void=samples.voided(reason) * (b.contender == "quick")) for b in round_.blocks),
         )
-        for one in race.rounds
+        for round_ in race.rounds
     )
-    found = assess(planted(tmp_path), PUBLISHED, changed(race, rounds=rounds))
-    assert (found.outcome, found.void, found.again is not None) == (Outcome.UNDECIDED, void, void == "passing")
-    assert finding_text(found).startswith(f"void: {left} of {count} rounds count for quick and steady (")
-    assert reason.partition(":")[0] in finding_text(found)
+    finding = assess(planted(tmp_path), PUBLISHED, changed(race, rounds=rounds))
+    assert (finding.outcome, finding.void, finding.again is not None) == (Outcome.UNDECIDED, void, void == "passing")
+    assert finding_text(finding).startswith(f"void: {left} of {count} rounds count for quick and steady (")
+    assert reason.partition(":")[0] in finding_text(finding)
 
 
 def test_on_a_very_disturbed_machine_the_decided_stays_and_the_undecided_may_be_raced_again(tmp_path: Path) -> None:
     """The row names the cause and the more disturbed contender. On a quiet machine it stays undecided."""
     claim = planted(tmp_path)
     level = samples.race(EVEN, noise=0.1)
-    found = assess(claim, PUBLISHED, level)
-    assert (found.outcome, found.void, found.again is not None) == (Outcome.UNDECIDED, None, False)
-    assert "--resume" not in finding_text(found)
-    found = assess(claim, PUBLISHED, all_blocks(level, steal_ns=16_000_000))
-    assert (found.outcome, found.void, found.again is not None) == (Outcome.UNDECIDED, None, True)
-    assert "the machine was very disturbed, others took 23 % of the race's time" in finding_text(found)
-    assert finding_text(found).endswith("`dragstrip claims check mine --resume` races it again")
+    finding = assess(claim, PUBLISHED, level)
+    assert (finding.outcome, finding.void, finding.again is not None) == (Outcome.UNDECIDED, None, False)
+    assert "--resume" not in finding_text(finding)
+    finding = assess(claim, PUBLISHED, all_blocks(level, steal_ns=16_000_000))
+    assert (finding.outcome, finding.void, finding.again is not None) == (Outcome.UNDECIDED, None, True)
+    assert "the machine was very disturbed, others took 23 % of the race's time" in finding_text(finding)
+    assert finding_text(finding).endswith("`dragstrip claims check mine --resume` races it again")
     short = changed(level, rounds=level.rounds[:6], finished=Ending.INTERRUPTED)
     assert finding_text(assess(claim, PUBLISHED, short)).endswith("--resume` continues the race")
 
@@ -222,11 +231,11 @@ def test_on_a_very_disturbed_machine_the_decided_stays_and_the_undecided_may_be_
         return changed(block, engine_wait_ns=9_000_000 if block.contender == "quick" else 0)
 
     race = samples.race(FAST)
-    tilted = tuple(changed(one, blocks=tuple(map(hit, one.blocks))) for one in race.rounds)
-    found, before = (assess(claim, PUBLISHED, one) for one in (changed(race, rounds=tilted), race))
-    assert (found.outcome, found.again is not None) == (Outcome.HOLDS, False)
-    assert found.high > 1.1 * before.high
-    assert any("quick was disturbed more than steady" in remark for remark in map(remark_text, found.remarks))
+    tilted = tuple(changed(round_, blocks=tuple(map(hit, round_.blocks))) for round_ in race.rounds)
+    finding, before = (assess(claim, PUBLISHED, raced) for raced in (changed(race, rounds=tilted), race))
+    assert (finding.outcome, finding.again is not None) == (Outcome.HOLDS, False)
+    assert finding.high > 1.1 * before.high
+    assert any("quick was disturbed more than steady" in remark for remark in map(remark_text, finding.remarks))
 
 
 def test_what_was_not_equal_and_who_stood_in_is_in_the_row(tmp_path: Path) -> None:
@@ -237,12 +246,15 @@ def test_what_was_not_equal_and_who_stood_in_is_in_the_row(tmp_path: Path) -> No
     claim = definitions.load(file)
     race = samples.race({"other": 40_000.0, "steady": 20_000.0})
     heavy = tuple(
-        changed(one, parity={"header bytes": "99" if one.name == "other" else "246"}) for one in race.entrants
+        changed(entrant, parity={"header bytes": "99" if entrant.name == "other" else "246"})
+        for entrant in race.entrants
     )
-    found = assess(claim, PUBLISHED, changed(race, entrants=heavy))
-    assert found.outcome == Outcome.HOLDS
-    assert [stand_in_text(one) for one in found.stand_ins] == ["other raced for quick, which is missing here"]
-    assert "header bytes not equal: other 99, steady 246" in map(remark_text, found.remarks)
+    finding = assess(claim, PUBLISHED, changed(race, entrants=heavy))
+    assert finding.outcome == Outcome.HOLDS
+    assert [stand_in_text(stand_in) for stand_in in finding.stand_ins] == [
+        "other raced for quick, which is missing here"
+    ]
+    assert "header bytes not equal: other 99, steady 246" in map(remark_text, finding.remarks)
 
 
 def test_verdicts_are_worked_out_again_from_the_store_and_the_newest_sound_race_decides(tmp_path: Path) -> None:
@@ -279,7 +291,7 @@ def test_a_run_that_got_stuck_is_judged_by_what_became_of_its_connections(tmp_pa
     assert assess(claim, PUBLISHED, race).outcome == Outcome.UNTRIED
 
     def with_runs(*stuck: bool) -> Race:
-        told = [
+        runs = [
             {
                 "contender": name,
                 "requests": 1000,
@@ -298,18 +310,18 @@ def test_a_run_that_got_stuck_is_judged_by_what_became_of_its_connections(tmp_pa
             }
             for name, hung in zip(("quick", "steady"), stuck, strict=True)
         ]
-        events = tuple(Event(at_ns=1, kind=EventKind.COUNTED_RUN, text=json.dumps(one)) for one in told)
+        events = tuple(Event(at_ns=1, kind=EventKind.COUNTED_RUN, text=json.dumps(run)) for run in runs)
         return samples.race(FAST, events=events)
 
     assert assess(claim, PUBLISHED, with_runs(False, False)).outcome == Outcome.OVERTURNED
-    found = assess(claim, PUBLISHED, with_runs(True, True))
-    assert found.outcome == Outcome.HOLDS
+    finding = assess(claim, PUBLISHED, with_runs(True, True))
+    assert finding.outcome == Outcome.HOLDS
     lost = "of the connections 2 waited 10 s in vain for a response, 3 never connected"
     text = f"995 correct responses, the slowest after 0.5 s; {lost}, 4 of all these in the run's last twentieth"
-    assert text in finding_text(found)
-    told = finding_text(assess(claim, PUBLISHED, with_runs(False, False)))
+    assert text in finding_text(finding)
+    text = finding_text(assess(claim, PUBLISHED, with_runs(False, False)))
     assert (
-        "steady: 1,000 requests over 100 connections at a time, one for each request, in 11.0 s: all responses" in told
+        "steady: 1,000 requests over 100 connections at a time, one for each request, in 11.0 s: all responses" in text
     )
 
 
@@ -331,7 +343,7 @@ def test_a_claim_of_one_s_own_from_two_outputs_is_listed_and_one_that_can_t_be_i
     made = definitions.load(tmp_path / "claims" / "mine.toml")
     assert made.fields.ratio == 2.0
     assert (made.fields.load.http, made.fields.load.keepalive, made.fields.load.connections) == ("1.0", False, 30)
-    listed = {one["claim"]: one for one in json.loads(claims_command(tmp_path, "list", "--json").stdout)}
+    listed = {row["claim"]: row for row in json.loads(claims_command(tmp_path, "list", "--json").stdout)}
     assert listed["mine"]["status"] == "ready"
     assert len(listed) == len(definitions.every()) + 1
     framed = tmp_path / "h2load"

@@ -41,8 +41,8 @@ ELSEWHERE = ("entries", "workload", "also", "rate_per_s", "offered", "purpose", 
 
 
 def run(*words: str, **settings: object) -> subprocess.CompletedProcess[str]:
-    told = {"capture_output": True, "text": True} | settings
-    return subprocess.run([sys.executable, "-m", "dragstrip", *words], **told)  # type: ignore[call-overload,no-any-return]
+    merged = {"capture_output": True, "text": True} | settings
+    return subprocess.run([sys.executable, "-m", "dragstrip", *words], **merged)  # type: ignore[call-overload,no-any-return]
 
 
 @pytest.fixture
@@ -62,8 +62,8 @@ def poison(path: Path, **odd: str) -> None:
         changed = {"id": "'00000000000f'", "started": "'2030-01-01T00:00:00+00:00'"} | (
             odd or {"planned_rounds": "'x'"}
         )
-        told = ", ".join(changed.get(row[1], row[1]) for row in db.execute("PRAGMA table_info(race)"))
-        db.execute(f"INSERT INTO race SELECT {told} FROM race WHERE id = '000000000001'")
+        columns = ", ".join(changed.get(row[1], row[1]) for row in db.execute("PRAGMA table_info(race)"))
+        db.execute(f"INSERT INTO race SELECT {columns} FROM race WHERE id = '000000000001'")
 
 
 def assert_loads_none(modules: Sequence[str], *words: str, store: Path | None = None) -> None:
@@ -186,7 +186,7 @@ def test_one_unreadable_race_is_one_line_and_takes_no_other_with_it(
 
 
 @pytest.mark.parametrize(
-    ("table", "column", "value", "told"),
+    ("table", "column", "value", "message"),
     [
         ("race", "planned_rounds", "'x'", "race.planned_rounds must be a whole number"),
         ("race", "margin", "7", "race.margin must be from 0 to below 1"),
@@ -197,7 +197,7 @@ def test_one_unreadable_race_is_one_line_and_takes_no_other_with_it(
     ],
 )
 def test_the_file_itself_refuses_values_of_another_kind(
-    tmp_path: Path, table: str, column: str, value: str, told: str
+    tmp_path: Path, table: str, column: str, value: str, message: str
 ) -> None:
     """Whoever writes: the schema checks types, ranges and JSON of what is added."""
     race = samples.race(rounds=1, events=[samples.noted(EventKind.HEAT)])
@@ -208,18 +208,18 @@ def test_the_file_itself_refuses_values_of_another_kind(
         chosen = ", ".join(value if name == column else f'"{name}"' for name in names)
         with pytest.raises(sqlite3.IntegrityError) as refused:
             db.execute(f"INSERT INTO {table} SELECT {chosen} FROM {table} LIMIT 1")
-    assert constraint_in_words(str(refused.value)) == told
+    assert constraint_in_words(str(refused.value)) == message
 
 
 @pytest.mark.parametrize(
-    ("column", "value", "told"),
+    ("column", "value", "message"),
     [
         ("planned_rounds", "x", "race.planned_rounds must be a whole number"),
         ("margin", 7.0, "race.margin must be from 0"),
     ],
 )
 def test_an_import_of_what_no_record_can_hold_is_refused_and_leaves_nothing(
-    tmp_path: Path, column: str, value: object, told: str
+    tmp_path: Path, column: str, value: object, message: str
 ) -> None:
     """A well sealed file, changed by a stranger past the schema's own checks."""
     from dragstrip.store import export_file
@@ -231,7 +231,7 @@ def test_an_import_of_what_no_record_can_hold_is_refused_and_leaves_nothing(
         db.execute(f"UPDATE race SET {column} = ?", (value,))
         db.execute("UPDATE seal SET sha256 = ?", (export_file._digest(db, "000000000001"),))
     with Store(tmp_path / "to.sqlite") as store:
-        with pytest.raises(StoreError, match=told):
+        with pytest.raises(StoreError, match=message):
             store.import_race(tmp_path / "one.race")
         assert store.runs() == []
 
@@ -249,7 +249,7 @@ def test_commands_that_only_read_make_nothing(
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["race", "a", "b", "--json", "none/x.json"], "folder none does not exist"),
         (["race", "a", "b", "--html", "."], "is a folder"),
@@ -288,14 +288,14 @@ def test_commands_that_only_read_make_nothing(
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )  # fmt: skip
 def test_what_can_not_be_done_is_said_before_anything_is_measured(
-    tmp_path: Path, words: list[str], told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, words: list[str], message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One message with what would do, exit code 2, no file left behind."""
     (tmp_path / "deep.toml").write_text("title = " + "[" * 5000)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DRAGSTRIP_STORE", str(tmp_path / "races.sqlite"))
     assert cli_main.run(words) == 2
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert [file.name for file in tmp_path.iterdir()] == ["deep.toml"]
 
 
@@ -358,9 +358,9 @@ def test_other_tools_flags_mean_what_fingers_expect() -> None:
     from dragstrip.cli.quantities import BUDGET, ExtraSeconds
     from dragstrip.cli.race import race
 
-    by_flag = {flag: one.name for one in race.params for flag in one.opts}
-    told = [by_flag[flag] for flag in ("-d", "--duration", "--runs", "--export-json", "--export-markdown", "--name")]
-    assert told == ["budget", "budget", "rounds", "json_path", "markdown_path", "called"]
+    by_flag = {flag: option.name for option in race.params for flag in option.opts}
+    names = [by_flag[flag] for flag in ("-d", "--duration", "--runs", "--export-json", "--export-markdown", "--name")]
+    assert names == ["budget", "budget", "rounds", "json_path", "markdown_path", "called"]
     more, plain = BUDGET.convert("+2m", None, None), BUDGET.convert("90s", None, None)
     assert (more, isinstance(more, ExtraSeconds), plain, isinstance(plain, ExtraSeconds)) == (120.0, True, 90.0, False)
 
@@ -395,7 +395,7 @@ def test_the_command_line_has_the_bounds_of_calls_from_python() -> None:
     from dragstrip.cli.race import race
 
     for name in ("connections", "threads", "rounds", "seed"):
-        (option,) = (one for one in race.params if one.name == name)
+        (option,) = (declared for declared in race.params if declared.name == name)
         assert isinstance(option.type, click.IntRange)
         bound = options.BOUNDS[name]
         assert isinstance(bound, options.IntRange)
@@ -429,6 +429,6 @@ def test_random_command_lines_and_files_end_in_no_traceback(monkeypatch: pytest.
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     from fuzz_cli import fuzz
 
-    found = fuzz(lines=60, files=120, processes=0, seed=7)
-    assert not found.faults
-    assert len(found.codes) >= 2
+    report = fuzz(lines=60, files=120, processes=0, seed=7)
+    assert not report.faults
+    assert len(report.codes) >= 2

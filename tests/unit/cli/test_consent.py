@@ -49,7 +49,7 @@ def a_strangers(folder: Path, **changes: object) -> Path:
     """A file of a race that was cut off, whose contenders are commands that leave a marker."""
     race: Race = samples.race(rounds=2)
     command = {"command": "touch marker {port}", "folder": str(folder)}
-    entrants = tuple(replace(one, kind="serve", parameters=command) for one in race.entrants)
+    entrants = tuple(replace(entrant, kind="serve", parameters=command) for entrant in race.entrants)
     made = samples.changed(race, entrants=entrants, finished=Ending.NONE, machine=replace(machine.facts(), **changes))
     with Store(folder / "theirs.sqlite") as store:
         store.begin(made)
@@ -59,9 +59,9 @@ def a_strangers(folder: Path, **changes: object) -> Path:
 
 def imported(folder: Path, **changes: object) -> str:
     file = a_strangers(folder, **changes)
-    code, said = run(folder, "import", str(file))
-    assert code == 0, said
-    return said.split()[1]
+    code, output = run(folder, "import", str(file))
+    assert code == 0, output
+    return output.split()[1]
 
 
 @pytest.mark.parametrize("answer", [None, "n\n"], ids=["no terminal", "no"])
@@ -75,11 +75,11 @@ def test_nothing_runs_unasked(tmp_path: Path, way: str, answer: str | None) -> N
         words = ["rerun", str(a_strangers(tmp_path))]
     else:
         words = ["rerun", imported(tmp_path)] if way == "a stored race" else ["race", "--resume", imported(tmp_path)]
-    code, said = run(tmp_path, *words, answer=answer)
-    assert code == 2, said
-    assert "touch marker '{port}'" in said
-    assert "nothing was run" in said
-    assert ("--yes" in said) == (answer is None)
+    code, output = run(tmp_path, *words, answer=answer)
+    assert code == 2, output
+    assert "touch marker '{port}'" in output
+    assert "nothing was run" in output
+    assert ("--yes" in output) == (answer is None)
     assert not (tmp_path / "marker").exists()
 
 
@@ -87,22 +87,22 @@ def test_nothing_runs_unasked(tmp_path: Path, way: str, answer: str | None) -> N
 def test_it_runs_once_that_was_answered(tmp_path: Path, answer: str | None) -> None:
     """Neither serves anything, so the race ends with exit code 1; what was stored of it is our own race."""
     words = ["rerun", str(a_strangers(tmp_path)), *(["--yes"] if answer is None else [])]
-    code, said = run(tmp_path, *words, answer=answer)
-    assert (tmp_path / "marker").exists(), said
-    assert code == 1, said
+    code, output = run(tmp_path, *words, answer=answer)
+    assert (tmp_path / "marker").exists(), output
+    assert code == 1, output
 
 
 def test_a_race_of_another_machine_does_not_go_on_here(tmp_path: Path) -> None:
     """Both machines are named, and --yes does not help; the same holds for an own race that was copied here."""
     race = imported(tmp_path, cpu="Pentium MMX")
-    code, said = run(tmp_path, "race", "--resume", race, "--yes")
-    assert code == 2, said
-    assert "Pentium MMX" in said
-    assert str(machine.facts().cpu) in said
+    code, output = run(tmp_path, "race", "--resume", race, "--yes")
+    assert code == 2, output
+    assert "Pentium MMX" in output
+    assert str(machine.facts().cpu) in output
     assert not (tmp_path / "marker").exists()
-    code, said = run(tmp_path, "race", "--resume", race, "--yes", "--store", str(tmp_path / "theirs.sqlite"))
-    assert code == 2, said
-    assert "ran on another machine" in said
+    code, output = run(tmp_path, "race", "--resume", race, "--yes", "--store", str(tmp_path / "theirs.sqlite"))
+    assert code == 2, output
+    assert "ran on another machine" in output
 
 
 def test_a_second_import_of_the_same_race_is_no_mistake(tmp_path: Path) -> None:
@@ -114,15 +114,15 @@ def test_a_second_import_of_the_same_race_is_no_mistake(tmp_path: Path) -> None:
     )
     with Store(tmp_path / "own" / "races.sqlite") as store:
         store.append_round(race, replace(store.load(race).rounds[0], index=99, launches=(), blocks=()))
-    code, said = run(tmp_path, "import", "theirs.race")
+    code, output = run(tmp_path, "import", "theirs.race")
     assert code == 2
-    assert "another race" in said
+    assert "another race" in output
 
 
 def test_ones_own_race_and_a_shipped_claim_are_not_asked_for(tmp_path: Path) -> None:
     """What a user made here is the user's; what is refused here is refused for another reason."""
     a_strangers(tmp_path)
-    code, said = run(tmp_path, "rerun", "last", "--store", str(tmp_path / "theirs.sqlite"))
-    assert "comes from elsewhere" not in said
+    code, output = run(tmp_path, "rerun", "last", "--store", str(tmp_path / "theirs.sqlite"))
+    assert "comes from elsewhere" not in output
     assert (tmp_path / "marker").exists()
     assert code == 1

@@ -17,17 +17,17 @@ def fuzz(*words: str) -> dict[str, Any]:
     done = subprocess.run([sys.executable, str(PROGRAM), *words], capture_output=True, text=True, check=False)
     if "unshare" in done.stderr or "mount" in done.stderr:
         pytest.skip("no mount namespaces here")
-    found: dict[str, Any] = json.loads(done.stdout)
-    if any("unshare" in one or "mount" in one for one in found["faults"]):
+    report: dict[str, Any] = json.loads(done.stdout)
+    if any("unshare" in fault or "mount" in fault for fault in report["faults"]):
         pytest.skip("no mount namespaces here")
-    return found
+    return report
 
 
 def test_three_hundred_files_start_nothing_write_nothing_elsewhere_and_end() -> None:
     """Of each kind; 10,000 are a part of `make soak`."""
-    found = fuzz("--cases", "300", "--seed", "3")
-    assert found["faults"] == []
-    assert found["cases"] == 300
+    report = fuzz("--cases", "300", "--seed", "3")
+    assert report["faults"] == []
+    assert report["cases"] == 300
 
 
 def test_a_process_and_a_file_elsewhere_are_seen() -> None:

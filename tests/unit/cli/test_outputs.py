@@ -127,8 +127,8 @@ def sample() -> Race:
 
 def measure_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Has this process's commands use the folder's store and write samples instead of measuring."""
-    own = {"DRAGSTRIP_STORE": "store/races.sqlite", "XDG_STATE_HOME": "state", "XDG_CACHE_HOME": "cache"}
-    for name, value in own.items():
+    folders = {"DRAGSTRIP_STORE": "store/races.sqlite", "XDG_STATE_HOME": "state", "XDG_CACHE_HOME": "cache"}
+    for name, value in folders.items():
         monkeypatch.setenv(name, str(folder / value))
     race = sample()
 
@@ -138,7 +138,7 @@ def measure_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         return made
 
     monkeypatch.setattr(race_command.racing, "run", run)
-    found = Report(
+    examined = Report(
         at="2026-01-02T03:04:05+00:00",
         software="1",
         machine=race.machine,
@@ -146,7 +146,7 @@ def measure_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         engine_cores=(0,),
         findings=(),
     )
-    monkeypatch.setattr(doctor_command.examining, "examine", lambda *_, **__: found)
+    monkeypatch.setattr(doctor_command.examining, "examine", lambda *_, **__: examined)
     monkeypatch.setattr(doctor_command.examining, "with_null_race", lambda report, *_: report)
     monkeypatch.setattr("dragstrip.cli.load.loaded", lambda *_: loaded())
     monkeypatch.setattr("dragstrip.cli.claims.check", lambda *_, **__: None)
@@ -234,13 +234,13 @@ class Target:
 
     def state(self) -> dict[str, object]:
         """All that is in its folder: kind, mode, owner, and content of plain files."""
-        found: dict[str, object] = {}
+        content: dict[str, object] = {}
         for place in sorted(self.path.parent.rglob("*")):
-            seen = place.lstat()
-            plain = stat.S_ISREG(seen.st_mode)
-            where = place.readlink().name if place.is_symlink() else (place.read_bytes() if plain else seen.st_rdev)
-            found[str(place.relative_to(self.path.parent))] = (seen.st_mode, seen.st_uid, where)
-        return found
+            status = place.lstat()
+            plain = stat.S_ISREG(status.st_mode)
+            where = place.readlink().name if place.is_symlink() else (place.read_bytes() if plain else status.st_rdev)
+            content[str(place.relative_to(self.path.parent))] = (status.st_mode, status.st_uid, where)
+        return content
 
 
 #: Kinds that only root can prepare, or that only root meets.
@@ -517,9 +517,9 @@ def test_a_store_is_a_plain_file_of_ours(at: Path) -> None:
     """A pipe, a folder and another program's file are refused, and left as they were."""
     os.mkfifo(at / "pipe")
     (at / "notes.txt").write_text("mine\n" * 100)
-    for name, told in (("pipe", "not a plain file"), ("state", "not a plain file"), ("notes.txt", "not a database")):
+    for name, reason in (("pipe", "not a plain file"), ("state", "not a plain file"), ("notes.txt", "not a database")):
         done = dragstrip("runs", "--store", str(at / name))
-        assert (done.returncode, told in done.stderr) == (2, True), done.stderr
+        assert (done.returncode, reason in done.stderr) == (2, True), done.stderr
     assert (at / "notes.txt").read_text() == "mine\n" * 100
 
 

@@ -11,7 +11,7 @@ from dragstrip.cli.streams import report_failure
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "named"),
     [
         (["race", "nginx-retrun", "node"], "nginx-return"),
         (["race", "nginx-return"], "at least two"),
@@ -25,13 +25,13 @@ from dragstrip.cli.streams import report_failure
     ],
 )
 def test_wrong_words_are_refused_with_what_would_do_and_exit_2(
-    words: list[str], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    words: list[str], named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Names the word, says what would do; nothing is started."""
     monkeypatch.setenv("DRAGSTRIP_STORE", str(tmp_path / "races.sqlite"))
     assert run(words) == 2
     refused = capsys.readouterr().err
-    assert told in refused
+    assert named in refused
     assert "Traceback" not in refused
 
 

@@ -28,13 +28,13 @@ def rows(tool: str) -> dict[str, tuple[str, str, bool]]:
         rf"^### {tool}\n(.*?)(?=^### |^<!-- )", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
     )
     assert section, f"{PAGE} has no table of {tool}"
-    found: dict[str, tuple[str, str, bool]] = {}
+    by_name: dict[str, tuple[str, str, bool]] = {}
     for cell in re.findall(r"^\| (`-.*?) \|", section[1], re.MULTILINE):
         bounds = [match[1] if (match := re.search(rf"\({word} (\S+)\)", cell)) else "" for word in ("from", "to")]
         for name in re.findall(r"`([^`]+)`", cell):
-            assert name not in found, f"{tool}'s {name} stands twice"
-            found[name] = (bounds[0], bounds[1], "(where built in)" not in cell)
-    return found
+            assert name not in by_name, f"{tool}'s {name} is listed twice"
+            by_name[name] = (bounds[0], bounds[1], "(where built in)" not in cell)
+    return by_name
 
 
 def version(text: str) -> tuple[int, int]:
@@ -50,27 +50,29 @@ def test_every_flag_that_a_tool_s_help_names_has_its_row_and_no_other(tool: str)
     if not shutil.which(tool):
         pytest.skip(f"{tool} is not installed: {PACKAGES[tool]}")
     # wrk ends with 1 after its help, and writes it to the standard error.
-    helped, told = (
+    helped, versioned = (
         subprocess.run([tool, word], capture_output=True, text=True, timeout=60) for word in ("--help", "--version")
     )
     named = {name for names in OPTION.findall(helped.stdout + helped.stderr) for name in names.split(", ")}
-    own = version(told.stdout + told.stderr)
-    here = {
+    installed = version(versioned.stdout + versioned.stderr)
+    listed = {
         name
         for name, (since, until, always) in rows(tool).items()
-        if (always or name in named) and (not since or version(since) <= own) and (not until or own <= version(until))
+        if (always or name in named)
+        and (not since or version(since) <= installed)
+        and (not until or installed <= version(until))
     }
-    what = f"{tool} {own[0]}.{own[1]}; mend src/dragstrip/compat/flags.py and run `make docs`"
-    assert not named - here, f"no row for these flags of {what}"
-    assert not here - named, f"rows of flags that are none of {what}"
+    what = f"{tool} {installed[0]}.{installed[1]}; mend src/dragstrip/compat/flags.py and run `make docs`"
+    assert not named - listed, f"no row for these flags of {what}"
+    assert not listed - named, f"rows of flags that are none of {what}"
 
 
 @pytest.mark.parametrize("tool", PACKAGES)
 def test_a_row_names_flags_as_they_are_typed_and_versions_in_order(tool: str) -> None:
     """What can be told without the tool: spelling, and that no flag went before it came."""
-    found = rows(tool)
-    assert len(found) > len(PACKAGES)
-    for name, (since, until, _) in found.items():
+    by_name = rows(tool)
+    assert len(by_name) > len(PACKAGES)
+    for name, (since, until, _) in by_name.items():
         assert re.fullmatch(r"-[A-Za-z]|--[a-z0-9]+(-[a-z0-9]+)*", name), name
         assert not since or not until or version(since) <= version(until), name
 
@@ -80,7 +82,7 @@ def test_hints_name_only_flags_that_the_command_lacks() -> None:
     for name, table in flags._BY_COMMAND.items():
         command = cli_main.cli.get_command(click.Context(cli_main.cli), name)
         assert command is not None
-        own = {flag for one in command.params for flag in (*one.opts, *one.secondary_opts)}
+        own = {flag for option in command.params for flag in (*option.opts, *option.secondary_opts)}
         assert not own & set(table), name
 
 
@@ -88,7 +90,7 @@ def test_every_flag_of_wrk_h2load_and_oha_is_here_or_answered(capsys: pytest.Cap
     """Taken, under its own meaning, or refused with the line of the table that docs/other-tools.md shows."""
     load = cli_main.cli.get_command(click.Context(cli_main.cli), "load")
     assert load is not None
-    own = {flag for one in load.params for flag in (*one.opts, *one.secondary_opts)} | {"-h", "--help"}
+    own = {flag for option in load.params for flag in (*option.opts, *option.secondary_opts)} | {"-h", "--help"}
     for tool, known in flags.TOOLS.items():
         for flag in known:
             names = set(flag.names.split())

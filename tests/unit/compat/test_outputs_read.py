@@ -88,8 +88,8 @@ def test_each_tool_s_shape_is_told_from_the_others() -> None:
     assert (h2load.connections, h2load.http) == (10, "2")
     assert outputs.parse(H2LOAD.replace(": h2\n", ": h2c\n")).http == "2"
     assert outputs.parse(H2LOAD.replace(": h2\n", ": http/1.1\n")).http == "1.1"
-    told = {"summary": {"requestsPerSec": 5.5, "total": 2.0}, "statusCodeDistribution": {"200": 11}}
-    as_json = outputs.parse(json.dumps(told | {"latencyPercentiles": {"p50": 0.001, "p99.99": None}}))
+    report = {"summary": {"requestsPerSec": 5.5, "total": 2.0}, "statusCodeDistribution": {"200": 11}}
+    as_json = outputs.parse(json.dumps(report | {"latencyPercentiles": {"p50": 0.001, "p99.99": None}}))
     assert (as_json.tool, as_json.rate_per_s, as_json.requests) == ("oha", 5.5, 11)
     assert as_json.latency_us == pytest.approx({"p50": 1000.0})
     k6 = outputs.parse(K6)
@@ -101,14 +101,14 @@ def test_each_tool_s_shape_is_told_from_the_others() -> None:
 
 def test_requests_without_an_answer_are_among_the_failed() -> None:
     """Of oha's text and JSON, but for those that its deadline cut off. hey, oha and k6 do not say HTTP's version."""
-    found = outputs.parse(OHA + ERRORS)
-    assert (found.requests, found.failed, found.http) == (9944, 4 + 7 + 2, None)
-    told = {"summary": {"requestsPerSec": 5.5, "total": 2.0}, "statusCodeDistribution": {"200": 11, "500": 1}}
+    run = outputs.parse(OHA + ERRORS)
+    assert (run.requests, run.failed, run.http) == (9944, 4 + 7 + 2, None)
+    report = {"summary": {"requestsPerSec": 5.5, "total": 2.0}, "statusCodeDistribution": {"200": 11, "500": 1}}
     errors = {"errorDistribution": {"aborted due to deadline": 10, "connection error": 7}}
-    assert outputs.parse(json.dumps(told | errors)).failed == 1 + 7
+    assert outputs.parse(json.dumps(report | errors)).failed == 1 + 7
     hey = OHA.replace("  Success rate:\t100.00%\n", "").replace("500.3000 ms", "0.5003 secs")
-    found = outputs.parse(hey + ERRORS)
-    assert (found.tool, found.failed, found.http) == ("hey", 4 + 7 + 2, None)
+    run = outputs.parse(hey + ERRORS)
+    assert (run.tool, run.failed, run.http) == ("hey", 4 + 7 + 2, None)
     assert outputs.parse(K6).http is None
 
 
@@ -127,17 +127,17 @@ def test_h2load_s_percentiles_and_json_are_read() -> None:
     measured = {"duration": 1.01, "request_per_second": 1930.69, "requests": counts, "performance": {"request": times}}
     generator = {"generator": "h2load nghttp2/1.70.0"}
     written = json.dumps({"version": "v1", "metadata": generator, "measurements": measured})
-    found = outputs.parse(written)
-    assert (found.tool, found.rate_per_s, found.requests, found.failed) == ("h2load", 1930.69, 1950, 60)
-    assert (found.connections, found.http, found.duration_s) == (None, None, 1.01)
-    assert found.latency_us == pytest.approx(newer.latency_us)
+    run = outputs.parse(written)
+    assert (run.tool, run.rate_per_s, run.requests, run.failed) == ("h2load", 1930.69, 1950, 60)
+    assert (run.connections, run.http, run.duration_s) == (None, None, 1.01)
+    assert run.latency_us == pytest.approx(newer.latency_us)
 
 
 def test_ab_s_tables_in_html_and_colours_are_read() -> None:
     """ab's -w; and what `script` keeps of a terminal."""
     ab = outputs.parse(AB_HTML)
-    told = (ab.tool, ab.rate_per_s, ab.requests, ab.connections, ab.failed, ab.keepalive)
-    assert told == ("ab", 9639.02, 200, 10, 3, True)
+    fields = (ab.tool, ab.rate_per_s, ab.requests, ab.connections, ab.failed, ab.keepalive)
+    assert fields == ("ab", 9639.02, 200, 10, 3, True)
     assert ab.duration_s == pytest.approx(0.021)
     coloured = "".join(f"\x1b[1;32m{line}\x1b[0m\n" for line in OHA.splitlines())
     assert outputs.parse(coloured) == outputs.parse(OHA)
@@ -153,7 +153,7 @@ def test_times_are_read_in_every_unit_and_left_out_where_the_digits_say_0() -> N
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         (AB_HTML.replace("31200 bytes", "0 bytes"), "no request got a response"),
         (OHA.partition("Status code")[0] + ERRORS, "no request got a response"),
@@ -168,9 +168,9 @@ def test_times_are_read_in_every_unit_and_left_out_where_the_digits_say_0() -> N
         ),
     ],
 )
-def test_a_rate_of_failed_requests_alone_is_refused(text: str, told: str) -> None:
+def test_a_rate_of_failed_requests_alone_is_refused(text: str, message: str) -> None:
     """ab, hey and oha count these in their rates; a table of single requests has none."""
-    with pytest.raises(BadUsage, match=told):
+    with pytest.raises(BadUsage, match=message):
         outputs.parse(text)
 
 
@@ -216,29 +216,29 @@ def test_what_installed_tools_print_is_read(tmp_path: Path) -> None:
         "oha": ["oha", "--no-tui", *words],
         "oha --output-format json": ["oha", "--no-tui", "--output-format", "json", *words],
     }
-    here = {name: words for name, words in asked.items() if shutil.which(words[0])}
-    if not here:
+    installed = {name: words for name, words in asked.items() if shutil.which(words[0])}
+    if not installed:
         pytest.skip("none of wrk, ab, hey, h2load, oha is installed")
     server = subprocess.Popen([PYTHON, str(HERE / "servers" / "misbehaving.py"), str(port), "none"])
     try:
         _until_up(port)
-        for name, words in here.items():
+        for name, words in installed.items():
             done = subprocess.run([*words, url], capture_output=True, text=True, timeout=60)
             file = tmp_path / "out.txt"
             file.write_text(done.stdout)
-            found = outputs.load(file)
-            assert found.tool == words[0], done.stdout + done.stderr
-            assert found.rate_per_s > 0
-            assert found.failed == 0
-            if found.tool != "wrk":
-                assert found.requests == 200
-            assert found.connections in (4, None)
-            assert found.keepalive is {"wrk": True, "ab": False, "h2load": True}.get(found.tool), name
+            run = outputs.load(file)
+            assert run.tool == words[0], done.stdout + done.stderr
+            assert run.rate_per_s > 0
+            assert run.failed == 0
+            if run.tool != "wrk":
+                assert run.requests == 200
+            assert run.connections in (4, None)
+            assert run.keepalive is {"wrk": True, "ab": False, "h2load": True}.get(run.tool), name
     finally:
         server.terminate()
         server.wait()
     # The listener is gone. wrk and, without -r, ab then print no report at all.
-    for words in here.values():
+    for words in installed.values():
         done = subprocess.run([*words, url], capture_output=True, text=True, timeout=60)
         with pytest.raises(BadUsage, match=r"no request got a response|not recognised as output of"):
             outputs.parse(done.stdout)

@@ -85,8 +85,8 @@ def process_of(store: Path) -> Iterator[tuple[str, int]]:
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[Any]:
-    with browser() as one:
-        yield one
+    with browser() as started:
+        yield started
 
 
 def ask(served: str, path: str, *, method: str = "GET", host: str | None = None) -> tuple[int, str]:
@@ -139,19 +139,19 @@ def test_a_thousand_slow_clients_are_ended_and_others_are_answered(store: Path) 
         with process_of(store) as (address, pid):
             port, begun, most = int(address.rsplit(":", 1)[1]), time.monotonic(), 0
             for number in range(1000):
-                open_.add(one := socket.create_connection(("127.0.0.1", port), 60))
-                one.sendall(list(SLOW.values())[number % len(SLOW)])
-                one.setblocking(False)
+                open_.add(client := socket.create_connection(("127.0.0.1", port), 60))
+                client.sendall(list(SLOW.values())[number % len(SLOW)])
+                client.setblocking(False)
             while open_:
                 assert time.monotonic() < begun + 120, f"{len(open_)} of them are open still"
                 most = max(most, len(list(Path(f"/proc/{pid}/fd").iterdir())))
                 assert ask(address, "/")[0] == 200
-                open_ -= {one for one in open_ if _is_closed(one)}
+                open_ -= {client for client in open_ if _is_closed(client)}
             assert most < 3 * connections.MAX_CONNECTIONS
             assert ask(address, "/race/last")[0] == 200
     finally:
-        for one in open_:
-            one.close()
+        for client in open_:
+            client.close()
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
@@ -207,7 +207,7 @@ def test_a_race_of_several_workloads_has_its_pages(tmp_path: Path) -> None:
         for seed in (5, 7):
             store.begin(samples.race_of_two(seed=seed, rounds=11, passes=3))
         rates = {"1,000/s": 1e3, "5,000/s": 5e3}
-        store.begin(samples.race_of_two({one: {"quick": 1e3, "slow": 1e3} for one in rates}, seed=9, per_s=rates))
+        store.begin(samples.race_of_two({rate: {"quick": 1e3, "slow": 1e3} for rate in rates}, seed=9, per_s=rates))
     with serving(path) as address:
         assert "hello,multiply" in ask(address, "/")[1]
         assert 'id="chart-columns"' in ask(address, "/race/000000000007")[1]

@@ -43,7 +43,7 @@ def histogram(p99_us: float, answers: int = 2000) -> bytes:
 
 def samples(rate_per_s: float, p99_us: list[float], **changes: object) -> list[Sample]:
     """One block of each launch at this rate."""
-    one = Sample(
+    sample = Sample(
         contender="it",
         rate_per_s=rate_per_s,
         launch=0,
@@ -60,8 +60,8 @@ def samples(rate_per_s: float, p99_us: list[float], **changes: object) -> list[S
         server_cpu_ns=24_000_000,
         engine_cpu_ns=10_000_000,
     )
-    each = [replace(one, launch=at, latency_hdr=histogram(value)) for at, value in enumerate(p99_us)]
-    return [replace(this, **changes) for this in each]  # type: ignore[arg-type]
+    launched = [replace(sample, launch=index, latency_hdr=histogram(value)) for index, value in enumerate(p99_us)]
+    return [replace(launch, **changes) for launch in launched]  # type: ignore[arg-type]
 
 
 QUICK, SLOW = [900.0, 1000, 1100, 950, 1050], [9000.0, 10000, 11000, 9500, 10500]
@@ -119,8 +119,8 @@ def test_a_rate_is_met_missed_or_undecided_for_a_reason_in_words(
 
 def test_capacity_counts_upwards_to_the_first_rate_that_is_not_known_to_hold() -> None:
     """A rate that looks well above one that doesn't is chance."""
-    found = points(samples(1000, QUICK) + samples(2000, QUICK) + samples(3000, SLOW) + samples(4000, QUICK), SLO)
-    ends = capacity(found)
+    measured = points(samples(1000, QUICK) + samples(2000, QUICK) + samples(3000, SLOW) + samples(4000, QUICK), SLO)
+    ends = capacity(measured)
     assert (ends.met_per_s, ends.over_per_s) == (2000, 3000)
     assert "2,000/s, and below 3,000/s; at 3,000/s p99 was 9.9" in headline(ends, SLO)
     none = capacity(points(samples(1000, SLOW), SLO))
@@ -141,9 +141,9 @@ def test_bisection_closes_in_on_the_rate_at_which_the_limit_is_passed(truth: flo
     held = [sample for rate in (1000.0, 2000.0, 4000.0, 8000.0) for sample in measured(rate)]
     again: set[float] = set()
     for _ in range(STEPS + 2):
-        found = points(held, SLO)
-        wanted = next_rates(found, outwards=True, again=again)
-        again |= {point.rate_per_s for point in found} & set(wanted)
+        known = points(held, SLO)
+        wanted = next_rates(known, outwards=True, again=again)
+        again |= {point.rate_per_s for point in known} & set(wanted)
         held += [replace(s, launch=s.launch + 5 * (s.rate_per_s in again)) for rate in wanted for s in measured(rate)]
     ends = capacity(points(held, SLO))
     assert ends.met_per_s is not None
@@ -156,9 +156,9 @@ def test_bisection_closes_in_on_the_rate_at_which_the_limit_is_passed(truth: flo
 def test_what_noise_left_open_is_measured_once_more_before_anything_else() -> None:
     """And not a third time; the generator's own limit is not noise."""
     wide = [3000.0, 9000, 4000, 8000, 5000]
-    found = points(samples(1000, QUICK) + samples(2000, wide) + samples(4000, SLOW), SLO)
-    assert next_rates(found, outwards=False, again=set()) == (2000,)
-    assert next_rates(found, outwards=False, again={2000.0}) == (1410,)
+    measured = points(samples(1000, QUICK) + samples(2000, wide) + samples(4000, SLOW), SLO)
+    assert next_rates(measured, outwards=False, again=set()) == (2000,)
+    assert next_rates(measured, outwards=False, again={2000.0}) == (1410,)
     full = points(samples(1000, wide, generator=FULL), SLO)
     assert next_rates(full, outwards=True, again=set()) == ()
 
