@@ -25,7 +25,7 @@ from dragstrip.cli import completion
 from dragstrip.cli import options as opts
 from dragstrip.cli.consent import ask_to_run
 from dragstrip.cli.options import EXIT_VOID, argument, gathered, open_store, option, placed, read_store, switch
-from dragstrip.cli.outputs import json_text, write_or_refuse
+from dragstrip.cli.outputs import json_text, write_all
 from dragstrip.cli.quantities import DURATION, RATE, SHARE, Count
 from dragstrip.compat import outputs
 from dragstrip.contender import entry, parse_entry, serve_entry
@@ -75,7 +75,7 @@ def show_table(wanted: Sequence[Claim], store: Store, options: TableOptions) -> 
     table = list(rows(wanted, store))
     if str(options.json_path) != "-":
         claims_report.show(Console(), table, remarks=options.remarks)
-    write_or_refuse(
+    write_all(
         [
             ("--json", options.json_path, lambda: json_text(claims_report.as_json(table))),
             ("--markdown", options.markdown_path, lambda: _page(table, store, options)),

@@ -13,7 +13,7 @@ from rich.console import Console
 from dragstrip import analysis
 from dragstrip.cli import options as opts
 from dragstrip.cli.options import EXIT_FAILURE, EXIT_VOID, gathered, option, read_race, switch
-from dragstrip.cli.outputs import json_text, write_or_refuse
+from dragstrip.cli.outputs import json_text, write_all
 from dragstrip.cli.quantities import SHARE
 from dragstrip.errors import MeasurementVoid
 from dragstrip.metrics import METRICS
@@ -87,7 +87,7 @@ def compare(options: CompareOptions) -> None:
         for column_report in reports:
             report.show(Console(), column_report)
     suites = [(item.rulings, item.comparison.fallen, _suite(item)) for item in reports]
-    write_or_refuse(
+    write_all(
         [
             ("--json", options.json_path, lambda: json_text(_json(before, after, reports))),
             ("--markdown", options.markdown_path, lambda: "\n".join(map(report.markdown, reports))),

@@ -13,7 +13,7 @@ from rich.markup import escape
 from dragstrip import analysis, contender, machine
 from dragstrip.cli import options as opts
 from dragstrip.cli.options import EXIT_FAILURE, gathered, open_store, option, switch
-from dragstrip.cli.outputs import json_text, write_or_refuse
+from dragstrip.cli.outputs import json_text, write_all
 from dragstrip.cli.quantities import DURATION
 from dragstrip.doctor import examine as examining
 from dragstrip.doctor import noise_floor
@@ -66,7 +66,7 @@ def doctor(options: DoctorOptions) -> None:
     content = doctor_report.as_json(report)
     if not to_stdout:
         doctor_report.show(console, report)
-    write_or_refuse([("--json", options.json_path, lambda: json_text(content))], measured=True)
+    write_all([("--json", options.json_path, lambda: json_text(content))], measured=True)
     kept = examining.keep(content, store_path)
     if not to_stdout:
         console.print(f"kept in {escape(str(kept))}: races here know the generator's ceiling from now on", style="dim")

@@ -14,7 +14,7 @@ import click
 from dragstrip import analysis, paths
 from dragstrip.cli import options as opts
 from dragstrip.cli.options import argument, gathered, option, read_race, read_store, switch
-from dragstrip.cli.outputs import OutputFile, write_or_refuse
+from dragstrip.cli.outputs import OutputFile, write_all
 from dragstrip.errors import BadUsage
 from dragstrip.record import Race
 from dragstrip.report.race import formats, latency, tables
@@ -91,7 +91,7 @@ def export_command(options: ExportOptions) -> None:
         if chosen == "charts" and not file.is_dir():
             with paths.failing(f"export {file}: can't be created", "give another path", file):
                 file.mkdir()
-        write_or_refuse(wanted)
+        write_all(wanted)
     if str(file) != "-":
         click.echo(f"race {race_id} written to {file}{'' if chosen == 'record' else f' ({chosen})'}")
 

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from dragstrip.cli import options as opts
 from dragstrip.cli.options import EXIT_FAILURE, EXIT_INTERRUPTED, argument, gathered, option, switch, taken_from
-from dragstrip.cli.outputs import json_text, write_or_refuse
+from dragstrip.cli.outputs import json_text, write_all
 from dragstrip.cli.quantities import DURATION, RATE, SHARE, SHARE_OR_ZERO, Count, Text, duration_s, rate_per_s
 from dragstrip.compat.flags import refuse_one_dash
 from dragstrip.compat.styles import STYLES, styled
@@ -446,7 +446,7 @@ def _report(result: loading.LoadResult, objectives: list[Limit], options: LoadOp
             click.echo(f"dragstrip: {'met' if objective.met else 'missed'}: {objective.text}", err=True)
     elif not options.quiet and not to_stdout:
         terminal.show(Console(), result, objectives)
-    write_or_refuse(
+    write_all(
         [
             ("--json", options.json_path, lambda: json_text(export.load_json(result, objectives))),
             ("--hgrm", options.hgrm_path, lambda: export.hgrm(result)),

@@ -104,7 +104,9 @@ def main() -> None:
     streams.fill_closed()
     arguments = sys.argv[1:]
     with streams.watched_output() as output:
-        code = output.exit_code(run(arguments), measured=bool(arguments) and arguments[0] in MEASURING)
+        code = run(arguments)
+        if output is not None:
+            code = streams.exit_code(code, output, measured=bool(arguments) and arguments[0] in MEASURING)
     sys.exit(code)
 
 

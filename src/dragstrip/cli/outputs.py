@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import click
 
 from dragstrip import paths
-from dragstrip.errors import BadUsage, DiskFull, DragstripError
+from dragstrip.errors import BadUsage, DiskFull
 from dragstrip.store.database import default_path
 
 if TYPE_CHECKING:
@@ -87,19 +87,19 @@ def json_text(content: object) -> str:
     return json.dumps(content, indent=2) + "\n"
 
 
-def write_all(wanted: Sequence[Wanted], *, measured: bool = False, again: str = "") -> DragstripError | None:
+def write_all(wanted: Sequence[Wanted], *, measured: bool = False, again: str = "") -> None:
     """Writes each requested file; ``-`` is the standard output. A file that fails does not stop the others.
 
     Args:
         measured: the content took time to measure, so a file that can't be written is kept elsewhere.
         again: how to write it again.
 
-    Returns:
-        The refusal of all files that could not be written; a full disk sets its exit code.
+    Raises:
+        BadUsage: files can't be written. DiskFull: no space is left for one of them.
     """
     from dragstrip.cli.streams import write_report
 
-    failed: list[DragstripError] = []
+    failed: list[BadUsage | DiskFull] = []
     for option, path, make in wanted:
         if path is None:
             continue
@@ -111,20 +111,9 @@ def write_all(wanted: Sequence[Wanted], *, measured: bool = False, again: str = 
             copy = write_report("output", data) if measured else None
             kept = f"; its content is kept in {copy}" if copy else ""
             failed.append(type(error)(f"{option} {error}{kept}"))
-    if not failed:
-        return None
-    kind = DiskFull if any(isinstance(error, DiskFull) for error in failed) else BadUsage
-    return kind("\n".join(map(str, failed)) + (f"\n{again}" if again else ""))
-
-
-def write_or_refuse(wanted: Sequence[Wanted], *, measured: bool = False, again: str = "") -> None:
-    """Writes as ``write_all``, and raises its refusal.
-
-    Raises:
-        BadUsage: a file can't be written. DiskFull: no space is left for it.
-    """
-    if (failure := write_all(wanted, measured=measured, again=again)) is not None:
-        raise failure
+    if failed:
+        kind = DiskFull if any(isinstance(error, DiskFull) for error in failed) else BadUsage
+        raise kind("\n".join(map(str, failed)) + (f"\n{again}" if again else ""))
 
 
 def _write(path: Path, content: str | bytes) -> None:

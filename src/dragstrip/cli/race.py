@@ -25,7 +25,7 @@ from dragstrip.cli.quantities import BUDGET, RATE_OR_AUTO, SHARE, ExtraSeconds, 
 from dragstrip.cli.signals import as_interruptions, number_of
 from dragstrip.contender import AllowedHost
 from dragstrip.contender.entries import HTTP, TLS, split_label
-from dragstrip.errors import BadUsage
+from dragstrip.errors import BadUsage, DiskFull
 from dragstrip.metrics import AUTO, MetricChoice
 from dragstrip.racing import options as bounds
 from dragstrip.racing import run as racing
@@ -369,20 +369,25 @@ def _conclude(console: Console, result: Race, options: RaceOptions) -> None:
     place = options.store_path or default_path()
     console.print(f"record  race {result.id} in {place} (dragstrip show {result.id})", soft_wrap=True)
     rules = thresholds.rulings(judged, options.rules)
-    failure = write_all(
-        [
-            ("--json", options.json_path, lambda: json_text(race_export.race_json(judged, rules))),
-            ("--html", options.html_path, lambda: formats.html(judged)),
-            ("--junit", options.junit_path, lambda: formats.junit(judged, rules)),
-            ("--export-markdown", options.markdown_path, lambda: markdown.race(judged, rules)),
-        ],
-        measured=True,
-        again=f"race {result.id} is stored; `dragstrip report {result.id} --html FILE --json FILE` writes them again",
-    )
-    if failure is not None:
-        click.echo(f"dragstrip: {visible(str(failure), lines=True)}", err=True)
-    if options.html_path and failure is None:
-        console.print(f"page    {options.html_path.resolve()}", soft_wrap=True)
+    again = f"race {result.id} is stored; `dragstrip report {result.id} --html FILE --json FILE` writes them again"
+    unwritten = 0
+    try:
+        write_all(
+            [
+                ("--json", options.json_path, lambda: json_text(race_export.race_json(judged, rules))),
+                ("--html", options.html_path, lambda: formats.html(judged)),
+                ("--junit", options.junit_path, lambda: formats.junit(judged, rules)),
+                ("--export-markdown", options.markdown_path, lambda: markdown.race(judged, rules)),
+            ],
+            measured=True,
+            again=again,
+        )
+    except (BadUsage, DiskFull) as error:
+        click.echo(f"dragstrip: {visible(str(error), lines=True)}", err=True)
+        unwritten = error.exit_code
+    else:
+        if options.html_path:
+            console.print(f"page    {options.html_path.resolve()}", soft_wrap=True)
     with open_store(options.store_path) as store:  # so that a list of races need not judge them
         verdict = badge.race_badge(judged).line
         store.append_event(result.id, Event(at_ns=time.monotonic_ns(), kind=badge.KIND, text=verdict))
@@ -394,8 +399,8 @@ def _conclude(console: Console, result: Race, options: RaceOptions) -> None:
         code = EXIT_FAILURE
     elif options.rules:
         code = _by_thresholds(console, rules, options.strict)
-    if code or failure is not None:
-        sys.exit(code or (failure.exit_code if failure is not None else 0))
+    if code or unwritten:
+        sys.exit(code or unwritten)
 
 
 def _by_thresholds(console: Console, rulings: Sequence[Ruled], strict: bool) -> int:

@@ -9,7 +9,7 @@ import click
 
 from dragstrip.cli import options as opts
 from dragstrip.cli.options import gathered, read_store
-from dragstrip.cli.outputs import json_text, write_or_refuse
+from dragstrip.cli.outputs import json_text, write_all
 from dragstrip.errors import BadUsage
 from dragstrip.report.race import export as race_export
 from dragstrip.report.race import formats
@@ -36,7 +36,7 @@ def report(options: ReportOptions) -> None:
         raise BadUsage("report: nothing to write; give --html FILE, --json FILE or --svg FILE")
     with read_store(options.store_path) as store:
         judged = JudgedRace.of(store.load(options.run))
-    write_or_refuse(
+    write_all(
         [
             ("--json", options.json_path, lambda: json_text(race_export.race_json(judged))),
             ("--html", options.html_path, lambda: formats.html(judged)),

@@ -31,7 +31,7 @@ def fill_closed() -> None:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
 
 
-class _WatchedStream(io.RawIOBase):
+class WatchedStream(io.RawIOBase):
     """Writes to a descriptor and remembers the first failure instead of raising it.
 
     A race goes on, and keeps its record and exit code, when its output can't be written.
@@ -68,57 +68,48 @@ class _WatchedStream(io.RawIOBase):
         return b"".join(self._held)
 
 
-class WatchedOutput:
-    """The state of the standard output; ``stream`` is None if the output is not descriptor 1 (in tests)."""
-
-    def __init__(self, stream: _WatchedStream | None) -> None:
-        self.stream = stream
-
-    def exit_code(self, code: int, *, measured: bool) -> int:
-        """The exit code once everything is written; if that failed, prints where the text is kept.
-
-        A failure's code stays. A success ends with 3 if the disk under the output is full. For another reason it ends
-        with 1 unless it measured, and unless the reader left (``| head``).
-        """
-        if self.stream is None:
-            return code
-        with suppress(OSError, ValueError):
-            sys.stdout.flush()
-        failure = self.stream.failure
-        if failure is None or failure.errno == errno.EPIPE:
-            return code
-        file = write_report("output", self.stream.held())
-        where = f"its text is kept in {file}" if file else "and its text could not be kept elsewhere"
-        _print_error(f"the standard output can't be written ({failure.strerror}); {where}; a stored race is kept")
-        if failure.errno in NO_SPACE:
-            return code or DiskFull.exit_code
-        return code if measured else code or 1
-
-
 @contextmanager
-def watched_output() -> Iterator[WatchedOutput]:
-    """Replaces the standard output by a watched stream if the output is descriptor 1."""
+def watched_output() -> Iterator[WatchedStream | None]:
+    """Replaces the standard output by a watched stream if the output is descriptor 1; otherwise (in tests) None."""
     before = sys.stdout
     try:
         number = before.fileno()
     except (AttributeError, OSError, ValueError):
-        yield WatchedOutput(None)
-        return
+        number = -1
     if number != 1:
-        yield WatchedOutput(None)
+        yield None
         return
     before.flush()
-    stream = _WatchedStream(number)
+    stream = WatchedStream(number)
     sys.stdout = io.TextIOWrapper(
         io.BufferedWriter(stream), before.encoding, before.errors, line_buffering=before.isatty()
     )
     try:
-        yield WatchedOutput(stream)
+        yield stream
     finally:
         with suppress(OSError, ValueError):
             sys.stdout.flush()
         sys.stdout.detach()
         sys.stdout = before
+
+
+def exit_code(code: int, output: WatchedStream, *, measured: bool) -> int:
+    """The exit code once everything is written; if that failed, prints where the text is kept.
+
+    A failure's code stays. A success ends with 3 if the disk under the output is full. For another reason it ends
+    with 1 unless it measured, and unless the reader left (``| head``).
+    """
+    with suppress(OSError, ValueError):
+        sys.stdout.flush()
+    failure = output.failure
+    if failure is None or failure.errno == errno.EPIPE:
+        return code
+    file = write_report("output", output.held())
+    where = f"its text is kept in {file}" if file else "and its text could not be kept elsewhere"
+    _print_error(f"the standard output can't be written ({failure.strerror}); {where}; a stored race is kept")
+    if failure.errno in NO_SPACE:
+        return code or DiskFull.exit_code
+    return code if measured else code or 1
 
 
 def report_failure(error: BaseException) -> int:

@@ -23,7 +23,7 @@ from dragstrip.cli.options import (
     placed,
     taken_from,
 )
-from dragstrip.cli.outputs import Wanted, json_text, write_or_refuse
+from dragstrip.cli.outputs import Wanted, json_text, write_all
 from dragstrip.cli.quantities import Count, Text, duration_s, rate_per_s
 from dragstrip.errors import BadUsage
 from dragstrip.racing.request import Request as RaceRequest
@@ -135,7 +135,7 @@ def sweep(options: SweepOptions) -> None:
     if options.show_path:
         swept = sweep_file.read(options.show_path)
         sweep_report.show(console, swept)
-        write_or_refuse(wanted)
+        write_all(wanted)
         _leave(swept)
         return
     folder = sweep_file.refuse_place(options.store_path or default_path())
@@ -149,7 +149,7 @@ def sweep(options: SweepOptions) -> None:
     record = folder / f"{swept.id}.json"
     wanted.insert(0, ("record", record, lambda: json.dumps(sweep_report.as_json(swept), indent=1) + "\n"))
     again = f"`dragstrip sweep --show {record} --json FILE` writes the JSON again"
-    write_or_refuse(wanted, measured=True, again=again)
+    write_all(wanted, measured=True, again=again)
     console.print(f"record  {record} (dragstrip sweep --show FILE)", soft_wrap=True, markup=False)
     _leave(swept)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 
 import click
@@ -46,13 +47,10 @@ def verify(options: VerifyOptions) -> None:
     """
     proofs = list[Proof]()
     everybody = not (options.names or options.serve or options.line_up)
-    for folder, reason in contender.broken_definitions(options.folders).items() if everybody else ():
-        proof = Proof(contender=folder, status=ProofStatus.FAILED, reason=reason)
-        proofs.append(proof)
-        if not options.as_json:
-            _show(proof, options.parity)
+    broken = contender.broken_definitions(options.folders) if everybody else {}
+    failed = (Proof(contender=name, status=ProofStatus.FAILED, reason=reason) for name, reason in broken.items())
     cores = {"server_cores": options.server_cores, "engine_cores": options.engine_cores}
-    for proof in proofs_of(_entries(options), options.workload, **cores):
+    for proof in chain(failed, proofs_of(_entries(options), options.workload, **cores)):
         proofs.append(proof)
         if not options.as_json:
             _show(proof, options.parity)

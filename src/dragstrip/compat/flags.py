@@ -8,7 +8,7 @@ The other tables have flags of ab, hey, hyperfine, wrk2, k6, vegeta and curl, by
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import click
@@ -177,38 +177,27 @@ _NOWHERE = {
 #: Flags for connections and rates, in every command that loads.
 _LOADING = {
     "--vus": "k6's virtual users are connections here: -c N",
-    "--concurrency": "-c N (--connections)",
-    "--conns": "-c N (--connections)",
-    "--connection": "-c N (--connections)",
-    "--clients": "-c N (--connections)",
-    "--workers": "vegeta's workers are connections here: -c N",
-    "--max-workers": "vegeta's workers are connections here: -c N",
-    "--qps": "-R RATE (--rate): requests per second, as an open loop",
-    "--rps": "-R RATE (--rate): requests per second, as an open loop",
+    "--concurrency --conns --connection --clients": "-c N (--connections)",
+    "--workers --max-workers": "vegeta's workers are connections here: -c N",
+    "--qps --rps": "-R RATE (--rate): requests per second, as an open loop",
     "--cpus": "hey's CPUs are engine threads here: -t N",
-    "--time": "-d TIME (--duration)",
-    "--timelimit": "-d TIME (--duration)",
-    "--time-limit": "-d TIME (--duration)",
+    "--time --timelimit --time-limit": "-d TIME (--duration)",
     "--keep-alive": "connections are kept alive by default; --no-keepalive opens one per request",
     "--latency-correction": "leave it out: with -R latency always counts from the scheduled send time",
     "--request-timeout": "--timeout TIME",
     "--no-tui": "-q (--quiet)",
-    "--summary-export": "--json FILE",
-    "--out": "--json FILE",
-    "--output": "--json FILE",
+    "--summary-export --out --output": "--json FILE",
 }
 
 #: Flags of ab, hey, wrk2, k6 and vegeta in ``load``. The hint also shows what the same flag means in wrk, h2load
 #: and oha, from ``TOOLS``.
 _LOAD = {
     "-u": "curl's name and password: --basic-auth USER:PASS; k6's virtual users: -c N; ab's PUT: -m PUT -b @FILE",
-    "--user": "--basic-auth USER:PASS",
-    "--auth": "--basic-auth USER:PASS",
+    "--user --auth": "--basic-auth USER:PASS",
     "--cookies": "--cookie NAME=VALUE",
     "--http2-prior-knowledge": "--h2c",
     "-p": "ab's POST: -m POST -b @FILE",
-    "-w": "ab's HTML tables: not supported; --json FILE has everything",
-    "-y": "ab's HTML tables: not supported; --json FILE has everything",
+    "-w -y": "ab's HTML tables: not supported; --json FILE has everything",
     "-r": "ab's -r is the default here: errors are counted and the run continues",
     "-l": "ab's variable lengths: --check length checks no more than the length; --pool sets each one's response",
     "-A": "ab's name and password: --basic-auth USER:PASS; hey's Accept: -H 'Accept: …'",
@@ -232,11 +221,9 @@ _LOAD = {
     "--no-tui": "leave it out: a terminal gets one live line, removed at the end; -q (--quiet) also prints no report",
     "--iterations": "-n N (--requests)",
     "--runs": "a run of load is one run: repeat the command, or `dragstrip race`, which repeats by rounds",
-    "--stage": "--steps RATE:TIME,… or --ramp FROM:TO",
-    "--stages": "--steps RATE:TIME,… or --ramp FROM:TO",
+    "--stage --stages": "--steps RATE:TIME,… or --ramp FROM:TO",
     "--targets": "vegeta's targets: --pool FILE (TOML or JSON lines)",
-    "--latencies": "percentiles are always shown; --hgrm FILE has all of them",
-    "--percentiles": "percentiles are always shown; --hgrm FILE has all of them",
+    "--latencies --percentiles": "percentiles are always shown; --hgrm FILE has all of them",
     "--redirect": "redirects are never followed: Dragstrip measures the response to the request itself",
     "--no-redirect": "leave it out: redirects are never followed",
     "--warmup": "run load once before, and measure with the next; a race warms each server up by itself",
@@ -272,63 +259,51 @@ _RACE = {
     "--min-runs": "nothing to set: a verdict needs at least 10 rounds; --rounds N fixes their number",
     "--max-runs": "--rounds N, or --budget TIME",
     "--command-name": "--name NAME",
-    "--requests": "a race ends by time or by rounds: --budget TIME or --rounds N",
-    "--iterations": "a race ends by time or by rounds: --budget TIME or --rounds N",
+    "--requests --iterations": "a race ends by time or by rounds: --budget TIME or --rounds N",
     "-z": "--budget TIME (-d)",
     "-p": "hyperfine's --prepare: a definition's [build] is run before the race (dragstrip new makes a definition)",
-    "--prepare": "a definition's [build] is run before the race (`dragstrip new` makes a definition)",
-    "--setup": "a definition's [build] is run before the race (`dragstrip new` makes a definition)",
+    "--prepare --setup": "a definition's [build] is run before the race (`dragstrip new` makes a definition)",
     "--cleanup": "nothing to set: every server is stopped and its files are removed",
-    "-i": "a contender with incorrect responses is always out; leave it out",
-    "--ignore-failure": "a contender with incorrect responses is always out; leave it out",
+    "-i --ignore-failure": "a contender with incorrect responses is always out; leave it out",
     "-u": "k6's virtual users are connections here: -c N",
-    "-L": "a variant of each value: name:key=1 name:key=2",
-    "-P": "a variant of each value: name:key=1 name:key=2",
-    "--parameter-list": "a variant of each value: name:key=1 name:key=2",
-    "--parameter-scan": "a variant of each value: name:key=1 name:key=2",
+    "-L -P --parameter-list --parameter-scan": "a variant of each value: name:key=1 name:key=2",
     "--shell": "a definition's command is run without a shell; --serve 'NAME=sh -c \"…\"' has one",
-    "--export-csv": "`dragstrip export last FILE.csv` after the race",
-    "--export-asciidoc": "--export-markdown FILE",
-    "--markdown": "--export-markdown FILE",
-    "--csv": "`dragstrip export last FILE.csv` after the race",
+    "--export-csv --csv": "`dragstrip export last FILE.csv` after the race",
+    "--export-asciidoc --markdown": "--export-markdown FILE",
     "--show-output": "`dragstrip show last --json` has each launch's last words",
     "--style": "-q (--quiet), or NO_COLOR=1",
     "--sort": "the ranking is always by the metric that decides; --metric names it",
     "--reference": "every pair is compared: --pairs shows them",
-    "--header": "requests are a workload's: --workload FILE.toml",
-    "-H": "requests are a workload's: --workload FILE.toml",
-    "--body": "requests are a workload's: --workload FILE.toml",
-    "--cookie": "requests are a workload's: --workload FILE.toml",
-    "--basic-auth": "requests are a workload's: --workload FILE.toml",
+    "--header -H --body --cookie --basic-auth -b --method": "requests are a workload's: --workload FILE.toml",
     "--h2c": "--http 2",
-    "-b": "requests are a workload's: --workload FILE.toml",
-    "--method": "requests are a workload's: --workload FILE.toml",
     "--output": "--json FILE or --html FILE",
 }
 
 #: A sweep has several rates, and its length follows from its launches.
 _SWEEP = {
-    "--rate": "--rates FROM:TO:N",
-    "-R": "--rates FROM:TO:N",
-    "--qps": "--rates FROM:TO:N",
-    "--rps": "--rates FROM:TO:N",
-    "--duration": "--launches N sets how often each rate is measured",
-    "-d": "--launches N sets how often each rate is measured",
-    "--budget": "--launches N sets how often each rate is measured",
+    "--rate -R --qps --rps": "--rates FROM:TO:N",
+    "--duration -d --budget": "--launches N sets how often each rate is measured",
 }
 
+
+def _by_flag(*tables: Mapping[str, str]) -> dict[str, str]:
+    """Hints by flag; a table's keys are flags that share a hint, with blanks between them, and later tables win."""
+    return {flag: text for table in tables for flags, text in table.items() for flag in flags.split()}
+
+
+_ANYWHERE = _by_flag(_NOWHERE, _LOADING)
 _BY_COMMAND = {
-    "load": _NOWHERE | _LOADING | _LOAD,
-    "race": _NOWHERE | _LOADING | _RACE,
-    "sweep": _NOWHERE | _LOADING | _SWEEP,
-    "rerun": _NOWHERE | {"--budget": "the plan is the recorded race's; for another one use `dragstrip race`"},
+    "load": _by_flag(_NOWHERE, _LOADING, _LOAD),
+    "race": _by_flag(_NOWHERE, _LOADING, _RACE),
+    "sweep": _by_flag(_NOWHERE, _LOADING, _SWEEP),
+    "rerun": _by_flag(_NOWHERE, {"--budget": "the plan is the recorded race's; for another one use `dragstrip race`"}),
 }
 
 
 def hint(command: str | None, option: str) -> str | None:
     """The option of a command that does the same as another tool's flag, or why none does; None for unknown flags."""
     known = _BY_COMMAND.get(command or "", _NOWHERE).get(option)
-    if command != "load" or option in _NOWHERE | _LOADING:
+    if command != "load" or option in _ANYWHERE:
         return known
     return "; ".join(text for text in (known, *_hints_by_tool(option)) if text) or None
 
