@@ -183,10 +183,11 @@ pub fn in_order(depth: u32) -> Protocol {
     if depth > 1 { Protocol::Pipelined { depth } } else { Protocol::Http1 }
 }
 
+/// A session in which only a hang reaches the timeout; tests of timeouts set a shorter one.
 pub fn plan(address: SocketAddr, connections: usize) -> SessionPlan {
     let exchange = Exchange::new(REQUEST.to_vec(), 200, BODY.to_vec());
     let plan = SessionPlan::new(Target::Tcp(address), vec![exchange]);
-    SessionPlan { connections, timeout_ns: 5_000_000_000, ..plan }
+    SessionPlan { connections, timeout_ns: 60_000_000_000, ..plan }
 }
 
 /// A block of exactly this many requests. Only a hang reaches its time limit, however busy the machine is.

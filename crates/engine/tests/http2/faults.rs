@@ -277,7 +277,7 @@ fn every_fault_of_a_server_has_its_kind_and_the_counts_are_exact() {
             then()
         });
         let mut engine = engine(1);
-        let timeout_ns = if kind == Some("timeout") { 100_000_000 } else { 5_000_000_000 };
+        let timeout_ns = if kind == Some("timeout") { 500_000_000 } else { 60_000_000_000 };
         let session = engine.open(SessionPlan { timeout_ns, ..plan(server.address, 2, 1) }).unwrap();
         let done = engine.run(&[count(session, 12)], &[]).unwrap().pop().unwrap();
         check(&done);

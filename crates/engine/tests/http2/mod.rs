@@ -161,7 +161,7 @@ fn bodies_wait_for_the_servers_windows_and_arrive_whole() {
 fn a_server_that_never_opens_its_window_times_out_alone() {
     let manners = Manners { settings: vec![(setting::INITIAL_WINDOW_SIZE, 0)], renews: false };
     let server = serve_as(manners, |_, _, _| Then::GoOn);
-    let mut plan = SessionPlan { timeout_ns: 50_000_000, ..plan(server.address, 2, 2) };
+    let mut plan = SessionPlan { timeout_ns: 1_000_000_000, ..plan(server.address, 2, 2) };
     let request = b"POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 2\r\n\r\nhi".to_vec();
     plan.exchanges = vec![Exchange::new(request, 200, BODY.to_vec())];
     let done = drive(plan, 8);
