@@ -48,7 +48,7 @@ class Metric:
         sentence: for two separated contenders; takes best, other and ratio.
         head: of the column of the numbers themselves, with their unit.
         was: what a contender had more or less of in an earlier race, when two races are compared.
-        spent: a resource of which the better contender uses less, so "faster" does not apply; "" for all others.
+        spent: a resource; the better contender uses less of it, so "faster" does not apply; "" for all others.
         may_decide: a race may be judged by it; otherwise it is only shown.
         quantile: of an open loop's latencies; "" if it is none. Not by totals: a round's number is the median over its
             passes of the log ratio.

@@ -16,7 +16,7 @@ import numpy as np
 from dragstrip.analysis.interval import FLOOR, FloatArray, quantile
 
 #: The share of alpha that is spent. The rest is kept back for what normal theory does not see, above all launches of
-#: two kinds, of which the first rounds may have met one alone: with 30 % of one side's 5 % slower it is all used up.
+#: two kinds, if the first rounds met only one of them: with 30 % of one side's 5 % slower it is all used up.
 SPENT = 0.65
 
 #: Correction for looks at whole rounds only. In theory the overshoot's mean, 0.583 standard deviations of a round
@@ -52,7 +52,7 @@ def factor_within(n: int, alpha: float, planned: int) -> float:
 
 
 def level_within(n: int, alpha: float, planned: int) -> float:
-    """The nominal level of the look at round ``n``, of which all from FLOOR to ``planned`` spend ``alpha`` together.
+    """The nominal level of the look at round ``n``; all looks from FLOOR to ``planned`` spend ``alpha`` together.
 
     0 before FLOOR and beyond ``planned``.
     """

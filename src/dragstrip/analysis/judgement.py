@@ -85,7 +85,7 @@ class ColumnVerdict:
         pairs: in line-up order, of contenders still in the race.
         beside: the same pairs by each other metric with numbers: every metric's intervals hold at once for
             its own pairs, at any time; they decide nothing about the race's end.
-        contradictions: pairs of which one is the faster and the other spends less CPU per request.
+        contradictions: pairs in which one contender is faster and the other spends less CPU per request.
         estimates: of every entrant, those that are out too (without a number).
         groups: the largest sets of tied contenders, fastest first; sets may overlap.
         all_decided: every pair has a verdict.

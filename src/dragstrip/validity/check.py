@@ -1,4 +1,4 @@
-"""A check of a race: its name, its status, what it found, of which contenders; what all checks share."""
+"""A check of a race: its name, its status, its findings and their contenders; what all checks share."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What a check can observe, as values: a class for each shape; ``report.race.checks`` has the sentences.
 
-Observations of one shape share a class and differ by their kind, for each of which mypy demands a sentence.
+Observations of one shape share a class and differ by their kind; mypy demands a sentence for each kind.
 """
 
 from __future__ import annotations
@@ -275,7 +275,7 @@ LaunchObservation = Died | Unsettled | Shapes | SlowLaunches | TwoKinds | Alread
 
 @dataclass(frozen=True, slots=True)
 class Closed(OfContender):
-    """Responses per connection, of a server that closes them although keep-alive was asked."""
+    """Responses per connection, of a server that closes them although keep-alive was requested."""
 
     answers: float
 
@@ -373,7 +373,7 @@ LinkObservation = LinksCalm | LinkFull | Retransmitted | RoundTrip | Interrupts 
 
 
 class GroupedFact(StrEnum):
-    """Facts of the parity sheet of which any difference tilts a race."""
+    """Facts of the parity sheet that tilt a race if they differ in any way."""
 
     FRAMING = parity.BODY_FRAMING
     VERSION = parity.HTTP_VERSION
@@ -400,7 +400,7 @@ class SplitFact(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FactSplits:
-    """Contenders of which the fact is true, and all others."""
+    """Contenders for which the fact is true, and all others."""
 
     fact: SplitFact
     names: tuple[str, ...]

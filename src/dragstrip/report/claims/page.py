@@ -102,7 +102,7 @@ def _outcome(finding: Finding) -> str:
 
 
 def _titles(rows: Sequence[Row]) -> dict[str, str]:
-    """The races that rows rest on, each with the setting and load that it stands for; the published ones first."""
+    """The races that rows rest on, each with its setting and load; the published ones first."""
     titles = {row.published.race: f"Under its load ({row.claim.fields.load.text()})" for row in rows}
     titles |= {row.fair.race: "Under fair settings" for row in rows if row.fair}
     return {race: title for race, title in titles.items() if race}

@@ -37,7 +37,7 @@ def bins(latencies: HdrHistogram, most: int = MOST) -> list[Bin]:
     counts = [0] * len(bounds)
     at = 0
     for item in latencies.get_recorded_iterator():
-        # A recorded value stands for a range of them; percentiles also report its highest.
+        # A recorded value is for a range of them; percentiles also report its highest.
         while item.value_iterated_to > bounds[at] and at < len(bounds) - 1:
             at += 1
         counts[at] += item.count_added_in_this_iter_step
