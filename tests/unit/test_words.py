@@ -74,6 +74,10 @@ NOTE_HABITS = {
     r"\b(?:as ever|all the same)\b": "as before, anyway",
     r"\b(?:as|unless|than) told\b|\btold (?:apart|to|otherwise)\b|\bturned round\b": "as given, by default, separated",
     r"\b[Mm]eanwhile\b": "during",
+    r"\b(?:right|wrong|plain) answers?\b|\banswers? (?:rightly|wrongly|right)\b": "a correct or reference response",
+    r"\b(?:requests?|answers?|responses?|connections?|handshakes?) a second\b": "per second",
+    r"\b(?:is|are|was|were) asked\b": "is sent, is requested",
+    r"\bplant(?:s|ed)?\b": "injected",
 }
 
 #: Further habits, which pages, help and messages must not have; docstrings still have some of these words.
@@ -158,7 +162,17 @@ def test_the_habits_are_seen() -> None:
         "it is too late",
     ):
         assert not faults(text, PAGE_HABITS), text
-    for text in ("who fell out", "read as ever", "works as told", "not told apart", "it sleeps meanwhile"):
+    for text in (
+        "who fell out",
+        "read as ever",
+        "works as told",
+        "not told apart",
+        "it sleeps meanwhile",
+        "the first right answer",
+        "20 answers a second",
+        "is asked twice",
+        "a planted fault",
+    ):
         assert faults(text, NOTE_HABITS), text
     assert HEADLESS.match("Of the null race.")
     assert not HEADLESS.match("Time for the null race.")
