@@ -68,11 +68,12 @@ def warm_up(setup: RaceSetup, launched: LaunchedServer, p50_ns: int | None = Non
     speeds: list[float] = []
     own_ns = 0.0
     while True:
-        gave_up = False
+        gave_up, failed = False, 0
         for tally in setup.engine.run([block_plan(session, counted_ns=slice_ns)] * WINDOW):
             speeds.append(speed_of(tally))
             own_ns += left_ns(tally, server_cores)
             gave_up = gave_up or tally.gave_up
+            failed += tally.failed
         lasted_ns = time.monotonic_ns() - started_ns
         if gave_up:
             return WarmUp(lasted_ns=lasted_ns, settled=False, enough_s=0.0, p50_ns=p50_ns)
@@ -80,7 +81,10 @@ def warm_up(setup: RaceSetup, launched: LaunchedServer, p50_ns: int | None = Non
         if counted_s < launched.entry.warm_up_least_s:
             continue
         flat = settled(speeds)
-        if flat or (counted_s >= launched.entry.warm_up_most_s and len(speeds) >= MIN_WINDOWS * WINDOW):
+        # A server that sends only incorrect responses gets no faster; the blocks will show them.
+        only_incorrect = failed > 0 and not any(speeds[-WINDOW:])
+        spent = counted_s >= launched.entry.warm_up_most_s and len(speeds) >= MIN_WINDOWS * WINDOW
+        if flat or only_incorrect or spent:
             setup.watch(launched.running, session)  # threads may have come since
             enough = enough_s(speeds, slice_ns / 1e9)
             return WarmUp(lasted_ns=lasted_ns, settled=flat, enough_s=enough, p50_ns=p50_ns)

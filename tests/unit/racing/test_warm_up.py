@@ -102,12 +102,36 @@ def test_a_slow_server_has_a_second_window_before_it_is_called_unsettled(
     first_slices: Iterable[int], p50_ms: int, slices: int, flat: bool
 ) -> None:
     """Its definition allows two seconds; slices are of 222, 50, 25 or 5 ms."""
-    speeds, given = iter([*first_slices, *[100] * 200]), []
+    assert warmed_up([*first_slices, *[100] * 200], p50_ms) == (slices, flat)
+
+
+@pytest.mark.parametrize(("correct", "slices", "flat"), [(0, WINDOW, False), (1, 40, False)])
+def test_a_server_that_sends_only_incorrect_responses_is_not_warmed_up_to_the_end(
+    correct: int, slices: int, flat: bool
+) -> None:
+    """One correct response in a window is a server that may still become warm."""
+    speeds = [correct, *[0] * (WINDOW - 1)] * 20
+    assert warmed_up(speeds, 20, failed=50) == (slices, flat)
+
+
+def warmed_up(speeds: Iterable[int], p50_ms: int, *, failed: int = 0) -> tuple[int, bool]:
+    """The slices that a warm-up takes if they are of these speeds, and whether it says that the server has settled.
+
+    Args:
+        failed: incorrect responses in each slice.
+    """
+    coming, given = iter(speeds), []
 
     def run(plans: Sequence[BlockPlan]) -> list[Tally]:
         given.extend(plans)
         return [
-            slice_of(answered=next(speeds), duration_ns=plan.counted_ns, counted_ns=plan.counted_ns, server_cpu_ns=10)
+            slice_of(
+                answered=next(coming),
+                failed=failed,
+                duration_ns=plan.counted_ns,
+                counted_ns=plan.counted_ns,
+                server_cpu_ns=10,
+            )
             for plan in plans
         ]
 
@@ -117,8 +141,8 @@ def test_a_slow_server_has_a_second_window_before_it_is_called_unsettled(
     launched = SimpleNamespace(
         session=None, running=None, entry=SimpleNamespace(warm_up_least_s=0.05, warm_up_most_s=2.0)
     )
-    found = warm_up(cast("RaceSetup", setup), cast("LaunchedServer", launched), p50_ms * 1_000_000)
-    assert (len(given), found.settled) == (slices, flat)
+    result = warm_up(cast("RaceSetup", setup), cast("LaunchedServer", launched), p50_ms * 1_000_000)
+    return len(given), result.settled
 
 
 # --- what others take from a slice ---------------------------------------------------------------------------------
@@ -129,6 +153,7 @@ def slice_of(**changes: object) -> Tally:
     usual: dict[str, object] = {
         "duration_ns": 10_000_000, "counted_ns": 10_000_000, "requests": 900, "answered": 1000, "p50_ns": 400_000,
         "server_cpu_ns": 8_000_000, "server_wait_ns": 0, "engine_wait_ns": 0, "engine_threads": 1, "gave_up": False,
+        "failed": 0,
     }  # fmt: skip
     return cast("Tally", SimpleNamespace(**(usual | changes)))
 
