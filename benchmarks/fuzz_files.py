@@ -165,13 +165,13 @@ class Cases:
         import fuzz_cli
         import samples
 
-        from dragstrip import analysis, validity
         from dragstrip.claim import contenders, definition
         from dragstrip.contender import commands
         from dragstrip.contender.template import render
         from dragstrip.loading import request_pool
         from dragstrip.racing.request import request_of
         from dragstrip.report.race import export
+        from dragstrip.report.race.summary import JudgedRace
         from dragstrip.store import export_file
         from dragstrip.store.database import Store
         from dragstrip.workload import load
@@ -181,7 +181,7 @@ class Cases:
         self.claim, self.everyone, self.commands = definition.load, contenders.everyone, commands
         self.request_of, self.export, self.digest = request_of, export.race_json, export_file._digest
         self.unguarded = samples.unguarded
-        self.judge, self.inspect = analysis.judge, validity.inspect
+        self.judged = JudgedRace.of
         with Store(place / "good.sqlite") as store:
             store.begin(samples.race(seed=1, rounds=5))
             store.export_race("000000000001", place / "good.race")
@@ -268,8 +268,7 @@ class Cases:
                 self._changed(rng, file)
         with self.store(target) as store:
             race = store.load(store.import_race(file))
-            judged = self.judge(race)
-            self.export(race, judged, self.inspect(race))
+            self.export(self.judged(race))
             return [self.commands(one) for one in self.request_of(race).entries]
 
     def _changed(self, rng: random.Random, file: Path) -> None:

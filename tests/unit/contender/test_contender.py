@@ -588,7 +588,7 @@ def test_preparing_renders_and_copies_readable_files_and_settles_the_command(fol
     assert (scratch / "run.sh").read_text() == "echo 3 on 8080\n"
     assert (scratch / "sub" / "data").read_text() == "{{ left as it is }}"
     assert start.command == ("sh", f"{scratch}/run.sh", "8080")
-    assert entry.parity == {"workers": "one per core of the lane"}
+    assert entry.parity == {"workers": "one per core of the servers"}
     assert scratch.stat().st_mode & 0o055 == 0o055
     assert (scratch / "sub").stat().st_mode & 0o055 == 0o055
     assert (scratch / "sub" / "data").stat().st_mode & 0o044 == 0o044

@@ -246,4 +246,4 @@ def test_what_was_named_and_can_not_be_had_is_a_failure(tmp_path: Path) -> None:
     done = dragstrip("install", str(tmp_path), "--yes")
     assert done.returncode == 1
     assert done.stdout.count("can't be installed here: mine") == 1
-    assert "not ready: mine; `dragstrip contenders` says" in done.stderr
+    assert "not ready: mine; `dragstrip contenders` shows" in done.stderr
