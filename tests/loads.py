@@ -6,11 +6,11 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -61,10 +61,10 @@ class Nginx:
         words = ["nginx", "-p", str(at), "-c", str(at / "nginx.conf")]
         self.process = subprocess.Popen(words, stderr=subprocess.DEVNULL)
         self.log = at / "access.log"
-        while True:  # pytest's time limit ends this loop if nginx never listens
+        pid = at / "pid"
+        while not (pid.exists() and pid.read_text()):  # written once all of its sockets listen; pytest ends the loop
             assert self.process.poll() is None, (at / "error.log").read_text()
-            with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):
-                break
+            time.sleep(0.005)
 
     def url(self, path: str = "/") -> str:
         return f"http://127.0.0.1:{self.port}{path}"

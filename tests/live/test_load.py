@@ -151,7 +151,7 @@ def test_the_report_says_what_the_json_says(nginx: Nginx, tmp_path: Path) -> Non
     found = json.loads(out.read_text())
     assert "sent 3,000 correct responses" in " ".join(done.stdout.split())
     for word in (
-        "closed loop, answers stamped by the kernel",
+        "closed loop, responses stamped by the kernel",
         "p99.999",
         "every response was checked and correct",
         "CPU per request",
@@ -371,7 +371,7 @@ def test_ctrl_c_reports_what_was_measured_and_exits_130(nginx: Nginx, words: lis
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, out + err
     assert out.startswith("interrupted: ")
-    answered = int(re.search(r"answered ([\d,]+) requests", out)[1].replace(",", ""))  # type: ignore[index]
+    answered = int(re.search(r"sent ([\d,]+) correct responses", out)[1].replace(",", ""))  # type: ignore[index]
     assert answered > 2000  # what the log had long before, including the current block
     assert "p99.999" in out
     assert "Traceback" not in err
