@@ -58,7 +58,8 @@ check-deps: .stamps/test-deps
 
 lint: .stamps/test-deps
 	cargo fmt --all --check
-	cargo clippy --workspace --all-targets -- -D warnings
+	@# In the profile of the tests, whose build scripts (LuaJIT, ring) have then run already.
+	cargo clippy --workspace --all-targets --profile quick -- -D warnings
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -93,7 +94,7 @@ test-live: .stamps/test-deps
 	$(PYTEST) -q -m 'live and not (contenders or release or soak or thorough)' -n 4 --dist loadfile
 
 test-thorough: .stamps/test-deps
-	$(PYTEST) -q -m 'thorough and not (contenders or release or soak)' -n 4 --dist worksteal
+	$(PYTEST) -q -m 'thorough and not (contenders or release or soak)' -n 5 --dist worksteal
 
 test-contenders: .stamps/test-deps
 	$(PYTEST) -q -m 'contenders and not soak' -n 4 --dist loadfile
