@@ -94,7 +94,7 @@ test-live: .stamps/test-deps
 	$(PYTEST) -q -m 'live and not (contenders or release or soak or thorough)' -n 4 --dist loadfile
 
 test-thorough: .stamps/test-deps
-	$(PYTEST) -q -m 'thorough and not (contenders or release or soak)' -n 5 --dist worksteal
+	$(PYTEST) -q -m 'thorough and not (contenders or release or soak)' -n 4 --dist worksteal
 
 test-contenders: .stamps/test-deps
 	$(PYTEST) -q -m 'contenders and not soak' -n 4 --dist loadfile

@@ -145,8 +145,7 @@ def test_servers_that_answer_from_memory_are_named_and_commits_equal_answers(tmp
     ]
     done = dragstrip_run(env, "race", *words, "--workload", "db", "--rounds", "2")
     shown_race = shown(env)
-    # A disturbed machine may void the race; then it must say so.
-    assert done.returncode == (3 if shown_race["void"] else 0), done.stdout + done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
     import jsonschema
 
     jsonschema.validate(shown_race, SCHEMA)
@@ -175,7 +174,7 @@ def test_a_slow_database_is_called_the_limit(tmp_path: Path) -> None:
     words = [*planted("one", "sleeps"), *planted("two", "sleeps")]
     done = dragstrip_run(env, "race", *words, "--workload", "db", "--rounds", "3")
     shown_race = shown(env)
-    assert done.returncode == (3 if shown_race["void"] else 0), done.stdout + done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
     (check,) = (entry for entry in shown_race["validity"] if entry["check"] == "database")
     assert check["status"] == "warn"
     assert check["detail"].startswith("the database is the limit: ")

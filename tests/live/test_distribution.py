@@ -106,8 +106,7 @@ def test_it_races_where_it_was_installed(installed: Path, tmp_path: Path) -> Non
     )
     assert out.exists(), raced.stdout + raced.stderr
     record = json.loads(out.read_text())
-    # A disturbed machine may void the race; then it must say so.
-    assert raced.returncode == (3 if record["void"] else 0), raced.stdout + raced.stderr
+    assert raced.returncode == 0, raced.stdout + raced.stderr
     assert [one["name"] for one in record["contenders"]] == ["nginx-return", "again"]
     assert record["rounds"] == 2
     package = subprocess.run(

@@ -62,18 +62,15 @@ def test_who_has_no_http_2_and_what_it_has_not_are_refused(tmp_path: Path) -> No
     ],
 )
 def test_a_server_against_itself_over_the_other_version_ends_with_a_verdict(name: str, tmp_path: Path) -> None:
-    """After ten rounds, the least that decide: faster, same, or too close; the sheet names both versions.
-
-    A disturbed machine may void the race; then it must say so.
-    """
+    """After ten rounds, the least that decide: faster, same, or too close; the sheet names both versions."""
     if isinstance(contender.check(contender.find(name)), Missing):
         pytest.skip(f"{name} is not installed")
     out, env = tmp_path / "out.json", settings(tmp_path)
     done = dragstrip_run(env, "race", name, f"{name}:http=2", "--rounds", "10", "--json", str(out))
     assert out.exists(), done.stdout + done.stderr
     told = json.loads(out.read_text())
-    assert done.returncode == (3 if told["void"] else 0), done.stdout + done.stderr
-    assert told["void"] or told["finished"] in ("rounds", "decided")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert told["finished"] in ("rounds", "decided")
     (pair,) = (one for one in told["pairs"] if one["metric"] == told["columns"][0]["metric"])
     assert pair["verdict"] in ("faster", "slower", "same", "undecided")
     assert {one["name"]: one["parity"]["HTTP version"] for one in told["columns"][0]["contenders"]} == {

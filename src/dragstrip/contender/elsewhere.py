@@ -1,4 +1,4 @@
-"""Which servers may be loaded: those of this machine; others only if the user names their host, within limits.
+"""Which servers may be loaded: servers on this machine, and within limits on hosts that the user names.
 
 ``--allow-host NAME`` allows one host, for up to 256 connections, 10,000 requests per second and 60 s. Higher limits
 follow the name: ``NAME:connections=2000,rate=50000,time=10m``. A race needs ``rate=any``, which sets no limit.

@@ -310,7 +310,7 @@ class FleetSite:
         return {node.name: node.identity for node in self._machines.all}
 
     def facts(self) -> Facts:
-        """Facts of the servers' machine; those of all machines are in ``machines``."""
+        """Facts of the servers' machine; ``machines`` has the facts of every machine."""
         facts_of = dict(self._machines.on_all(lambda node: (node.name, node.channel.ask(Duties.facts))))
         machines = {
             node.name: FleetMachine(

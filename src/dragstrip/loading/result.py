@@ -221,8 +221,8 @@ class LoadResult:
 
     @property
     def statuses(self) -> dict[int, int]:
-        """All readable responses by status, in its order, to reference requests also: ``requests``, and those of
-        ``failed`` with an incorrect status, length or body."""
+        """Every readable response, by status in ascending order: ``requests``, responses to reference requests, and
+        the part of ``failed`` with an incorrect status, length or body."""
         total = Counter(self.plain_statuses)
         for part in self.slices:
             total.update(part.statuses)
