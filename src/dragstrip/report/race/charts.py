@@ -154,11 +154,13 @@ def pairs(part: Part) -> Chart:
     axis = glyphs.Axis.of([(pair.low, pair.high) for pair in bounded], verdict.margin)
     # A name of two lines: the parts before and after the bar.
     names = [f"{pair.a.replace('|', '¦')}|÷ {pair.b.replace('|', '¦')}" for pair in bounded]
+    kinds = ["void" if {pair.a, pair.b} & part.void_contenders else str(pair.verdict) for pair in bounded]
+    words = [kind if kind == "void" else figures.called(pair) for kind, pair in zip(kinds, bounded, strict=True)]
     data: list[dict[str, object]] = [
-        {"pair": name, "kind": pair.verdict, "at": pair.ratio, "low": pair.low, "high": pair.high}
+        {"pair": name, "kind": kind, "at": pair.ratio, "low": pair.low, "high": pair.high}
         | {"span": figures.ratio_span(pair.low, pair.high)}
-        | {"text": f"{figures.ratio(pair.ratio)} {figures.called(pair)}{' ▲' if pair.disturbed else ''}"}
-        for name, pair in zip(names, bounded, strict=True)
+        | {"text": f"{figures.ratio(pair.ratio)} {word}{' ▲' if pair.disturbed else ''}"}
+        for name, kind, word, pair in zip(names, kinds, words, bounded, strict=True)
     ]
     title = f"{KNOWN[verdict.metric].compared}, the first over the second"
     scale = alt.Scale(type="log", nice=False, domain=[axis.low, axis.high])
@@ -178,14 +180,17 @@ def pairs(part: Part) -> Chart:
         band.mark_rect(style="band", aria=False).encode(x=x, x2="to:Q"),
         alt.Chart(_values([{"at": 1}])).mark_rule(style="one", aria=False).encode(x=x),
     ]
-    for kind in dict.fromkeys(pair.verdict for pair in bounded):
+    for kind in dict.fromkeys(kinds):
         base = alt.Chart(_values([row for row in data if row["kind"] == kind])).encode(y=y)
         layers += [
             base.mark_rule(style=kind, aria=False, strokeWidth=3).encode(x=alt.X("low:Q", scale=scale), x2="high:Q"),
             base.mark_circle(style=kind, aria=False, size=90, opacity=1).encode(x=x, tooltip=tips),
             base.mark_text(style="value", aria=False, align="left", dx=8).encode(x=alt.value("width"), text="text:N"),
         ]
-    ratios = "; ".join(f"{pair.a} against {pair.b} {figures.ratio(pair.ratio)} ({pair.verdict})" for pair in bounded)
+    ratios = "; ".join(
+        f"{pair.a} against {pair.b} {figures.ratio(pair.ratio)} ({kind})"
+        for kind, pair in zip(kinds, bounded, strict=True)
+    )
     return finished(alt.layer(*layers).properties(height={"step": 36}), f"{title}: {ratios}")
 
 
