@@ -176,6 +176,7 @@ def test_the_family_has_children_and_grandchildren_only() -> None:
         assert {child.pid, grandchild} <= set(family)
         assert not {os.getpid(), os.getppid()} & set(family)
         assert set(descendants(child.pid)) == {grandchild}
-        assert peak_memory_bytes([grandchild]) > 100_000  # type: ignore[operator]
+        while (peak_memory_bytes([grandchild]) or 0) <= 100_000:  # in the middle of its exec it has next to nothing
+            time.sleep(0.01)
         os.kill(grandchild, signal.SIGKILL)
     assert peak_memory_bytes([grandchild]) is None
