@@ -333,6 +333,8 @@ class EventKind(StrEnum):
     #: The race was run for claims (the setting; the claims' ids), or against itself (the contender).
     CLAIMS = "claims"
     NULL_RACE = "null race"
+    #: The race was run to compare revisions of a repository (its name; their commits, in the order of the contenders).
+    REVISIONS = "revisions"
     #: A run to an exact count, another tool's figure (text: JSON), and the verdict as shown (text).
     COUNTED_RUN = "counted run"
     FOREIGN = "foreign"

@@ -13,13 +13,17 @@ import click
 
 #: Each command's line in the list of ``--help``: the first sentence of its own help, shown without loading the command.
 COMMANDS = {
+    "bisect": "Find the commit between GOOD and BAD that made the server slower.",
     "claims": "Published claims about these servers and what races here found.",
     "compare": "Compare race NEW with race OLD.",
     "contenders": "List every contender: ready, missing and how to make it ready, or broken and why.",
+    "diff": "Race revisions of this git repository: did the change make the server faster or slower?",
     "doctor": "Check whether this machine is fit for races, and measure its load generator's maximum rate.",
     "export": "Write race RUN to FILE, as the full record or in another program's format.",
     "fleet": "Manage several machines: install Dragstrip on them, check them, stop leftover agents.",
+    "history": "Show how fast NAME was in stored races, and where that changed.",
     "import": "Import an exported race into the store; or, with --beside, add another tool's output to a stored race.",
+    "init": "Write a dragstrip.toml for this repository, which `dragstrip diff` needs.",
     "install": "Install what contenders need, using the system's package managers; shows the commands, then asks.",
     "load": "Load URL and report; every response is checked against a reference response.",
     "new": "Create a contender: a folder NAME with a definition and a small server to replace with yours.",
@@ -34,7 +38,7 @@ COMMANDS = {
 }
 
 #: Commands whose exit code is a measurement's result: output that can't be written does not change the code.
-MEASURING = ("claims", "doctor", "load", "race", "rerun", "sweep", "verify")
+MEASURING = ("bisect", "claims", "diff", "doctor", "load", "race", "rerun", "sweep", "verify")
 
 
 class Commands(click.Group):

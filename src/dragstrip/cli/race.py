@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import re
-import shlex
-import sys
-import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -18,14 +15,13 @@ from rich.console import Console
 from dragstrip import contender
 from dragstrip.cli import completion
 from dragstrip.cli import options as opts
+from dragstrip.cli.conclusion import Reports, conclude, finished
 from dragstrip.cli.consent import ask_to_run
-from dragstrip.cli.options import EXIT_FAILURE, EXIT_VOID, gathered, open_store, option, placed, switch, taken_from
-from dragstrip.cli.outputs import json_text, write_all
+from dragstrip.cli.options import gathered, open_store, option, placed, switch, taken_from
 from dragstrip.cli.quantities import BUDGET, RATE_OR_AUTO, SHARE, ExtraSeconds, whole_number
-from dragstrip.cli.signals import as_interruptions, number_of
 from dragstrip.contender import AllowedHost
 from dragstrip.contender.entries import HTTP, TLS, split_label
-from dragstrip.errors import BadUsage, DiskFull
+from dragstrip.errors import BadUsage
 from dragstrip.metrics import AUTO, MetricChoice
 from dragstrip.racing import options as bounds
 from dragstrip.racing import run as racing
@@ -33,23 +29,16 @@ from dragstrip.racing.request import Request
 from dragstrip.racing.resume import refuse_other_machine, resume
 from dragstrip.racing.schedule import ROUNDS_WANTED
 from dragstrip.racing.setup import Site
-from dragstrip.record import Ending, Event, Race
-from dragstrip.report import glyphs
-from dragstrip.report.comparison import Outcome, Ruled, ruling_line
-from dragstrip.report.figures import visible
-from dragstrip.report.race import badge, formats, headline, markdown, thresholds
-from dragstrip.report.race import export as race_export
-from dragstrip.report.race import terminal as race_terminal
+from dragstrip.record import Race
 from dragstrip.report.race.live import Progress
-from dragstrip.report.race.summary import JudgedRace
-from dragstrip.store.database import Store, default_path
+from dragstrip.store.database import Store
 from dragstrip.workload import several as workloads_of
 
 Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, kw_only=True)
-class RaceOptions:
+class RaceOptions(Reports):
     """Options of ``dragstrip race``; None means the line-up's value or the default."""
 
     contenders: tuple[str, ...] = opts.contenders_argument()
@@ -135,14 +124,6 @@ class RaceOptions:
         help="Run exactly this many rounds; a verdict needs at least 10.",
     )
     seed: int | None = opts.seed_option()
-    json_path: Path | None = opts.report_option(
-        "--json", "--export-json", help="Write every number as JSON; - for stdout."
-    )
-    html_path: Path | None = opts.html_option()
-    junit_path: Path | None = opts.output_option("--junit", help="A report of tests: one case per --fail-if.")
-    markdown_path: Path | None = opts.report_option(
-        "--export-markdown", help="Write the ranking as Markdown; - for stdout."
-    )
     called: tuple[str, ...] = option(
         "--name",
         "-n",
@@ -167,17 +148,6 @@ class RaceOptions:
     engine_cores: str | None = opts.engine_cores_option()
     io: str = opts.io_option()
     awake: str = opts.awake_option(default="auto")
-    rules: tuple[tuple[str, str, float], ...] = opts.fail_if_option(
-        help=(
-            "Exit 1 if a contender is out, or if its whole interval shows it slower (or faster) than the first one "
-            "named by more than this."
-        )
-    )
-    strict: bool = opts.strict_option()
-    pairs: bool = opts.pairs_option()
-    verbose: bool = opts.verbose_option()
-    quiet: bool = opts.quiet_option()
-    store_path: Path | None = opts.store_option()
 
 
 def _refuse_warm_up(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
@@ -224,19 +194,22 @@ def race(options: RaceOptions) -> None:
         _agreed_to_resume(options, store, site) as entries,
         Progress(console, quiet=options.quiet) as progress,
     ):
-        before = [line.race for line in store.runs()]
-        try:
-            with as_interruptions():
-                if request is None:
-                    result = _resume(options, entries, store, progress, site)
-                else:
-                    result = racing.run(replace(request, site=site), store=store, progress=progress)
-        except KeyboardInterrupt as error:
-            progress.close()
-            ended_by = number_of(error)
-            _show_interrupted(console, store, before, options, ended_by.name)
-            sys.exit(128 + ended_by)  # click would print an empty line after ours
-    _conclude(console, result, options)
+
+        def drive() -> Race:
+            if request is None:
+                return _resume(options, entries, store, progress, site)
+            return racing.run(replace(request, site=site), store=store, progress=progress)
+
+        result = finished(
+            console,
+            options,
+            store,
+            progress,
+            drive,
+            lambda name: _resuming(name, options),
+            options.resume_id or "",
+        )
+    conclude(console, result, options)
 
 
 @contextmanager
@@ -360,73 +333,6 @@ def _with_own_names(
     renamed = [f"{name}={word}" for name, word in zip(own_names, words, strict=False)]
     commands = [text.partition("=")[2] if re.match(r"[a-z0-9.+-]+=", text) else text for text in serve]
     return renamed, [f"{name}={command}" for name, command in zip(own_names[len(contenders) :], commands, strict=True)]
-
-
-def _conclude(console: Console, result: Race, options: RaceOptions) -> None:
-    """Shows a race's result, writes its files, and exits unless the exit code is 0."""
-    judged = JudgedRace.of(result)
-    race_terminal.show_race(console, judged, all_pairs=options.pairs, verbose=options.verbose, run="last")
-    place = options.store_path or default_path()
-    console.print(f"record  race {result.id} in {place} (dragstrip show {result.id})", soft_wrap=True)
-    rules = thresholds.rulings(judged, options.rules)
-    again = f"race {result.id} is stored; `dragstrip report {result.id} --html FILE --json FILE` writes them again"
-    unwritten = 0
-    try:
-        write_all(
-            [
-                ("--json", options.json_path, lambda: json_text(race_export.race_json(judged, rules))),
-                ("--html", options.html_path, lambda: formats.html(judged)),
-                ("--junit", options.junit_path, lambda: formats.junit(judged, rules)),
-                ("--export-markdown", options.markdown_path, lambda: markdown.race(judged, rules)),
-            ],
-            measured=True,
-            again=again,
-        )
-    except (BadUsage, DiskFull) as error:
-        click.echo(f"dragstrip: {visible(str(error), lines=True)}", err=True)
-        unwritten = error.exit_code
-    else:
-        if options.html_path:
-            console.print(f"page    {options.html_path.resolve()}", soft_wrap=True)
-    with open_store(options.store_path) as store:  # so that a list of races need not judge them
-        verdict = badge.race_badge(judged).line
-        store.append_event(result.id, Event(at_ns=time.monotonic_ns(), kind=badge.KIND, text=verdict))
-    code = 0
-    if why := headline.no_result_reason(judged):
-        click.echo(f"dragstrip: {visible(why)}", err=True)
-        code = EXIT_VOID
-    elif result.finished is Ending.TOO_FEW:
-        code = EXIT_FAILURE
-    elif options.rules:
-        code = _by_thresholds(console, rules, options.strict)
-    if code or unwritten:
-        sys.exit(code or unwritten)
-
-
-def _by_thresholds(console: Console, rulings: Sequence[Ruled], strict: bool) -> int:
-    """Shows the thresholds' outcomes; returns the exit code: a failure counts more than an undecided threshold."""
-    glyphs.emit(console, *(ruling_line(ruled.ruling, ruled.column) for ruled in rulings))
-    outcomes = {ruled.ruling.outcome for ruled in rulings}
-    if Outcome.FAILS in outcomes or (strict and Outcome.OPEN in outcomes):
-        return EXIT_FAILURE
-    return 0 if rulings and all(ruled.could_say for ruled in rulings) else EXIT_VOID
-
-
-def _show_interrupted(
-    console: Console, store: Store, before: Sequence[str], options: RaceOptions, ended_by: str
-) -> None:
-    """Shows what was measured before a signal, and in the last line how to continue."""
-    begun = [line.race for line in store.runs()[:1] if line.race not in before]
-    name = store.load(options.resume_id).id if options.resume_id else begun[0] if begun else ""
-    rounds = len(store.load(name).rounds) if name else 0
-    if rounds:
-        with suppress(SystemExit):  # an interrupted race ends with its signal's code, whatever its verdict
-            _conclude(console, store.load(name), options)
-        kept = f"{rounds} {'round is' if rounds == 1 else 'rounds are'} kept"
-        how = f"{kept}; to continue: {shlex.join(_resuming(name, options))}"
-    else:
-        how = "no round was complete, so nothing was measured"
-    click.echo(f"dragstrip: ended by {ended_by}: {how}", err=True)
 
 
 def _resuming(name: str, options: RaceOptions) -> list[str]:

@@ -22,6 +22,7 @@ from starlette.routing import Route
 from dragstrip import analysis
 from dragstrip.errors import DragstripError, StoreError
 from dragstrip.report import comparison, figures, glyphs
+from dragstrip.report import history as history_report
 from dragstrip.report.race import page as race_page
 from dragstrip.report.race.summary import JudgedRace
 from dragstrip.site import history, views
@@ -48,6 +49,7 @@ def app(store: Path) -> Starlette:
         Route("/events/{race}", _events),
         Route("/compare", _compare),
         Route("/contender/{name:path}", _contender),
+        Route("/history", _history),
         Route("/live.js", _script),
     ]
     made = Starlette(
@@ -170,6 +172,11 @@ def _contender(request: Request) -> Response:
     return _page("contender.html.j2", title=name, name=name, points=list(reversed(points)), chart=drawn)
 
 
+def _history(request: Request) -> Response:
+    listed = views.series(_store(request), request.query_params.get("name", ""))
+    return _page("history.html.j2", title="history", sections=history_report.sections(listed), link=True)
+
+
 def _page(template: str, *, status: int = 200, **values: object) -> HTMLResponse:
     return HTMLResponse(_environment().get_template(template).render(**values), status_code=status)
 
@@ -177,7 +184,7 @@ def _page(template: str, *, status: int = 200, **values: object) -> HTMLResponse
 @lru_cache(maxsize=1)
 def _environment() -> Environment:
     made = Environment(
-        loader=FileSystemLoader(Path(__file__).parent / "templates"),
+        loader=FileSystemLoader([Path(__file__).parent / "templates", Path(history_report.__file__).parent]),
         autoescape=True,
         undefined=StrictUndefined,
         finalize=race_page.harmless,

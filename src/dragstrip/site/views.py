@@ -9,6 +9,7 @@ from pathlib import Path
 
 from dragstrip.analysis import Interval, judge
 from dragstrip.errors import DragstripError
+from dragstrip.history import Series, collect
 from dragstrip.record import Entrant, Race
 from dragstrip.report.race import badge, columns, summary
 from dragstrip.report.race.badge import Badge
@@ -94,6 +95,23 @@ def history(path: Path, name: str, workload: str) -> list[Point]:
         points.append(Point(entry.race.id, entry.race.started, column, entry.interval, changes))
         before[column] = entry
     return points
+
+
+def series(path: Path, name: str) -> list[Series]:
+    """Histories relative to unchanged contenders, over the latest races; all of them without a name."""
+    lines = listed(path, "")[:MAX_POINTS]
+    races = [race for line in lines if (race := _race(str(path), line.race, line.rounds, line.finished)) is not None]
+    return collect(races, subject=name)
+
+
+@lru_cache(maxsize=128)
+def _race(path: str, race_id: str, _rounds: int, _finished: str) -> Race | None:
+    """A race; None if it can't be read. Keyed by how far the race was: a race that goes on is read again."""
+    try:
+        with Store(Path(path), write=False) as store:
+            return store.load(race_id)
+    except DragstripError:
+        return None
 
 
 @lru_cache(maxsize=4096)

@@ -11,12 +11,15 @@ from dragstrip.report.comparison import Outcome, Rule, Ruled, Ruling, ruling
 from dragstrip.report.race.summary import JudgedRace, Part, pair_of
 
 
-def rulings(judged: JudgedRace, rules: Sequence[Rule]) -> list[Ruled]:
+def rulings(judged: JudgedRace, rules: Sequence[Rule], *, except_for: str = "") -> list[Ruled]:
     """What became of each threshold for each contender but the first.
 
     By the metric that decides, as the contender's speed over the first one's. One that is out fails.
+
+    Args:
+        except_for: a contender that no threshold is meant for: the first one's second launch.
     """
-    named = [entrant.name for entrant in judged.record.entrants]
+    named = [entrant.name for entrant in judged.record.entrants if entrant.name != except_for]
     return [
         Ruled(part.name if len(judged.parts) > 1 else "", *ruled)
         for part in judged.parts

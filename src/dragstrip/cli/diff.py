@@ -1,0 +1,231 @@
+"""``dragstrip diff``: revisions of a repository, built and raced beside each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from dragstrip.cli import options as opts
+from dragstrip.cli.conclusion import Reports, conclude, finished
+from dragstrip.cli.options import gathered, open_store, option, switch
+from dragstrip.cli.quantities import BUDGET, SHARE, THRESHOLD, whole_number
+from dragstrip.contender import Entry
+from dragstrip.errors import BadUsage
+from dragstrip.racing import options as bounds
+from dragstrip.racing import run as racing
+from dragstrip.racing.request import Request
+from dragstrip.record import EventKind, Purpose
+from dragstrip.report import revisions as revisions_report
+from dragstrip.report.comparison import cell
+from dragstrip.report.race.live import Progress
+from dragstrip.report.race.summary import JudgedRace
+from dragstrip.revision import builds, difference, learned, project
+from dragstrip.revision.project import Project
+from dragstrip.revision.repository import Repository, Revision
+from dragstrip.workload import Workload
+from dragstrip.workload import load as load_workload
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProjectOptions:
+    """Options of commands that race revisions; None if the project file's value counts."""
+
+    project: Path | None = option(
+        "--project",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="The project file. [default: dragstrip.toml at the top of the repository]",
+    )
+    workload: tuple[str, ...] = option(
+        "--workload", multiple=True, metavar="NAME", help='A workload, a workload file, or a path like "/users/1".'
+    )
+    connections: int | None = opts.connections_option()
+    metric: str | None = option(
+        "--metric", type=click.Choice(["auto", "throughput", "cpu"]), help="Metric that decides. [default: auto]"
+    )
+    seed: int | None = opts.seed_option()
+    server_cores: str | None = opts.server_cores_option()
+    engine_cores: str | None = opts.engine_cores_option()
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiffOptions(ProjectOptions, Reports):
+    """Options of ``dragstrip diff``."""
+
+    revisions: tuple[str, ...] = opts.argument(nargs=-1, metavar="[BASE] [HEAD]...")
+    twice: bool = switch("--a-a", help="Also race BASE against itself, which shows the noise.")
+    budget: float | None = option("--budget", "-d", type=BUDGET, help="Time for all rounds.")
+    rounds: int | None = option("--rounds", type=whole_number(bounds.ROUNDS), help="Run exactly this many rounds.")
+    margin: float = option(
+        "--margin",
+        type=SHARE,
+        default="1%",
+        help="Equivalence margin: 'same' if the whole interval lies within it.",
+    )
+    anyway: bool = switch("--anyway", help="Race even if the revisions differ in no file that matters.")
+    list_builds: bool = switch("--builds", help="List the kept builds of this repository, and end.")
+    clean: bool = switch("--clean", help="Remove the kept builds of this repository, and end.")
+
+
+@click.command()
+@gathered(DiffOptions)
+def diff(options: DiffOptions) -> None:
+    """Race revisions of this git repository: did the change make the server faster or slower?
+
+    BASE and HEAD are branches, tags or commits. By default BASE is the commit at which HEAD left the default branch,
+    and HEAD is the working tree, with changes that are not committed. dragstrip.toml says how a revision is built and
+    started (`dragstrip init` writes it). Builds are kept in the cache; the working tree is never touched.
+    Exit code 1 if the whole interval shows what --fail-if names.
+    """
+    repository = Repository(Path.cwd())
+    if options.list_builds or options.clean:
+        _show_builds(repository, clean=options.clean)
+        return
+    asked = project.load(options.project, repository.top)
+    rules = options.rules or tuple(THRESHOLD.convert(text, None, None) for text in asked.fields.race.fail_if)
+    if options.strict and not rules:
+        raise BadUsage("--strict needs a threshold: add --fail-if slower:3%, or fail_if to dragstrip.toml")
+    revisions = difference.wanted(repository, options.revisions)
+    _refuse_nothing(repository, options, revisions)
+    console = Console(stderr="-" in (str(options.json_path), str(options.markdown_path)))
+    if not options.anyway and not options.twice and difference.same_files(repository, asked, revisions):
+        names = " and ".join(revision.name for revision in revisions)
+        click.echo(
+            f"{names} differ in no file that matters for the server, so there is nothing to race (--anyway does)"
+        )
+        return
+
+    def say(line: str) -> None:
+        if not options.quiet:
+            click.echo(f"dragstrip: {line}", err=True)
+
+    with ExitStack() as resources:
+        compared = difference.compare(asked, repository, revisions, resources, twice=options.twice, say=say)
+        workloads = workloads_of(asked, repository, options.workload, compared.entries, say)
+        request = request_of(
+            asked,
+            options,
+            compared.entries,
+            workloads,
+            commits=tuple(revision.commit for revision in revisions),
+            margin=options.margin,
+            budget_s=options.budget,
+            rounds=options.rounds,
+        )
+        with open_store(options.store_path) as store, Progress(console, quiet=options.quiet) as progress:
+            result = finished(
+                console,
+                options,
+                store,
+                progress,
+                lambda: racing.run(request, store=store, progress=progress),
+                lambda name: _resuming(name, workloads, options),
+            )
+        builds.remove_old(repository)
+    twice = compared.entries[-1].name if options.twice else ""
+    lines = revisions_report.lines(JudgedRace.of(result), twice=twice)
+    for line in (*(f"{revision.name}: {revision.subject}" for revision in revisions), *lines):
+        console.print(Text(line), soft_wrap=True)
+    console.print()
+    conclude(console, result, replace(options, rules=rules), head=_markdown_head(compared, lines), except_for=twice)
+
+
+def _markdown_head(compared: difference.Compared, lines: Sequence[str]) -> str:
+    """Which commits were raced and what came out, in Markdown."""
+    commits = [
+        f"- {cell(entry.name)}: `{revision.commit[:12]}` {cell(revision.subject)}"
+        for revision, entry in zip(compared.revisions, compared.entries, strict=False)
+    ]
+    return "\n".join(["## Dragstrip diff", "", *commits, "", *(f"- **{cell(line)}**" for line in lines), "", ""])
+
+
+def _resuming(name: str, workloads: list[Workload], options: DiffOptions) -> list[str]:
+    """The command that goes on with the race; it finds workload files by their paths."""
+    files = ",".join(str(workload.source.file) for workload in workloads)
+    words = ["dragstrip", "race", "--resume", name, "--workload", files]
+    return words + (["--store", str(options.store_path)] if options.store_path else [])
+
+
+def _refuse_nothing(repository: Repository, options: DiffOptions, revisions: tuple[Revision, ...]) -> None:
+    """Refuses a comparison of a commit with itself that nobody asked for.
+
+    Raises:
+        BadUsage: HEAD is on the default branch, and nothing is changed.
+    """
+    if not options.revisions and not options.twice and len({revision.commit for revision in revisions}) == 1:
+        raise BadUsage(
+            f"nothing to compare: HEAD is {revisions[0].name} and no file is changed; name two revisions, for example "
+            "dragstrip diff HEAD~1 HEAD"
+        )
+    if len(revisions) < 2:
+        raise BadUsage("nothing to compare: name two revisions, for example dragstrip diff main HEAD")
+
+
+def workloads_of(
+    asked: Project,
+    repository: Repository,
+    words: Sequence[str],
+    entries: Sequence[Entry],
+    say: Callable[[str], None],
+) -> list[Workload]:
+    """Workloads by name, by file, or by path; what the first contender responds at a path is correct.
+
+    Args:
+        words: those of the command line; the project file's if there are none, whose files are relative to it.
+    """
+    made: list[Workload] = []
+    for word in words or asked.fields.race.workloads:
+        if word.startswith("/") and not word.endswith(".toml"):
+            made.append(learned.workload_of_path(word, entries[0], repository.cache / "workloads", say))
+        elif word.endswith(".toml") and not words:
+            made.append(load_workload(asked.folder / word))
+        else:
+            made.append(load_workload(word))
+    return made
+
+
+def request_of(
+    asked: Project,
+    options: ProjectOptions,
+    entries: tuple[Entry, ...],
+    workloads: Sequence[Workload],
+    *,
+    commits: tuple[str, ...],
+    margin: float,
+    budget_s: float | None = None,
+    rounds: int | None = None,
+) -> Request:
+    """The race of revisions, with what the project file says and the options replace."""
+    fields = asked.fields.race
+    first, *also = workloads
+    return Request(
+        entries=entries,
+        workload=first,
+        also=tuple(also),
+        connections=options.connections or fields.connections,
+        budget_s=budget_s or fields.budget_s,
+        rounds=rounds or fields.rounds,
+        margin=margin,
+        metric=options.metric or fields.metric,
+        seed=options.seed,
+        server_cores=options.server_cores,
+        engine_cores=options.engine_cores,
+        purpose=Purpose(kind=EventKind.REVISIONS, subject=asked.folder.name, names=commits),
+    )
+
+
+def _show_builds(repository: Repository, *, clean: bool) -> None:
+    if clean:
+        removed = builds.remove_old(repository, 0)
+        click.echo(f"{removed} {'build was' if removed == 1 else 'builds were'} removed from {repository.cache}")
+        return
+    kept = builds.kept(repository)
+    for made in kept:
+        click.echo(f"{made.commit[:12]}  {made.bytes / 2**20:8.1f} MiB  built in {made.seconds:6.1f} s  {made.subject}")
+    click.echo(f"{len(kept)} of at most {builds.MAX_BUILDS} builds are kept in {repository.cache}")

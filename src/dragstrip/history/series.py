@@ -1,0 +1,146 @@
+"""The points of a history: in each race, a server's speed over that of a contender which is the same in all of them."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from dragstrip.analysis import ColumnVerdict, Pair, by_column, judge
+from dragstrip.record import Entrant, EventKind, Race
+
+#: What tells whether a contender is the same in two races: its name, version, definition and commit.
+Identity: TypeAlias = tuple[str, str, str, str]
+
+#: The key of an entrant's parameters that names the commit it was built from (``revision.difference``).
+_COMMIT = "commit"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """One race.
+
+    Args:
+        race, started: its id, and when it began (ISO 8601, UTC).
+        ratio, low, high: the server's speed over the reference's, and the interval.
+        version, commit: of the server; "" if they are not known.
+        environment: what makes numbers of two races comparable: machine, kernel, method, load.
+    """
+
+    race: str
+    started: str
+    ratio: float
+    low: float
+    high: float
+    version: str
+    commit: str
+    environment: tuple[str, ...]
+
+    @property
+    def log(self) -> float:
+        """The natural logarithm of the ratio."""
+        return math.log(self.ratio)
+
+    @property
+    def spread(self) -> float:
+        """The standard deviation of that logarithm, by the interval."""
+        return (math.log(self.high) - math.log(self.low)) / (2 * 1.959964)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """A server at a workload, relative to one reference, oldest race first.
+
+    Args:
+        subject: the server's name, or the repository's of which it is a revision.
+        reference: the contender that is the same in all races. metric: what the ratio compares.
+    """
+
+    subject: str
+    reference: str
+    workload: str
+    metric: str
+    points: tuple[Point, ...]
+
+
+def collect(races: Iterable[Race], *, subject: str = "", reference: str = "", workload: str = "") -> list[Series]:
+    """Series of stored races, the longest first; each needs two races at least.
+
+    Without ``reference``, a server is shown relative to the reference that it met most often.
+
+    Args:
+        races: in any order.
+        subject, reference, workload: only these, if given.
+    """
+    found: dict[tuple[str, Identity, str, str], list[Point]] = defaultdict(list)
+    for race in sorted(races, key=lambda race: race.started):
+        for column, part in zip(by_column(race), judge(race).columns, strict=True):
+            if workload not in ("", column.workload):
+                continue
+            for name, identity, point in _points(race, column, part):
+                if subject in ("", name) and reference in ("", identity[0]):
+                    found[name, identity, column.workload, part.metric].append(point)
+    listed = [
+        Series(subject=name, reference=identity[0], workload=at, metric=metric, points=tuple(points))
+        for (name, identity, at, metric), points in found.items()
+        if len(points) > 1
+    ]
+    listed.sort(key=lambda series: -len(series.points))
+    if reference:
+        return listed
+    longest: dict[tuple[str, str, str], Series] = {}
+    for series in listed:
+        longest.setdefault((series.subject, series.workload, series.metric), series)
+    return list(longest.values())
+
+
+def _points(race: Race, column: Race, part: ColumnVerdict) -> Iterator[tuple[str, Identity, Point]]:
+    """Each pair of a race, seen from both sides: the server's name, the reference, and the point."""
+    entrants = {entrant.name: entrant for entrant in column.entrants}
+    repository = next((event.subject for event in race.events if event.kind is EventKind.REVISIONS), "")
+    for pair in part.pairs:
+        if not pair.interval.bounded:
+            continue
+        for server, other, turned in ((pair.a, pair.b, False), (pair.b, pair.a, True)):
+            commit = _commit(entrants[server])
+            name = repository if commit and repository else server
+            yield name, _identity(entrants[other]), _point(race, column, pair, entrants[server], turned=turned)
+
+
+def _point(race: Race, column: Race, pair: Pair, server: Entrant, *, turned: bool) -> Point:
+    ratio, low, high = (1 / pair.ratio, 1 / pair.high, 1 / pair.low) if turned else (pair.ratio, pair.low, pair.high)
+    return Point(
+        race=race.id,
+        started=race.started,
+        ratio=ratio,
+        low=low,
+        high=high,
+        version=server.version,
+        commit=_commit(server),
+        environment=_environment(race, column),
+    )
+
+
+def _environment(race: Race, column: Race) -> tuple[str, ...]:
+    load, machine = column.load, race.machine
+    keep = "keep-alive" if load.keepalive else "a connection per request"
+    return (
+        f"machine {', '.join(str(part) for part in machine.identity if part)}",
+        f"kernel {machine.kernel or 'unknown'}",
+        f"method {race.method}",
+        f"load {load.connections} connections, {keep}, HTTP/{load.http}, {len(race.server_cores)} server cores",
+    )
+
+
+def _commit(entrant: Entrant) -> str:
+    return str(entrant.parameters.get(_COMMIT, ""))
+
+
+def _identity(entrant: Entrant) -> Identity:
+    commit = _commit(entrant)
+    # Of a revision the folder of its build is part of the hash, and the name may be typed in several ways.
+    if commit:
+        return f"commit {commit[:7]}", "", "", commit
+    return entrant.name, entrant.version, entrant.definition_hash, ""

@@ -1,0 +1,163 @@
+"""A server's history: on the terminal, as JSON, and as a page with a chart for each workload."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import altair as alt
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+from rich.console import Console, RenderableType
+from rich.text import Text
+
+from dragstrip.history import Change, Point, Series, changes, cuts
+from dragstrip.metrics import KNOWN
+from dragstrip.report import figures, glyphs
+from dragstrip.report.race import charts
+from dragstrip.report.race import page as race_page
+from dragstrip.store.json_values import JSON_SCHEMA, JsonObject
+
+#: Races that the terminal lists, the latest ones; the page has all.
+MAX_LINES = 30
+
+
+def change_text(change: Change) -> str:
+    """A change, in words."""
+    word = "faster" if change.ratio > 1 else "slower"
+    return f"{word}: × {figures.ratio(change.ratio)} ({figures.ratio_span(change.low, change.high)}), {_range(change)}"
+
+
+def _range(change: Change) -> str:
+    """The races, or the commits, between which it happened."""
+    before, after = change.before, change.after
+    if before.commit and after.commit:
+        return f"commits {before.commit[:7]}..{after.commit[:7]}"
+    if before.version != after.version:
+        return f"version {before.version or 'unknown'} to {after.version or 'unknown'}"
+    return f"between race {before.race} and race {after.race}"
+
+
+def head(series: Series) -> str:
+    """What a series shows, in a line."""
+    by = KNOWN[series.metric].compared
+    return f"{series.subject} at {series.workload}, {by} relative to {series.reference}, {len(series.points)} races"
+
+
+def show(console: Console, series: Series, found: Sequence[Change]) -> None:
+    """Prints a series: the latest races with their intervals, and what changed in which."""
+    by_place = {change.place: change for change in found}
+    breaks = cuts(series.points)
+    usual = statistics.median(point.ratio for point in series.points)
+    shown = list(enumerate(series.points))[-MAX_LINES:]
+    axis = glyphs.Axis.of([(point.low / usual, point.high / usual) for _, point in shown], 0.01)
+    table = glyphs.table(expand=True)
+    for name, justify in (("race", "left"), ("started", "left"), ("commit or version", "left"), ("ratio", "right")):
+        table.add_column(name, justify=justify, no_wrap=True)  # type: ignore[arg-type]
+    table.add_column("around the median", ratio=1, no_wrap=True)
+    for place, point in shown:
+        if place in breaks:
+            table.add_row("", "", Text(f"┄ now {'; '.join(breaks[place])}", style="yellow"), "", "")
+        change = by_place.get(place)
+        style = "" if change is None else glyphs.VERDICT_STYLE["faster" if change.ratio > 1 else "slower"]
+        whisker = glyphs.Whisker(point.ratio / usual, point.low / usual, point.high / usual, axis, style)
+        table.add_row(
+            point.race,
+            figures.local(point.started),
+            point.commit[:7] or point.version,
+            figures.ratio(point.ratio),
+            whisker,
+        )
+    lines: list[RenderableType] = [Text(head(series), style="bold"), Text(), table, Text()]
+    for change in found:
+        lines.append(Text.assemble(("● ", "bold"), (change.after.race, "bold"), f" {change_text(change)}"))
+    if not found:
+        lines.append(Text("no change of the server was found", style="dim"))
+    for place, now in breaks.items():
+        lines.append(Text(f"┄ race {series.points[place].race}: {'; '.join(now)}", style="yellow"))
+    glyphs.emit(console, *lines, Text())
+
+
+def as_json(listed: Sequence[Series]) -> JsonObject:
+    """All points and changes, by series."""
+    return {"schema": JSON_SCHEMA, "series": [_series_json(series) for series in listed]}
+
+
+def _series_json(series: Series) -> JsonObject:
+    breaks = cuts(series.points)
+    return {
+        "name": series.subject,
+        "reference": series.reference,
+        "workload": series.workload,
+        "metric": series.metric,
+        "points": [asdict(point) | {"environment": list(point.environment)} for point in series.points],
+        "changes": [
+            {
+                "race": change.after.race,
+                "after": change.before.race,
+                "from_commit": change.before.commit,
+                "to_commit": change.after.commit,
+                "ratio": change.ratio,
+                "low": change.low,
+                "high": change.high,
+                "p_value": change.p_value,
+            }
+            for change in changes(series.points)
+        ],
+        "environment_changes": [{"race": series.points[place].race, "now": list(now)} for place, now in breaks.items()],
+    }
+
+
+def chart(series: Series) -> str:
+    """An SVG whose colours are the page's own: ratios with intervals, changes as lines, other machines as dashes."""
+    found, breaks = {change.place: change for change in changes(series.points)}, cuts(series.points)
+    rows = [_row(place, point) for place, point in enumerate(series.points)]
+    x = alt.X("place:O", title="races, oldest first", axis=alt.Axis(labelAngle=0, ticks=False, labelOverlap=True))
+    scale = alt.Scale(zero=False, padding=12)
+    base = alt.Chart(alt.InlineData(values=rows)).encode(x=x)
+    changed = alt.Chart(alt.InlineData(values=[rows[place] for place in found])).encode(x=x)
+    cut = alt.Chart(alt.InlineData(values=[rows[place] for place in breaks])).encode(x=x)
+    layers = alt.layer(
+        cut.mark_rule(style="void", strokeDash=[4, 3], aria=False),
+        changed.mark_rule(style="one", strokeWidth=2, aria=False),
+        base.mark_rule(style="whisker", aria=False).encode(y=alt.Y("low:Q", scale=scale), y2="high:Q"),
+        base.mark_point(filled=True, size=50, style="estimate", aria=False).encode(
+            y=alt.Y("ratio:Q", title=f"speed relative to {figures.visible(series.reference)}", scale=scale)
+        ),
+    ).properties(height=260)
+    described = f"{head(series)}; solid lines mark changes, dashed lines another machine, kernel, method or load"
+    finished = charts.finished(layers, described)
+    return charts.svg(charts.sized(finished, 900) | {"config": charts.config(charts.PAGE)})
+
+
+def _row(place: int, point: Point) -> JsonObject:
+    return {"place": place + 1, "ratio": point.ratio, "low": point.low, "high": point.high}
+
+
+def sections(listed: Sequence[Series]) -> list[dict[str, object]]:
+    """What the page and ``dragstrip serve`` show of each series."""
+    return [
+        {
+            "head": head(series),
+            "chart": Markup(chart(series)),
+            "changes": [(change.after.race, change_text(change)) for change in changes(series.points)],
+            "breaks": [(series.points[place].race, "; ".join(now)) for place, now in cuts(series.points).items()],
+            "points": list(reversed(series.points)),
+        }
+        for series in listed
+    ]
+
+
+def page(listed: Sequence[Series]) -> str:
+    """One self-contained page."""
+    made = Environment(
+        loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined,
+        finalize=race_page.harmless, trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    made.filters |= {"ratio": figures.ratio, "local": figures.local}
+    made.globals |= {"ratio_span": figures.ratio_span}
+    return made.get_template("history.html.j2").render(
+        sections=sections(listed), style=Markup(race_page.style()), link=False
+    )

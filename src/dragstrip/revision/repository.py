@@ -1,0 +1,297 @@
+"""A user's git repository, read only: revisions, the working tree as a commit, and checkouts in the cache.
+
+Everything that git has to write (checkouts, an index, the working tree's files as objects) goes into a repository of
+our own in the cache, which borrows the user's objects (gitrepository-layout(5), ``objects/info/alternates``). So
+neither the user's working tree, nor index, branches or worktrees change.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+from dragstrip.contender import cache_dir
+from dragstrip.errors import BadUsage, StageError
+
+#: Seconds that one call of git may take: a checkout of a large repository on a slow disk.
+GIT_S = 600.0
+
+#: The word for the files as they are now, committed or not.
+WORKING_TREE = "working tree"
+
+#: Git asks nothing, writes no index only to refresh it, and speaks English.
+_QUIET = {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
+
+#: Of a commit made of the working tree: a fixed author and time, so that the same files have the same name.
+_AUTHOR = {
+    f"GIT_{role}_{key}": value
+    for role in ("AUTHOR", "COMMITTER")
+    for key, value in (("NAME", "dragstrip"), ("EMAIL", "dragstrip@localhost"), ("DATE", "@0 +0000"))
+}
+
+#: Variables of a hook or an outer git command, which would lead git to another repository.
+_OUTER = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR", "GIT_PREFIX")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Revision:
+    """A commit of the repository, or of its working tree.
+
+    Args:
+        name: as results show it, like ``main (3fa2b1c)``.
+        commit: the full name of the commit.
+        subject: the first line of its message.
+        changed: it is the working tree with changes that no commit has.
+    """
+
+    name: str
+    commit: str
+    subject: str
+    changed: bool = False
+
+
+class Repository:
+    """A user's repository, and our own repository in the cache that borrows its objects.
+
+    Args:
+        folder: any folder of the user's working tree.
+
+    Raises:
+        BadUsage: it is in no git repository, git is missing, or the repository is bare.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        if shutil.which("git") is None:
+            raise BadUsage("git is not installed; install it with the system's package manager")
+        asked = _run(["git", "-C", str(folder), "rev-parse", "--show-toplevel"])
+        if asked.returncode != 0:
+            raise BadUsage(f"{folder} is not a git repository with a working tree ({_last_line(asked.stderr)})")
+        self.top = Path(asked.stdout.strip())
+        key = hashlib.sha256(str(self.top.resolve()).encode()).hexdigest()[:12]
+        plain = re.sub(r"[^A-Za-z0-9.+-]+", "-", self.top.name) or "repository"
+        self.cache = cache_dir() / "revisions" / f"{plain}-{key}"
+        self._own = self.cache / "repository.git"
+
+    def git(self, *words: str) -> str:
+        """What git prints about the user's repository, without the last line end.
+
+        Raises:
+            BadUsage: git refuses; with its last line.
+        """
+        answer = _run(["git", "-C", str(self.top), *words])
+        if answer.returncode != 0:
+            raise BadUsage(f"git {' '.join(words)}: {_last_line(answer.stderr)}")
+        return answer.stdout.rstrip("\n")
+
+    def _ask(self, *words: str) -> str | None:
+        """The same; None if git refuses."""
+        answer = _run(["git", "-C", str(self.top), *words])
+        return answer.stdout.rstrip("\n") if answer.returncode == 0 else None
+
+    @property
+    def shallow(self) -> bool:
+        """Whether it lacks the history before some commit."""
+        return self._ask("rev-parse", "--is-shallow-repository") == "true"
+
+    def revision(self, word: str) -> Revision:
+        """A revision by a branch, a tag, a commit or any other name that git knows.
+
+        Raises:
+            BadUsage: there is no such commit here.
+        """
+        if word == WORKING_TREE:
+            return self.working_tree()
+        commit = self._ask("rev-parse", "--verify", "--quiet", "--end-of-options", f"{word}^{{commit}}")
+        if commit is None and self._ask("rev-parse", "--verify", "--quiet", "HEAD") is None:
+            raise BadUsage(f"{self.top} has no commit yet; `git add` the files and `git commit` them")
+        if commit is None:
+            remedy = "git branch -a and git tag list names"
+            if self.shallow:
+                remedy = f"this clone is shallow: fetch it with `git fetch origin {word}` or `git fetch --unshallow`"
+            raise BadUsage(f"{word!r} is not a revision of {self.top}; {remedy}")
+        short = commit[:7]
+        shown = word.replace("=", "-")
+        shown = shown if len(shown) <= 48 else f"{shown[:47]}…"
+        name = short if commit.startswith(word) else f"{shown} ({short})"
+        return Revision(name=name, commit=commit, subject=self._subject(commit))
+
+    def _subject(self, commit: str) -> str:
+        return self.git("show", "--no-patch", "--format=%s", commit)
+
+    def default_branch(self) -> str:
+        """The name of the branch that others are made from.
+
+        Raises:
+            BadUsage: nothing says which it is.
+        """
+        if remote := self._ask("symbolic-ref", "--quiet", "refs/remotes/origin/HEAD"):
+            return remote.removeprefix("refs/remotes/")
+        usual = self._ask("config", "init.defaultBranch")
+        for name in filter(None, (usual, "main", "master", "trunk", "develop", "origin/main", "origin/master")):
+            if self._ask("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}") is not None:
+                return name
+        raise BadUsage("nothing says which branch is the default one; name two revisions: dragstrip diff BASE HEAD")
+
+    def merge_base(self) -> Revision:
+        """The commit at which HEAD left the default branch.
+
+        Raises:
+            BadUsage: there is none, or a shallow clone does not have it.
+        """
+        branch = self.default_branch()
+        commit = self._ask("merge-base", "HEAD", branch)
+        if commit is None:
+            remedy = "name two revisions: dragstrip diff BASE HEAD"
+            if self.shallow:
+                remedy = (
+                    "this clone is shallow: fetch the history with `git fetch --unshallow` (in GitHub Actions "
+                    "`fetch-depth: 0`), or name two revisions"
+                )
+            raise BadUsage(f"HEAD and {branch} have no common commit here; {remedy}")
+        tip = self._ask("rev-parse", f"{branch}^{{commit}}")
+        name = f"{branch} ({commit[:7]})" if tip == commit else f"base of {branch} ({commit[:7]})"
+        return Revision(name=name.replace("=", "-")[:60], commit=commit, subject=self._subject(commit))
+
+    def commits(self, good: str, bad: str) -> list[str]:
+        """The commits after ``good`` up to ``bad``, oldest first, along the first parents.
+
+        Raises:
+            BadUsage: ``good`` is not among the ancestors of ``bad``.
+        """
+        if self._ask("merge-base", "--is-ancestor", good, bad) is None:
+            remedy = "; this clone is shallow: `git fetch --unshallow` fetches the history" if self.shallow else ""
+            raise BadUsage(f"{good[:12]} is not an ancestor of {bad[:12]}: name an older revision as GOOD{remedy}")
+        listed = self.git("rev-list", "--reverse", "--first-parent", "--ancestry-path", f"{good}..{bad}").split()
+        return listed or self.git("rev-list", "--reverse", f"{good}..{bad}").split()
+
+    def working_tree(self) -> Revision:
+        """The files as they are now: changed, deleted and new ones, without those that git ignores.
+
+        It becomes a commit of our own repository; the user's index is copied, not used.
+        """
+        head = self.revision("HEAD").commit
+        self._prepare_own()
+        index = self.cache / f"index-{os.getpid()}"
+        users = Path(self.git("rev-parse", "--path-format=absolute", "--git-path", "index"))
+        if users.is_file():
+            shutil.copyfile(users, index)
+        env = {"GIT_INDEX_FILE": str(index), "GIT_WORK_TREE": str(self.top)}
+        try:
+            self._own_git("add", "--all", ".", env=env)
+            tree = self._own_git("write-tree", env=env)
+        finally:
+            index.unlink(missing_ok=True)
+            index.with_name(f"{index.name}.lock").unlink(missing_ok=True)
+        if tree == self.git("rev-parse", f"{head}^{{tree}}"):
+            return Revision(name=f"HEAD ({head[:7]})", commit=head, subject=self._subject(head))
+        commit = self._own_git("commit-tree", tree, "-p", head, "-m", "the working tree", env=_AUTHOR)
+        name = f"{WORKING_TREE} ({head[:7]} + changes)"
+        return Revision(name=name, commit=commit, subject=f"changes on top of {head[:7]}", changed=True)
+
+    def files_key(self, commit: str, patterns: Sequence[str]) -> str:
+        """A hash over the names, modes and contents of a commit's files that match; all files without a pattern."""
+        self._prepare_own()
+        if not patterns:
+            return self._own_git("rev-parse", f"{commit}^{{tree}}")
+        listed = self._own_git("ls-tree", "-r", "--full-tree", commit)
+        matching = set(self._matching(commit, patterns))
+        lines = [line for line in listed.splitlines() if line.partition("\t")[2] in matching]
+        return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+    def _matching(self, commit: str, patterns: Sequence[str]) -> list[str]:
+        """Files of a commit that patterns of git name (gitglossary(7), pathspec)."""
+        index = self.cache / f"index-{os.getpid()}-files"
+        env = {"GIT_INDEX_FILE": str(index), "GIT_WORK_TREE": str(self.top)}
+        try:
+            self._own_git("read-tree", commit, env=env)
+            return self._own_git("ls-files", "--cached", "--", *patterns, env=env).splitlines()
+        finally:
+            index.unlink(missing_ok=True)
+
+    def check_out(self, commit: str, folder: Path) -> None:
+        """Checks a commit out into a folder that does not exist yet, with its submodules.
+
+        Raises:
+            StageError: git can't; with its last line.
+        """
+        self._prepare_own()
+        self._own_git("worktree", "add", "--quiet", "--force", "--detach", str(folder), commit)
+        if not (folder / ".gitmodules").is_file():
+            return
+        modules = Path(self.git("rev-parse", "--path-format=absolute", "--git-path", "modules"))
+        for line in _run(
+            ["git", "-C", str(folder), "config", "--file", ".gitmodules", "--get-regexp", r"\.path$"]
+        ).stdout.splitlines():
+            name = line.partition(" ")[0].removeprefix("submodule.").removesuffix(".path")
+            if (modules / name).is_dir():
+                self._in(folder, "config", f"submodule.{name}.url", str(modules / name))
+        self._in(folder, "-c", "protocol.file.allow=always", "submodule", "--quiet", "update", "--init", "--recursive")
+
+    def remove(self, folder: Path) -> None:
+        """Removes a checkout; one that is not there is none to remove."""
+        shutil.rmtree(folder, ignore_errors=True)
+        if self._own.is_dir():
+            _run(["git", "--git-dir", str(self._own), "worktree", "prune"])
+
+    def _in(self, folder: Path, *words: str) -> None:
+        answer = _run(["git", "-C", str(folder), *words])
+        if answer.returncode != 0:
+            raise StageError(f"git {' '.join(words)}: {_last_line(answer.stderr)} (in {folder})")
+
+    def _own_git(self, *words: str, env: Mapping[str, str] = MappingProxyType({})) -> str:
+        answer = _run(["git", "--git-dir", str(self._own), *words], env, self.top)
+        if answer.returncode != 0:
+            raise StageError(f"git {' '.join(words[:2])}: {_last_line(answer.stderr)} (for {self.top})")
+        return answer.stdout.rstrip("\n")
+
+    def _prepare_own(self) -> None:
+        """Makes our own repository, and lets it find what the user's has found since."""
+        if not (self._own / "HEAD").is_file():
+            self._own.parent.mkdir(parents=True, exist_ok=True)
+            self._own.parent.chmod(0o755)
+            how = self._ask("rev-parse", "--show-object-format") or "sha1"
+            made = _run(["git", "init", "--quiet", "--bare", f"--object-format={how}", str(self._own)])
+            if made.returncode != 0:
+                raise StageError(f"{self._own} can't be made: {_last_line(made.stderr)}")
+            self._own_git("config", "gc.auto", "0")  # nothing here refers to the commits that it borrows
+        paths = {
+            name: Path(self.git("rev-parse", "--path-format=absolute", "--git-path", name))
+            for name in ("objects", "shallow", "info/exclude", "info/attributes")
+        }
+        (self._own / "objects" / "info" / "alternates").write_text(f"{paths['objects']}\n", encoding="utf-8")
+        for name in ("shallow", "info/exclude", "info/attributes"):
+            if paths[name].is_file():
+                shutil.copyfile(paths[name], self._own / name)
+            else:
+                (self._own / name).unlink(missing_ok=True)
+
+
+def _run(
+    words: Sequence[str], env: Mapping[str, str] = MappingProxyType({}), folder: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """One call of git, without the variables of an outer one.
+
+    Raises:
+        StageError: it does not end.
+    """
+    inherited = {key: value for key, value in os.environ.items() if key not in _OUTER}
+    try:
+        return subprocess.run(
+            words, env={**inherited, **_QUIET, **env}, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True,
+            text=True, errors="surrogateescape", timeout=GIT_S, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired as error:
+        raise StageError(f"`{' '.join(words[:6])}` did not end within {GIT_S:g} s") from error
+
+
+def _last_line(text: str) -> str:
+    lines = [line for line in text.splitlines() if line.strip()]
+    fatal = [line for line in lines if line.startswith(("fatal:", "error:"))]
+    return ((fatal or lines or ["no reason given"])[0]).removeprefix("fatal: ").removeprefix("error: ")

@@ -1,0 +1,95 @@
+"""`dragstrip diff` and `bisect` on a repository of small servers, really built and raced."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from commands import dragstrip, process
+from repositories import PROJECT, Made, server
+
+#: A commit that costs so much that any machine sees it.
+SLOW = 3000
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
+    """Commits of a server; the third one made it slower."""
+    monkeypatch.setenv("DRAGSTRIP_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    made = Made(tmp_path / "repository")
+    made.commit("first", server_py=server(), dragstrip_toml=PROJECT)
+    made.commit("second", README_md="text")
+    made.commit("third, slower", server_py=server(SLOW))
+    made.commit("fourth", README_md="more text")
+    monkeypatch.chdir(made.folder)
+    return made
+
+
+def test_the_working_tree_is_raced_against_the_default_branch(made: Made, tmp_path: Path) -> None:
+    """In a process of its own, as a user does it; the reports name both commits, and the repository is as before."""
+    made.git("checkout", "--quiet", "-b", "feature")
+    made.write(server_py=server(), new_txt="not committed")
+    before = made.state()
+    outputs = {name: tmp_path / f"diff.{name}" for name in ("json", "md", "html")}
+    done = process(
+        "diff", "--rounds", "10", "--budget", "12s", "--a-a", "-q", "--fail-if", "slower:20%",
+        "--json", str(outputs["json"]), "--export-markdown", str(outputs["md"]), "--html", str(outputs["html"]),
+    )  # fmt: skip
+    head = made.git("rev-parse", "HEAD")[:7]
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert made.state() == before
+    race = json.loads(outputs["json"].read_text())
+    names = [entrant["name"] for entrant in race["contenders"]]
+    assert names == [f"main ({head})", f"working tree ({head} + changes)", f"main ({head}) again"]
+    (pair,) = (
+        pair
+        for pair in race["pairs"]
+        if {pair["a"], pair["b"]} == set(names[:2]) and pair["metric"] == race["columns"][0]["metric"]
+    )
+    faster = pair["ratio"] if pair["a"] == names[1] else 1 / pair["ratio"]
+    assert faster > 1.05
+    assert "noise: main" in done.stdout
+    text = outputs["md"].read_text()
+    assert f"`{made.git('rev-parse', 'HEAD')[:12]}` fourth" in text
+    assert "holds" in text
+    assert made.git("rev-parse", "HEAD")[:12] in outputs["html"].read_text()
+
+
+def test_a_slower_commit_fails_the_threshold_and_is_found(made: Made, tmp_path: Path) -> None:
+    failed = dragstrip("diff", "HEAD~3", "HEAD", "--rounds", "10", "--budget", "12s", "-q", "--fail-if", "slower:5%")
+    assert failed.returncode == 1, failed.stdout + failed.stderr
+    assert "fails slower:5%" in failed.stdout
+    found = dragstrip("bisect", "HEAD~3", "HEAD", "-q", "--json", str(tmp_path / "search.json"))
+    assert found.returncode == 0, found.stdout + found.stderr
+    search = json.loads((tmp_path / "search.json").read_text())
+    likeliest = max(search["commits"], key=lambda commit: commit["probability"])
+    assert likeliest["subject"] == "third, slower"
+    again = dragstrip("bisect", "HEAD~3", "HEAD", "-q")
+    assert "goes on with an earlier search" in again.stdout
+    assert "third, slower" in again.stdout
+
+
+def test_revisions_that_differ_in_no_file_that_matters_are_not_raced(made: Made) -> None:
+    made.write(dragstrip_toml='files = ["server.py"]\n' + PROJECT)
+    done = dragstrip("diff", "HEAD~3", "HEAD~2")
+    assert done.returncode == 0
+    assert "differ in no file that matters" in done.stdout
+
+
+def test_a_path_whose_response_changes_is_compared_by_its_status(made: Made) -> None:
+    """A line says so; the race goes on."""
+    changing = server().replace("writer.write(HEAD", "import time; writer.write(b'').__class__; writer.write(HEAD")
+    changing = changing.replace('+ b"\\\\r\\\\n" + BODY)', '+ b"\\\\r\\\\n" + b"%8d" % (time.monotonic_ns() % 10**8))')
+    made.commit("changing", server_py=changing)
+    made.commit("changing still", a_txt="1")
+    done = dragstrip("diff", "HEAD~1", "HEAD", "--anyway", "--rounds", "2", "--budget", "5s")
+    assert "/users/1: two responses differ, so only the status of responses is compared" in done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_nothing_to_compare_is_refused(made: Made) -> None:
+    done = dragstrip("diff")
+    assert done.returncode == 2
+    assert "nothing to compare: HEAD is main" in done.stderr

@@ -1,0 +1,166 @@
+"""Revisions of a user's repository: what they are called, and that reading them changes nothing."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from repositories import Made
+
+from dragstrip.errors import BadUsage
+from dragstrip.revision.repository import Repository
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Made]:
+    """A repository with two commits, in a folder with a blank in its name; the cache is the test's own."""
+    monkeypatch.setenv("DRAGSTRIP_CACHE", str(tmp_path / "cache"))
+    made = Made(tmp_path / "a path" / "with blanks")
+    made.commit("first", a_txt="1")
+    made.commit("second", a_txt="2")
+    return (yield made)
+
+
+def test_a_revision_has_the_name_that_was_typed_and_its_commit(made: Made) -> None:
+    repository = Repository(made.folder)
+    made.git("tag", "v1.0", "HEAD~1")
+    head, tag = made.git("rev-parse", "HEAD"), made.git("rev-parse", "v1.0")
+    assert repository.revision("main").name == f"main ({head[:7]})"
+    assert (
+        repository.revision("v1.0") == repository.revision("v1.0^{commit}") or repository.revision("v1.0").commit == tag
+    )
+    assert repository.revision(head[:9]).name == head[:7]
+    assert repository.revision("v1.0").subject == "first"
+
+
+def test_a_revision_that_does_not_exist_is_refused_with_the_way_to_find_one(made: Made) -> None:
+    with pytest.raises(BadUsage, match=r"'nothing' is not a revision of .*git branch -a"):
+        Repository(made.folder).revision("nothing")
+
+
+def test_a_word_that_git_would_take_for_an_option_is_a_revision(made: Made) -> None:
+    with pytest.raises(BadUsage, match="'--all' is not a revision"):
+        Repository(made.folder).revision("--all")
+
+
+def test_a_folder_without_git_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "plain").mkdir()
+    with pytest.raises(BadUsage, match="is not a git repository"):
+        Repository(tmp_path / "plain")
+
+
+def test_a_repository_without_a_commit_is_refused(tmp_path: Path) -> None:
+    empty = Made(tmp_path / "empty")
+    with pytest.raises(BadUsage, match="has no commit yet"):
+        Repository(empty.folder).working_tree()
+
+
+def test_the_working_tree_without_changes_is_head(made: Made) -> None:
+    revision = Repository(made.folder).working_tree()
+    assert (revision.commit, revision.changed) == (made.git("rev-parse", "HEAD"), False)
+
+
+def test_the_working_tree_holds_changed_staged_deleted_and_new_files_but_no_ignored_ones(
+    made: Made, tmp_path: Path
+) -> None:
+    made.commit("more", deleted_txt="x", staged_txt="1", _gitignore="*.log\n")
+    (made.folder / "deleted.txt").unlink()
+    made.write(a_txt="changed", staged_txt="2", new_txt="new", ignored_log="log")
+    made.git("add", "staged.txt")
+    made.write(staged_txt="3")
+    before = made.state()
+    repository = Repository(made.folder)
+    revision = repository.working_tree()
+    assert revision.changed
+    assert "+ changes" in revision.name
+    repository.check_out(revision.commit, tmp_path / "out")
+    found = {file.name: file.read_text() for file in (tmp_path / "out").iterdir() if file.name != ".git"}
+    assert found == {"a.txt": "changed", "staged.txt": "3", "new.txt": "new", ".gitignore": "*.log\n"}
+    assert made.state() == before
+
+
+def test_the_same_files_are_the_same_commit(made: Made) -> None:
+    made.write(a_txt="changed")
+    repository = Repository(made.folder)
+    assert repository.working_tree() == repository.working_tree()
+
+
+def test_files_excluded_for_one_clone_only_are_ignored_too(made: Made) -> None:
+    (made.folder / ".git" / "info" / "exclude").write_text("private.txt\n")
+    made.write(private_txt="secret")
+    assert not Repository(made.folder).working_tree().changed
+
+
+def test_a_detached_head_is_compared_like_any_other(made: Made) -> None:
+    made.git("checkout", "--quiet", "--detach", "HEAD~1")
+    repository = Repository(made.folder)
+    assert repository.working_tree().subject == "first"
+    assert repository.merge_base().subject == "first"
+
+
+def test_the_base_is_where_the_branch_left_the_default_one(made: Made) -> None:
+    left = made.git("rev-parse", "HEAD")
+    made.git("checkout", "--quiet", "-b", "feature")
+    made.commit("on the branch", a_txt="3")
+    repository = Repository(made.folder)
+    assert repository.merge_base().name == f"main ({left[:7]})"
+    made.git("checkout", "--quiet", "main")
+    made.commit("on main", b_txt="1")
+    made.git("checkout", "--quiet", "feature")
+    assert repository.merge_base().name == f"base of main ({left[:7]})"
+    assert repository.merge_base().commit == left
+
+
+def test_a_shallow_clone_says_how_to_fetch_what_it_lacks(made: Made, tmp_path: Path) -> None:
+    old = made.git("rev-parse", "HEAD~1")
+    clone = tmp_path / "shallow"
+    made.git("clone", "--quiet", "--depth", "1", made.folder.as_uri(), str(clone))
+    repository = Repository(clone)
+    with pytest.raises(BadUsage, match="this clone is shallow: fetch it with"):
+        repository.revision(old)
+    repository.check_out(repository.revision("HEAD").commit, tmp_path / "out")
+    assert (tmp_path / "out" / "a.txt").read_text() == "2"
+
+
+def test_a_submodule_is_checked_out_from_the_clone_that_is_here(made: Made, tmp_path: Path) -> None:
+    library = Made(tmp_path / "library")
+    library.commit("library", lib_txt="inside")
+    made.git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(library.folder), "vendor")
+    made.git("commit", "--quiet", "-m", "with a submodule")
+    shutil.rmtree(library.folder)  # it is not asked again
+    before = made.state()
+    repository = Repository(made.folder)
+    repository.check_out(made.git("rev-parse", "HEAD"), tmp_path / "out")
+    assert (tmp_path / "out" / "vendor" / "lib.txt").read_text() == "inside"
+    assert made.state() == before
+
+
+def test_patterns_say_which_files_matter(made: Made) -> None:
+    repository = Repository(made.folder)
+    first = made.git("rev-parse", "HEAD")
+    second = made.commit("readme only", README_md="text")
+    third = made.commit("source", a_txt="3")
+    keys = [repository.files_key(commit, ["*.txt"]) for commit in (first, second, third)]
+    assert keys[0] == keys[1] != keys[2]
+    assert len({repository.files_key(commit, []) for commit in (first, second, third)}) == 3
+
+
+def test_commits_between_two_are_listed_oldest_first(made: Made) -> None:
+    good = made.git("rev-parse", "HEAD~1")
+    commits = [made.git("rev-parse", "HEAD"), made.commit("third", a_txt="3")]
+    repository = Repository(made.folder)
+    assert repository.commits(good, commits[-1]) == commits
+    with pytest.raises(BadUsage, match="is not an ancestor"):
+        repository.commits(commits[-1], good)
+
+
+def test_variables_of_an_outer_git_lead_nowhere_else(
+    made: Made, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A git hook runs with GIT_DIR and GIT_INDEX_FILE set."""
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "elsewhere"))
+    monkeypatch.setenv("GIT_INDEX_FILE", str(tmp_path / "other-index"))
+    assert Repository(made.folder).top == made.folder
+    assert not (tmp_path / "other-index").exists()
