@@ -20,7 +20,7 @@ ROWS = (
     ("claim", "sweep", "doctor", "revision"),
     ("fleet", "compat"),
     ("racing", "loading"),
-    ("validity", "scrutiny", "history"),
+    ("validity", "scrutiny"),
     ("analysis", "process"),
     ("workload", "contender", "store", "machine"),
     ("record", "machine_facts", "parity", "metrics", "quantities", "paths", "version", "errors"),

@@ -67,7 +67,7 @@ def test_a_slower_commit_fails_the_threshold_and_is_found(made: Made, tmp_path: 
     likeliest = max(search["commits"], key=lambda commit: commit["probability"])
     assert likeliest["subject"] == "third, slower"
     again = dragstrip("bisect", "HEAD~3", "HEAD", "-q")
-    assert "goes on with an earlier search" in again.stdout
+    assert "continues an earlier search" in again.stdout
     assert "third, slower" in again.stdout
 
 

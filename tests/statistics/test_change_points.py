@@ -6,7 +6,8 @@ import math
 
 import numpy as np
 
-from dragstrip.history import Point, changes
+from dragstrip.analysis.change_points import changes
+from dragstrip.analysis.history import Environment, Point
 
 SHIFT = 0.03
 
@@ -33,10 +34,16 @@ def _points(rng: np.random.Generator, races: int, *, at: int | None = None, move
             high=math.exp(log + 1.96 * half),
             version="1",
             commit=f"{number:040x}",
-            environment=("machine b" if moved is not None and number >= moved else "machine a",),
+            environment=_on("b" if moved is not None and number >= moved else "a"),
         )
         for number, (log, half) in enumerate(zip(logs, spread, strict=True))
     ]
+
+
+def _on(machine: str) -> Environment:
+    return Environment(
+        machine=(machine,), kernel="6.1", method=6, connections=32, keepalive=True, http="1.1", server_cores=1
+    )
 
 
 def test_a_shift_of_three_percent_is_found_within_five_races() -> None:

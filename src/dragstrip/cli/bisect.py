@@ -50,7 +50,7 @@ class BisectOptions(ProjectOptions):
     budget: float | None = option(
         "--budget", "-d", type=BUDGET, help="Time for all rounds of one race. [default: as for `dragstrip race`]"
     )
-    fresh: bool = switch("--fresh", help="Begin anew instead of going on with an earlier search of the same commits.")
+    fresh: bool = switch("--fresh", help="Begin again instead of continuing an earlier search of the same commits.")
     json_path: Path | None = opts.report_option("--json", help="Write the search as JSON; - for stdout.")
     quiet: bool = opts.quiet_option()
     store_path: Path | None = opts.store_option()
@@ -63,7 +63,7 @@ def bisect(options: BisectOptions) -> None:
 
     GOOD is an ancestor of BAD; BAD is HEAD by default. Each step races one commit against GOOD, and ends as soon as the
     race is decided. Commits that can't be built are skipped. The same command resumes an interrupted search. Exit code
-    1 if BAD is not slower, 3 if the races can't tell.
+    1 if BAD is not slower, 3 if the races can't decide.
     """
     repository = Repository(Path.cwd())
     asked = project.load(options.project, repository.top)
@@ -79,7 +79,7 @@ def bisect(options: BisectOptions) -> None:
     console = Console(stderr=str(options.json_path) == "-")
     if search.steps:
         steps = "1 step" if len(search.steps) == 1 else f"{len(search.steps)} steps"
-        console.print(f"goes on with an earlier search: {steps} (--fresh begins anew)", highlight=False)
+        console.print(f"continues an earlier search: {steps} (--fresh begins again)", highlight=False)
     with ExitStack() as resources, open_store(options.store_path) as store:
         races = _Races(options, console, asked, repository, search, store, resources)
         while (commit := search.next()) is not None and len(search.steps) < search.most_steps:
@@ -201,7 +201,7 @@ def _conclude(console: Console, options: BisectOptions, repository: Repository, 
         for commit, chance in suspects:
             lines.append(f"{commit[:12]}, {figures.percent(chance)} sure: {repository.revision(commit).subject}")
         if len(suspects) > 1:
-            lines.append("The races can't tell these commits apart; a larger --budget may.")
+            lines.append("The races can't distinguish these commits; a larger --budget may.")
             code = EXIT_VOID
         seconds, skipped = sum(step.seconds for step in search.steps), sum(not step.measured for step in search.steps)
         also = f", {skipped} skipped" if skipped else ""

@@ -78,9 +78,10 @@ class DiffOptions(ProjectOptions, Reports):
 def diff(options: DiffOptions) -> None:
     """Race revisions of this git repository: did the change make the server faster or slower?
 
-    BASE and HEAD are branches, tags or commits. By default BASE is the commit at which HEAD left the default branch,
-    and HEAD is the working tree, with changes that are not committed. dragstrip.toml says how a revision is built and
-    started (`dragstrip init` writes it). Builds are kept in the cache; the working tree is never touched.
+    BASE and HEAD are branches, tags or commits. BASE is by default the commit at which HEAD left the default
+    branch. HEAD is by default the working tree, with changes that are not committed. dragstrip.toml says how a
+    revision is built and started (`dragstrip init` writes it). Builds are kept in the cache; the working tree is never
+    touched.
     Exit code 1 if the whole interval shows what --fail-if names.
     """
     repository = Repository(Path.cwd())
@@ -153,7 +154,7 @@ def _resuming(name: str, workloads: list[Workload], options: DiffOptions) -> lis
 
 
 def _refuse_nothing(repository: Repository, options: DiffOptions, revisions: tuple[Revision, ...]) -> None:
-    """Refuses a comparison of a commit with itself that nobody asked for.
+    """Refuses a comparison of a commit with itself unless the user named it twice.
 
     Raises:
         BadUsage: HEAD is on the default branch, and nothing is changed.

@@ -8,7 +8,8 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from dragstrip import history as histories
+from dragstrip.analysis.change_points import changes
+from dragstrip.analysis.history import collect
 from dragstrip.cli import options as opts
 from dragstrip.cli.options import gathered, option, read_store
 from dragstrip.cli.outputs import json_text, write_all
@@ -50,7 +51,7 @@ def history(options: HistoryOptions) -> None:
                 races.append(store.load(line.race))
             except DragstripError as error:
                 click.echo(f"dragstrip: passed over: {error}", err=True)
-    found = histories.collect(races, subject=options.subject, reference=options.reference, workload=options.workload)
+    found = collect(races, subject=options.subject, reference=options.reference, workload=options.workload)
     if not found:
         wanted = f" of {options.subject}" if options.subject else ""
         raise StoreError(
@@ -59,7 +60,7 @@ def history(options: HistoryOptions) -> None:
         )
     console = Console(stderr=str(options.json_path) == "-")
     for series in found:
-        report.show(console, series, histories.changes(series.points))
+        report.show(console, series, changes(series.points))
     write_all(
         [
             ("--json", options.json_path, lambda: json_text(report.as_json(found))),

@@ -52,7 +52,8 @@ def init(options: InitOptions) -> None:
     serve = _answer(options.serve, found.serve, "start command, with {port} in it", asks)
     if not serve:
         raise BadUsage(
-            'init: nothing tells how the server is started; give the command: --serve "./server --port {port}"'
+            "init: no file of the repository says how the server is started; give the command: "
+            '--serve "./server --port {port}"'
         )
     paths.write(
         file,

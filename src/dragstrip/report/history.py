@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 import altair as alt
@@ -13,12 +12,13 @@ from markupsafe import Markup
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from dragstrip.history import Change, Point, Series, changes, cuts
+from dragstrip.analysis.change_points import Change, changes, cuts
+from dragstrip.analysis.history import Point, Series
 from dragstrip.metrics import KNOWN
 from dragstrip.report import figures, glyphs
 from dragstrip.report.race import charts
 from dragstrip.report.race import page as race_page
-from dragstrip.store.json_values import JSON_SCHEMA, JsonObject
+from dragstrip.store.json_values import JSON_SCHEMA, JsonObject, plain
 
 #: Races that the terminal lists, the latest ones; the page has all.
 MAX_LINES = 30
@@ -28,6 +28,17 @@ def change_text(change: Change) -> str:
     """A change, in words."""
     word = "faster" if change.ratio > 1 else "slower"
     return f"{word}: × {figures.ratio(change.ratio)} ({figures.ratio_span(change.low, change.high)}), {_range(change)}"
+
+
+def cut_text(series: Series, place: int) -> str:
+    """What the environment has been since a race, as far as it differs from that of the race before."""
+    now = series.points[place].environment
+    names = cuts(series.points)[place]
+    return "; ".join(f"{name.replace('_', ' ')} {_value_text(getattr(now, name))}" for name in names)
+
+
+def _value_text(value: object) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def _range(change: Change) -> str:
@@ -59,7 +70,7 @@ def show(console: Console, series: Series, found: Sequence[Change]) -> None:
     table.add_column("around the median", ratio=1, no_wrap=True)
     for place, point in shown:
         if place in breaks:
-            table.add_row("", "", Text(f"┄ now {'; '.join(breaks[place])}", style="yellow"), "", "")
+            table.add_row("", "", Text(f"┄ now {cut_text(series, place)}", style="yellow"), "", "")
         change = by_place.get(place)
         style = "" if change is None else glyphs.VERDICT_STYLE["faster" if change.ratio > 1 else "slower"]
         whisker = glyphs.Whisker(point.ratio / usual, point.low / usual, point.high / usual, axis, style)
@@ -75,8 +86,8 @@ def show(console: Console, series: Series, found: Sequence[Change]) -> None:
         lines.append(Text.assemble(("● ", "bold"), (change.after.race, "bold"), f" {change_text(change)}"))
     if not found:
         lines.append(Text("no change of the server was found", style="dim"))
-    for place, now in breaks.items():
-        lines.append(Text(f"┄ race {series.points[place].race}: {'; '.join(now)}", style="yellow"))
+    for place in breaks:
+        lines.append(Text(f"┄ race {series.points[place].race}: {cut_text(series, place)}", style="yellow"))
     glyphs.emit(console, *lines, Text())
 
 
@@ -92,7 +103,7 @@ def _series_json(series: Series) -> JsonObject:
         "reference": series.reference,
         "workload": series.workload,
         "metric": series.metric,
-        "points": [asdict(point) | {"environment": list(point.environment)} for point in series.points],
+        "points": [plain(point) for point in series.points],
         "changes": [
             {
                 "race": change.after.race,
@@ -106,7 +117,9 @@ def _series_json(series: Series) -> JsonObject:
             }
             for change in changes(series.points)
         ],
-        "environment_changes": [{"race": series.points[place].race, "now": list(now)} for place, now in breaks.items()],
+        "environment_changes": [
+            {"race": series.points[place].race, "changed": list(names)} for place, names in breaks.items()
+        ],
     }
 
 
@@ -143,7 +156,7 @@ def sections(listed: Sequence[Series]) -> list[dict[str, object]]:
             "head": head(series),
             "chart": Markup(chart(series)),
             "changes": [(change.after.race, change_text(change)) for change in changes(series.points)],
-            "breaks": [(series.points[place].race, "; ".join(now)) for place, now in cuts(series.points).items()],
+            "breaks": [(series.points[place].race, cut_text(series, place)) for place in cuts(series.points)],
             "points": list(reversed(series.points)),
         }
         for series in listed

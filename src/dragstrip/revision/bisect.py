@@ -2,8 +2,8 @@
 
 Each race gives a commit's speed relative to GOOD, with an interval. Before the commit that is sought the ratio is 1;
 from that commit on it is BAD's ratio. So each commit has a probability by Bayes' rule, starting from equal ones, and
-the next race is at the commit that halves the probability (Horstein 1963, "Sequential transmission using noiseless
-feedback"; Waeber, Frazier & Henderson 2013, "Bisection search with noisy responses").
+the next race is at the commit that halves the probability. Sources: Horstein 1963, "Sequential transmission using
+noiseless feedback"; Waeber, Frazier & Henderson 2013, "Bisection search with noisy responses".
 """
 
 from __future__ import annotations

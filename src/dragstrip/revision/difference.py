@@ -25,7 +25,7 @@ class Compared:
     """Revisions that are raced against the first one.
 
     Args:
-        revisions: in the order that was asked for. entries: the contenders, in the same order; with ``--a-a`` the
+        revisions: in the user's order. entries: the contenders, in the same order; with ``--a-a`` the
         first revision's second contender comes last.
     """
 

@@ -1,7 +1,7 @@
 """A workload of a path alone: what the first revision responds there is the correct response of all.
 
 Two requests on connections of their own show whether the response is the same each time. If it is not, or if its body
-is no text, only its status is compared, and a line says so.
+is not a text, only its status is compared, and a line says so.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _answer(first: Response, second: Response) -> tuple[str, str]:
     )
     if lack:
         return f'{status}compare = "status"\n', lack
-    # Braces of the body are no template.
+    # Braces of the body don't begin a template.
     template = re.sub(r"\{(?=[{%#])", "{{ '{' }}", body)
     return f"{status}content_type = {_quoted(kind)}\nbody = {_quoted(template)}\n", ""
 

@@ -104,7 +104,7 @@ class Repository:
         """A revision by a branch, a tag, a commit or any other name that git knows.
 
         Raises:
-            BadUsage: there is no such commit here.
+            BadUsage: the repository does not have it.
         """
         if word == WORKING_TREE:
             return self.working_tree()

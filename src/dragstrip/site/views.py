@@ -8,8 +8,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from dragstrip.analysis import Interval, judge
+from dragstrip.analysis.history import Series, collect
 from dragstrip.errors import DragstripError
-from dragstrip.history import Series, collect
 from dragstrip.record import Entrant, Race
 from dragstrip.report.race import badge, columns, summary
 from dragstrip.report.race.badge import Badge

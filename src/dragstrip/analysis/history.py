@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TypeAlias
 
-from dragstrip.analysis import ColumnVerdict, Pair, by_column, judge
+from dragstrip.analysis.columns import by_column
+from dragstrip.analysis.judgement import ColumnVerdict, judge
+from dragstrip.analysis.pairs import Pair
 from dragstrip.record import Entrant, EventKind, Race
 
 #: What tells whether a contender is the same in two races: its name, version, definition and commit.
@@ -19,6 +21,27 @@ _COMMIT = "commit"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """What must be the same in two races for a change to be the server's.
+
+    Args:
+        machine: processor, architecture, cores and hypervisor, as far as they are known.
+    """
+
+    machine: tuple[str, ...]
+    kernel: str
+    method: int
+    connections: int
+    keepalive: bool
+    http: str
+    server_cores: int
+
+    def changed_from(self, before: Environment) -> tuple[str, ...]:
+        """The names of the fields that differ."""
+        return tuple(field.name for field in fields(self) if getattr(self, field.name) != getattr(before, field.name))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
     """One race.
 
@@ -26,7 +49,6 @@ class Point:
         race, started: its id, and when it began (ISO 8601, UTC).
         ratio, low, high: the server's speed over the reference's, and the interval.
         version, commit: of the server; "" if they are not known.
-        environment: what makes numbers of two races comparable: machine, kernel, method, load.
     """
 
     race: str
@@ -36,7 +58,7 @@ class Point:
     high: float
     version: str
     commit: str
-    environment: tuple[str, ...]
+    environment: Environment
 
     @property
     def log(self) -> float:
@@ -123,14 +145,16 @@ def _point(race: Race, column: Race, pair: Pair, server: Entrant, *, turned: boo
     )
 
 
-def _environment(race: Race, column: Race) -> tuple[str, ...]:
+def _environment(race: Race, column: Race) -> Environment:
     load, machine = column.load, race.machine
-    keep = "keep-alive" if load.keepalive else "a connection per request"
-    return (
-        f"machine {', '.join(str(part) for part in machine.identity if part)}",
-        f"kernel {machine.kernel or 'unknown'}",
-        f"method {race.method}",
-        f"load {load.connections} connections, {keep}, HTTP/{load.http}, {len(race.server_cores)} server cores",
+    return Environment(
+        machine=tuple(str(part) for part in machine.identity if part),
+        kernel=machine.kernel or "unknown",
+        method=race.method,
+        connections=load.connections,
+        keepalive=load.keepalive,
+        http=load.http,
+        server_cores=len(race.server_cores),
     )
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from dragstrip.history.series import Point
+from dragstrip.analysis.history import Point
 
 #: The significance of a change. Looked at after every race, it gives one false change in some 500 races.
 SIGNIFICANCE = 0.003
@@ -58,13 +58,11 @@ class Change:
 
 
 def cuts(points: Sequence[Point]) -> dict[int, tuple[str, ...]]:
-    """The places at which the environment is another than in the race before, with what it is now."""
+    """The places at which the environment differs from that of the race before, with the fields that differ."""
     return {
-        place: tuple(
-            now for was, now in zip(points[place - 1].environment, point.environment, strict=True) if was != now
-        )
-        for place, point in enumerate(points)
-        if place and point.environment != points[place - 1].environment
+        place: new.environment.changed_from(old.environment)
+        for place, (old, new) in enumerate(pairwise(points), 1)
+        if old.environment != new.environment
     }
 
 

@@ -11,7 +11,7 @@ import pytest
 import samples
 from commands import dragstrip
 
-from dragstrip.history import collect
+from dragstrip.analysis.history import collect
 from dragstrip.record import EventKind, Race
 from dragstrip.store.database import Store
 
@@ -96,7 +96,7 @@ def test_json_has_points_changes_and_what_else_changed(store: Path) -> None:
     (change,) = series["changes"]
     assert change["low"] < 0.95 < change["high"]
     assert (change["from_commit"], change["to_commit"]) == (f"{8:040x}", f"{9:040x}")
-    assert [entry["now"] for entry in series["environment_changes"]] == [["kernel Linux 6.2.0"]]
+    assert [entry["changed"] for entry in series["environment_changes"]] == [["kernel"]]
     assert len(series["points"]) == RACES
 
 
