@@ -1,6 +1,6 @@
 """Writes tables from the sources: `make docs`, or --check to compare.
 
-Those of docs/CONTENDERS.md and docs/workloads.md come from the models that read the files, those of docs/other-tools.md
+Those of docs/CONTENDERS.md, docs/diff.md and docs/workloads.md come from the models that read the files, those of docs/other-tools.md
 from the command line's own table of other tools' flags.
 """
 
@@ -18,6 +18,7 @@ from pydantic.fields import FieldInfo
 from dragstrip.compat import flags
 from dragstrip.contender.entries import LineUp, shipped
 from dragstrip.contender.fields import BUILDING, MEANING, SETTING, ContenderFile
+from dragstrip.revision.project import ProjectFile
 from dragstrip.workload import MixFile, WorkloadFile, load, names
 from dragstrip.workload.fields import MixedRequest, RequestFields
 
@@ -143,6 +144,7 @@ PAGES: dict[str, dict[str, Callable[[], list[str]]]] = {
         "names": placeholders,
         "line-up": lambda: tables(LineUp),
     },
+    "diff.md": {"project": lambda: tables(ProjectFile)},
     "workloads.md": {"workload": lambda: tables(WorkloadFile), "mix": mix_tables},
     "other-tools.md": {"flags": flags.tables},
 }
