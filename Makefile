@@ -45,7 +45,7 @@ test-deps: .stamps/test-deps
 	$(BIN)/dragstrip install --line-up default --yes
 	cargo test --quiet --workspace --profile quick --exclude dragstrip-python --no-run
 
-check-deps: .stamps/test-deps
+check-deps: .stamps/test-deps .stamps/bin/actionlint
 	$(BIN)/dragstrip install --all --yes
 	cargo test --quiet --workspace --profile quick --exclude dragstrip-python --no-run
 	@# The page's tests want a browser, HTTP/2's nghttpd, those of wrk's scripts wrk beside them, those of other tools' flags wrk and h2load; where they can't be had, tests say so and are skipped.
@@ -55,6 +55,11 @@ check-deps: .stamps/test-deps
 	@command -v wrk >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get install -y -qq wrk >/dev/null; } || true
 	@# Fleets are tested over ssh between network namespaces; RUNLEVEL=1 keeps the package from starting an sshd of its own.
 	@{ command -v ip && { command -v sshd || [ -x /usr/sbin/sshd ]; }; } >/dev/null || { [ "$$(id -u)" = 0 ] && RUNLEVEL=1 apt-get install -y -qq openssh-server openssh-client iproute2 >/dev/null; } || true
+
+# Checks the workflows of docs/maintainers.md; without Go their test says so and is skipped.
+.stamps/bin/actionlint:
+	@mkdir -p .stamps/bin
+	@command -v go >/dev/null && GOBIN=$(CURDIR)/.stamps/bin go install github.com/rhysd/actionlint/cmd/actionlint@v1.7.7 || true
 
 lint: .stamps/test-deps
 	cargo fmt --all --check
