@@ -1,0 +1,216 @@
+"""Is `dragstrip diff` right, and does `bisect` find the commit? Real repositories with a planted commit, really raced.
+
+    python benchmarks/revisions.py same --runs 40            # the same commit twice: calls of a difference are wrong
+    python benchmarks/revisions.py same --runs 20 --disturb  # the same beside a co-tenant of 20 %
+    python benchmarks/revisions.py planted --runs 20         # a commit that costs 5 %: found, and within what time
+    python benchmarks/revisions.py bisect --runs 10          # twelve commits, one of which costs 5 %
+    python benchmarks/revisions.py --record                  # the table of docs/diff.md, from all runs so far
+
+Servers are one in Go and one in Node, in turn. How much work costs 5 % is measured first, by a race against much more
+of it. Each run is a line of docs/calibration/revisions.jsonl as soon as it has ended, so a sitting may be cut off.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from answers_page import put
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tests"))
+
+from repositories import Made  # noqa: E402
+
+LINES, PAGE = ROOT / "docs" / "calibration" / "revisions.jsonl", ROOT / "docs" / "diff.md"
+PLANTED = 0.05
+
+GO = """\
+package main
+
+import (
+	"flag"
+	"fmt"
+	"net/http"
+)
+
+var kept int
+
+func work() {
+	sum := kept
+	for i := 0; i < LOOPS; i++ {
+		sum = sum*31 ^ i
+	}
+	kept = sum
+}
+
+func main() {
+	port := flag.Int("port", 8080, "")
+	flag.Parse()
+	http.HandleFunc("/users/1", func(w http.ResponseWriter, r *http.Request) {
+		work()
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, `{"id":1}`)
+	})
+	http.ListenAndServe(fmt.Sprintf("127.0.0.1:%d", *port), nil)
+}
+"""
+NODE = """\
+const http = require("http");
+let kept = 0;
+function work() {
+  let sum = kept;
+  for (let i = 0; i < LOOPS; i++) sum = (Math.imul(sum, 31) ^ i) | 0;
+  kept = sum;
+}
+http.createServer((request, response) => {
+  work();
+  response.writeHead(200, { "Content-Type": "application/json", "Content-Length": 8 });
+  response.end('{"id":1}');
+}).listen(Number(process.argv[2]), "127.0.0.1");
+"""
+PROJECT = {
+    "go": '[build]\ncommand = "go build -o .server ."\n[serve]\ncommand = "./.server -port {port}"\n',
+    "node": '[serve]\ncommand = "node server.js {port}"\n',
+}
+RACE = '[race]\nworkloads = ["/users/1"]\n'
+
+
+def repository(folder: Path, kind: str, costs: Sequence[int]) -> Made:
+    """A repository with a commit for each of these numbers of loops."""
+    made = Made(folder)
+    source, name = (GO, "main_go") if kind == "go" else (NODE, "server_js")
+    more = {"go_mod": "module example.com/server\n\ngo 1.21\n"} if kind == "go" else {}
+    for number, loops in enumerate(costs):
+        text = source.replace("LOOPS", str(loops)) + f"// commit {number}\n"
+        made.commit(f"commit {number}", **{name: text, "dragstrip_toml": PROJECT[kind] + RACE, **more})
+    return made
+
+
+def dragstrip(made: Made, store: Path, *words: str) -> tuple[subprocess.CompletedProcess[str], float]:
+    """One command in the repository, and its seconds."""
+    begun = time.monotonic()
+    env = {**os.environ, "DRAGSTRIP_CACHE": str(store.parent / "cache")}
+    command = [str(ROOT / ".venv" / "bin" / "dragstrip"), *words, "-q", "--store", str(store)]
+    done = subprocess.run(command, cwd=made.folder, env=env, capture_output=True, text=True, check=False)
+    return done, time.monotonic() - begun
+
+
+def ratio(made: Made, store: Path, *words: str) -> tuple[dict[str, Any], float]:
+    """The deciding pair of a diff as HEAD over BASE, and the seconds that the command took."""
+    out = store.parent / "diff.json"
+    done, seconds = dragstrip(made, store, "diff", *words, "--json", str(out))
+    if done.returncode not in (0, 1, 3):
+        sys.exit(done.stdout + done.stderr)
+    race = json.loads(out.read_text())
+    first = race["contenders"][0]["name"]
+    pair = next(pair for pair in race["pairs"] if pair["metric"] == race["columns"][0]["metric"])
+    turned = pair["a"] == first
+    values = {name: pair[name] for name in ("ratio", "low", "high")}
+    if turned and pair["low"]:
+        values = {"ratio": 1 / pair["ratio"], "low": 1 / pair["high"], "high": 1 / pair["low"]}
+    opposite = {"faster": "slower", "slower": "faster"}
+    verdict = opposite.get(pair["verdict"], pair["verdict"]) if turned else pair["verdict"]
+    return values | {"verdict": verdict, "rounds": pair["rounds"], "metric": pair["metric"]}, seconds
+
+
+def loops_of(kind: str, folder: Path) -> int:
+    """How many loops cost ``PLANTED`` of a response: by a race against 20,000 loops."""
+    made = repository(folder / f"{kind}-cost", kind, [0, 20_000])
+    pair, _ = ratio(made, folder / "cost.sqlite", "HEAD~1", "HEAD", "--metric", "cpu")
+    return round(20_000 * PLANTED / (1 / pair["ratio"] - 1))
+
+
+def run(options: argparse.Namespace, kind: str, loops: int, folder: Path) -> dict[str, Any]:
+    """One run of a part: its line."""
+    store = folder / "races.sqlite"
+    if options.part == "bisect":
+        culprit = 1 + os.urandom(1)[0] % 11
+        made = repository(folder / "repository", kind, [0 if number < culprit else loops for number in range(12)])
+        done, seconds = dragstrip(made, store, "bisect", "HEAD~11", "HEAD", "--json", str(folder / "search.json"))
+        search = json.loads((folder / "search.json").read_text())
+        likeliest = max(search["commits"], key=lambda commit: commit["probability"])
+        right = done.returncode == 0 and likeliest["subject"] == f"commit {culprit}"
+        return {"right": right, "seconds": seconds, "steps": len(search["steps"]), "sure": likeliest["probability"]}
+    costs = [0, loops] if options.part == "planted" else [0]
+    made = repository(folder / "repository", kind, costs)
+    words = ("HEAD~1", "HEAD") if options.part == "planted" else ("HEAD", "HEAD")
+    pair, seconds = ratio(made, store, *words)
+    wanted = ("slower",) if options.part == "planted" else ("same", "undecided")
+    return {"right": pair["verdict"] in wanted, "seconds": seconds, **pair}
+
+
+def table() -> list[str]:
+    """All runs so far, by part."""
+    runs = [json.loads(line) for line in LINES.read_text().splitlines()] if LINES.exists() else []
+    lines = ["| part | server | runs | right | seconds, median | seconds, longest |", "|-|-|-:|-:|-:|-:|"]
+    parts = sorted({(line["part"], line["disturbed"], line["server"]) for line in runs})
+    names = {"same": "the same commit twice", "planted": "a commit that costs 5 %", "bisect": "bisect over 12 commits"}
+    for part, disturbed, server in parts:
+        mine = [line for line in runs if (line["part"], line["disturbed"], line["server"]) == (part, disturbed, server)]
+        times = sorted(line["seconds"] for line in mine)
+        right = sum(line["right"] for line in mine)
+        name = f"{names[part]}{', beside a co-tenant of 20 %' if disturbed else ''}"
+        lines.append(f"| {name} | {server} | {len(mine)} | {right} | {times[len(times) // 2]:.0f} | {times[-1]:.0f} |")
+    return lines
+
+
+def main() -> None:
+    """Runs a part, or writes the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("part", nargs="?", choices=["same", "planted", "bisect"])
+    parser.add_argument("--runs", type=int, default=1)
+    parser.add_argument("--disturb", action="store_true")
+    parser.add_argument("--record", action="store_true")
+    options = parser.parse_args()
+    if options.part:
+        commit = subprocess.run(
+            ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        with tempfile.TemporaryDirectory(prefix="revisions-") as place:
+            folder = Path(place)
+            kinds = ("go", "node")
+            loops = {kind: 0 if options.part == "same" else loops_of(kind, folder) for kind in kinds}
+            for number in range(options.runs):
+                kind = kinds[number % 2]
+                here = folder / f"run-{number}"
+                here.mkdir()
+                disturbing = (
+                    subprocess.Popen(
+                        [sys.executable, str(ROOT / "benchmarks" / "disturb.py"), "--duty", "20", "--seconds", "900"],
+                        stdout=subprocess.DEVNULL,
+                    )
+                    if options.disturb
+                    else None
+                )
+                try:
+                    result = run(options, kind, loops[kind], here)
+                finally:
+                    if disturbing is not None:
+                        disturbing.terminate()
+                        disturbing.wait()
+                line = {
+                    "at": datetime.now(UTC).isoformat(timespec="seconds"), "commit": commit, "part": options.part,
+                    "server": kind, "disturbed": options.disturb, "loops": loops[kind], **result,
+                }  # fmt: skip
+                with LINES.open("a") as opened:
+                    opened.write(json.dumps(line) + "\n")
+                sys.stdout.write(f"{line}\n")
+                sys.stdout.flush()
+    text = "\n".join(table())
+    sys.stdout.write(text + "\n")
+    if options.record:
+        put(PAGE, "revisions", text)
+
+
+if __name__ == "__main__":
+    main()
