@@ -1,7 +1,7 @@
 """Writes tables from the sources: `make docs`, or --check to compare.
 
-The tables of docs/CONTENDERS.md, docs/diff.md and docs/workloads.md come from the models that read the files, the tables
-of docs/other-tools.md from the command line's own table of other tools' flags.
+The tables of docs/CONTENDERS.md, docs/diff.md and docs/workloads.md come from the models that read the files,
+the tables of docs/other-tools.md from the command line's own table of other tools' flags.
 """
 
 from __future__ import annotations
