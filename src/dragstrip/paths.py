@@ -131,6 +131,25 @@ def write(path: Path, data: str | bytes, *, new: bool = False) -> None:
             os.close(number)
 
 
+def write_durably(path: Path, data: bytes) -> Path:
+    """Writes a file as a whole, replacing a former one; it and its name are on the disk when this returns.
+
+    Raises:
+        BadUsage: it can't be written; the message names the path. DiskFull: no space is left.
+    """
+    with failing(f"{path}: can't be written", ELSEWHERE, path):
+        with _part(path, 0o644) as (part, number):
+            _write_into(number, data)
+            os.fsync(number)
+            part.replace(path)
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    return path
+
+
 def own_folder(path: Path, remedy: str) -> Path:
     """A folder of Dragstrip's own, created if it is missing.
 

@@ -335,6 +335,8 @@ class EventKind(StrEnum):
     NULL_RACE = "null race"
     #: The race was run to compare revisions of a repository (its name; their commits, in the order of the contenders).
     REVISIONS = "revisions"
+    #: The race was run as a cell of a lab (the cell's name; the attempt's number).
+    LAB = "lab"
     #: A run to an exact count, another tool's figure (text: JSON), and the verdict as shown (text).
     COUNTED_RUN = "counted run"
     FOREIGN = "foreign"
@@ -376,7 +378,8 @@ class Purpose:
     """What a race is for, if a command runs it for something; becomes the first event of its record.
 
     Args:
-        kind: ``EventKind.CLAIMS`` or ``NULL_RACE``. subject, names: as ``EventKind`` defines them.
+        kind: ``EventKind.CLAIMS``, ``NULL_RACE``, ``REVISIONS`` or ``LAB``. subject, names: as ``EventKind`` defines
+            them.
     """
 
     kind: EventKind

@@ -12,7 +12,7 @@ from typing import Literal, TypeVar
 import click
 from rich.console import Console
 
-from dragstrip import contender
+from dragstrip import contender, paths
 from dragstrip.cli import completion
 from dragstrip.cli import options as opts
 from dragstrip.cli.conclusion import Reports, conclude, finished
@@ -123,6 +123,17 @@ class RaceOptions(Reports):
         type=whole_number(bounds.ROUNDS),
         help="Run exactly this many rounds; a verdict needs at least 10.",
     )
+    last_round: int | None = option(
+        "--last-round",
+        type=whole_number(bounds.LAST_ROUND),
+        help="Plan for up to this many rounds, whatever they take; intervals hold at each of them.",
+    )
+    pause_after: int | None = option(
+        "--pause-after",
+        type=whole_number(bounds.PAUSE_AFTER),
+        metavar="ROUNDS",
+        help="Pause the race after this many further rounds; --resume continues it.",
+    )
     seed: int | None = opts.seed_option()
     called: tuple[str, ...] = option(
         "--name",
@@ -139,6 +150,15 @@ class RaceOptions(Reports):
         metavar="ID",
         shell_complete=completion.races,
         help="Continue an interrupted race, or extend one with --budget +TIME.",
+    )
+    into: Path | None = option(
+        "--into",
+        type=click.Path(path_type=Path),
+        metavar="FOLDER",
+        help="Also write the record into this folder as ID.race, whole and synced to the disk.",
+    )
+    exclusive: bool = switch(
+        "--exclusive", help="Wait until no other race with --exclusive uses any of this race's cores."
     )
     yes: bool = opts.yes_option()
     fleet: Path | None = opts.fleet_option()
@@ -180,6 +200,8 @@ def race(options: RaceOptions) -> None:
         raise BadUsage(f"--budget +{options.budget:g}s extends an existing race: add --resume ID, or drop the +")
     if options.strict and not options.rules:
         raise BadUsage("--strict needs --fail-if; add for example --fail-if slower:3%")
+    if options.into is not None and (problem := paths.refusal(options.into / "x.race")) is not None:
+        raise BadUsage(f"--into: {problem}")
     # With a "-", standard output holds only the JSON or the Markdown.
     console = Console(stderr="-" in (str(options.json_path), str(options.markdown_path)))
     request = None if options.resume_id else _request(options)  # a refused request creates no store
@@ -209,6 +231,8 @@ def race(options: RaceOptions) -> None:
             lambda name: _resuming(name, options),
             options.resume_id or "",
         )
+        if options.into is not None:
+            store.seal_into(result.id, options.into)
     conclude(console, result, options)
 
 
@@ -243,6 +267,8 @@ def _resume(
         extra_s=extra_s,
         site=site,
         allowed=options.allowed,
+        pause_after=options.pause_after,
+        exclusive=options.exclusive,
     )
     return store.load(recorded.id)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dragstrip.contender import Missing, Ready
-from dragstrip.racing import schedule
+from dragstrip.racing import options, schedule
 from dragstrip.racing.progress import ColumnProgress, Progress
 from dragstrip.racing.qualification import Qualification, qualify_all
 from dragstrip.racing.qualification_store import QualificationStore
@@ -151,7 +151,7 @@ def plans_of(request: Request, columns: Sequence[tuple[Qualification, Load]]) ->
         for plan, (qualification, _) in zip(plans, columns, strict=True)
     )
     budget_s = sum(plan.budget_s for plan in plans) if request.budget_s is None else request.budget_s
-    planned = request.rounds or schedule.planned_rounds(budget_s, turn_s)
+    planned = request.rounds or request.last_round or schedule.planned_rounds(budget_s, turn_s)
     return [replace(plan, budget_s=budget_s, planned_rounds=planned) for plan in plans]
 
 
@@ -159,6 +159,8 @@ def _budget_s(request: Request, round_s: float, columns: int) -> float:
     """A column's share of the requested budget, or of the default; ``round_s``: its shortest round."""
     if request.budget_s is not None:
         return request.budget_s / columns
+    if request.last_round is not None:
+        return options.MAX_BUDGET_S / columns  # the last round ends the race, not the clock
     return schedule.USUAL_S / columns if request.rounds else schedule.usual_budget_s(round_s, columns)
 
 

@@ -33,6 +33,9 @@ class RoundLoop(ABC):
     #: Whether a machine was lost for good.
     lost = False
 
+    #: Rounds that were run since it began or was resumed, void ones among them.
+    steps = 0
+
     #: Seconds that it may still wait, in all, for a quiet machine before rounds.
     patience_s = 0.0
 
@@ -43,6 +46,7 @@ class RoundLoop(ABC):
     def step(self) -> None:
         """Runs the next round and records it."""
         outcome, events = self._run(self.next_round())
+        self.steps += 1
         self.commit_round(outcome, events)
 
     @abstractmethod

@@ -111,6 +111,8 @@ THREADS = IntRange(1, 256)
 #: As many as every server that Dragstrip ships accepts on a connection; some accept only 100 (RFC 9113, 6.5.2).
 STREAMS = IntRange(1, 100)
 ROUNDS = IntRange(2, 10_000)
+LAST_ROUND = IntRange(10, 10_000)
+PAUSE_AFTER = IntRange(1, 10_000)
 SEED = IntRange(0, 2**63 - 1)
 _FLAG = Choice((True, False))
 
@@ -130,6 +132,9 @@ BOUNDS: Mapping[str, IntRange | FloatRange | Choice | Text] = {
     "alpha": FloatRange(max=0.5),
     "seed": SEED,
     "rounds": ROUNDS,
+    "last_round": LAST_ROUND,
+    "pause_after": PAUSE_AFTER,
+    "exclusive": _FLAG,
     "server_cores": Text("1 or 2-3"),
     "engine_cores": Text("0"),
     "io": Choice(("auto", "uring", "epoll")),
@@ -142,7 +147,10 @@ BOUNDS: Mapping[str, IntRange | FloatRange | Choice | Text] = {
 
 #: Fields that may be None, which means the default.
 OPTIONAL = frozenset(
-    {"connections", "threads", "rate_per_s", "budget_s", "seed", "rounds", "server_cores", "engine_cores"}
+    {
+        *("connections", "threads", "rate_per_s", "budget_s", "seed", "rounds", "last_round", "pause_after"),
+        *("server_cores", "engine_cores"),
+    }
 )
 
 

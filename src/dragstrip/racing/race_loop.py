@@ -32,6 +32,7 @@ class RaceLoop:
 
     Args:
         entered: each column's setup and contenders, in the order of the race's columns.
+        pause_after: the race pauses after this many further rounds of each open column; None: never.
     """
 
     def __init__(
@@ -40,8 +41,9 @@ class RaceLoop:
         progress: Progress,
         race: Race,
         entered: Sequence[tuple[RaceSetup, Mapping[str, Qualified]]],
+        pause_after: int | None = None,
     ) -> None:
-        self.store, self.progress, self.race = store, progress, race
+        self.store, self.progress, self.race, self.pause_after = store, progress, race, pause_after
         names = [column.name for column in race.columns]
         shown = [ColumnProgress(progress, name) for name in names] if len(names) > 1 else [progress]
         self.columns = [
@@ -50,7 +52,10 @@ class RaceLoop:
         ]
 
     def drive(self) -> Race:
-        """Runs rounds until every column has finished; an interruption is recorded and passed on."""
+        """Runs rounds until every column has finished, or until the race pauses, which counts as interrupted.
+
+        An interruption is recorded and passed on.
+        """
         how = Ending.INTERRUPTED
         try:
             how = self._run_rounds()
@@ -73,6 +78,8 @@ class RaceLoop:
 
     def _run_rounds(self) -> Ending:
         while open_ := self._open():
+            if self.pause_after is not None and all(column.steps >= self.pause_after for column in open_):
+                return Ending.INTERRUPTED
             self._next(open_).step()
             self.progress.round_done(self.race, analysis.Verdict(tuple(column.judged for column in self.columns)))
         ends = {column.finished for column in self.columns}

@@ -28,6 +28,9 @@ class Request:
         connections: None: the workload's own number, or otherwise the default.
         budget_s: wall-clock seconds for the rounds; None: the default (``schedule.usual_budget_s``).
         rounds: exactly this many rounds, without early stop; None for the stopping rule.
+        last_round: the planned last round, up to which all looks are paid for; None: what the budget pays for.
+        pause_after: the race pauses after this many rounds of each column; None: it runs to its end.
+        exclusive: waits until no other exclusive race uses any of its cores.
         explicit: a contender that is not ready refuses the race (named by hand) instead of being left out (line-up).
         threads: engine threads; None for one per engine core.
         purpose: what the race is for, if a command runs it for something; it becomes an event of the record.
@@ -62,6 +65,9 @@ class Request:
     alpha: float = 0.05
     seed: int | None = None
     rounds: int | None = None
+    last_round: int | None = None
+    pause_after: int | None = None
+    exclusive: bool = False
     server_cores: str | None = None
     engine_cores: str | None = None
     io: str = "auto"
@@ -183,6 +189,18 @@ def refuse_workloads(request: Request) -> None:
                 f"workload {name}: a race needs at least two contenders that support it; here {support}; "
                 "add another one, or leave the workload out"
             )
+
+
+def refuse_pause(request: Request) -> None:
+    """A race with a fixed number of rounds has no other last round; only the race's own machine can be locked.
+
+    Raises:
+        BadUsage: ``rounds`` as well as ``last_round``; ``exclusive`` on a fleet.
+    """
+    if request.rounds is not None and request.last_round is not None:
+        raise BadUsage("--rounds fixes the number of rounds, --last-round only limits it; use one of the two")
+    if request.exclusive and request.site is not LOCAL:
+        raise BadUsage("--exclusive locks cores of this machine and can't be used with --fleet; leave it out")
 
 
 def refuse_efficiency(request: Request) -> None:

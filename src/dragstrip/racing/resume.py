@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 
 from dragstrip import analysis
 from dragstrip.contender import AllowedHost, Entry, Ready
 from dragstrip.errors import BadUsage
 from dragstrip.machine_facts import Facts
-from dragstrip.process import keep_awake
+from dragstrip.process import keep_awake, machine_lock
 from dragstrip.racing import schedule
 from dragstrip.racing.machine_events import event
 from dragstrip.racing.progress import Progress
@@ -33,6 +34,8 @@ def resume(
     extra_s: float | None = None,
     site: Site = LOCAL,
     allowed: Sequence[AllowedHost] = (),
+    pause_after: int | None = None,
+    exclusive: bool = False,
 ) -> Race:
     """Resumes a race with the same seed, plan and lanes; rounds are numbered on from the last recorded round.
 
@@ -41,13 +44,14 @@ def resume(
         extra_s: seconds of further budget, also for a race that has spent its budget.
         site: the machine or machines that it runs on.
         allowed: hosts other than this machine that may be loaded.
+        pause_after, exclusive: as in ``Request``.
 
     Raises:
         BadUsage: the race has ended by its own rule, another process is running it, or a contender's definition has
             changed since.
     """
     own_id = store.load(race_id).id
-    with writing(store.path, own_id):
+    with writing(store.path, own_id), ExitStack() as resources:
         race = store.load(own_id)  # read again: another process may have added to it before
         _refuse_ended(race, extra_s)
         refuse_other_machine(race, site)
@@ -57,10 +61,14 @@ def resume(
         lanes = site.lanes(_cores(race.server_cores), _cores(race.engine_cores))
         lanes = database_lane(lanes, workloads, divisible=False)
         first = by_name[analysis.by_column(race)[0].workload]
+        if exclusive:
+            resources.enter_context(machine_lock.held(machine_lock.of_cores(lanes.all), progress.phase))
         with site.race_setup(first, race.load, lanes, race.seed, race.backend, *awake_and_wait_of(race)) as setup:
             if extra_s is not None:
                 race = _extended(race, extra_s, store)
-            return _loop(replace(race, finished=Ending.NONE), racing_on, by_name, setup, store, progress, site).drive()
+            loop = _loop(replace(race, finished=Ending.NONE), racing_on, by_name, setup, store, progress, site)
+            loop.pause_after = pause_after
+            return loop.drive()
 
 
 def _loop(

@@ -5,12 +5,13 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 
 from dragstrip import analysis, machine
 from dragstrip.machine_facts import Facts
-from dragstrip.process import database
+from dragstrip.process import database, machine_lock
 from dragstrip.racing import qualification_store, schedule
 from dragstrip.racing.columns import PreparedColumn, columns_of, prepare_columns
 from dragstrip.racing.progress import Progress
@@ -24,6 +25,7 @@ from dragstrip.racing.request import (
     refuse_doubles,
     refuse_efficiency,
     refuse_few,
+    refuse_pause,
     refuse_unfit_load,
     refuse_workloads,
 )
@@ -53,14 +55,17 @@ def run(request: Request, *, store: Store, progress: Progress) -> Race:
         workload.name: _qualification_store(request, workload, store, load, lanes, facts)
         for workload in request.workloads
     }
-    with set_up(request, load, lanes, seed, progress) as (setup, states):
+    with ExitStack() as resources:
+        if request.exclusive:
+            resources.enter_context(machine_lock.held(machine_lock.of_cores(lanes.all), progress.phase))
+        setup, states = resources.enter_context(set_up(request, load, lanes, seed, progress))
         entered = prepare_columns(request, setup, states, progress, stores)
         known = request.site.with_profile(facts, store.path, lanes)
         race = _record(request, entered, started, started_ns, setup.with_facts(known))
         with writing(store.path, race.id):
             store.begin(race)
             ready = [(column.setup, column.qualification.ready) for column in entered]
-            race = RaceLoop(store, progress, race, ready).drive()
+            race = RaceLoop(store, progress, race, ready, request.pause_after).drive()
     for column, prepared in zip(analysis.by_column(race), entered, strict=True):
         # The next race checks again every contender that was taken out.
         out = {entrant.name for entrant in column.entrants if entrant.out}
@@ -78,6 +83,7 @@ def _refuse(request: Request) -> None:
     refuse_workloads(request)
     refuse_efficiency(request)
     refuse_unfit_load(request)
+    refuse_pause(request)
     schedule.refuse_metric(request.metric, request.rate_per_s)
 
 

@@ -26,8 +26,18 @@ from dragstrip import paths
 from dragstrip.errors import StoreError, StoreFull, Unreadable
 from dragstrip.paths import is_file
 from dragstrip.record import Block, Column, Ending, Entrant, Event, EventKind, Launch, Load, Plan, Race, Round
-from dragstrip.store.export_file import MAX_BYTES, attached, checked_export, copy_race, differing, write_export
+from dragstrip.store.export_file import (
+    MAX_BYTES,
+    add_continuation,
+    attached,
+    checked_export,
+    continues,
+    copy_race,
+    differing,
+    write_export,
+)
 from dragstrip.store.messages import ELSEWHERE, constraint_in_words, few, refused
+from dragstrip.store.one_writer import writing
 from dragstrip.store.rows import (
     event_columns,
     event_of,
@@ -397,8 +407,26 @@ class Store:
             paths.write(path, part.read_bytes(), new=True)
         return race_id
 
+    def seal_into(self, id_or_prefix: str, folder: Path) -> Path:
+        """Writes a race into a folder as ``ID.race``, on the disk and whole when this returns; a former one goes.
+
+        Raises:
+            StoreError: no such race; SQLite can't write the file. BadUsage: the folder can't be written.
+            DiskFull: no space is left.
+        """
+        race_id = self.resolve(id_or_prefix)
+        with tempfile.TemporaryDirectory(prefix="dragstrip-") as made:
+            part = Path(made) / "race.sqlite"
+            try:
+                write_export(self._db, race_id, part)
+            except sqlite3.Error as error:
+                raise refused(error, f"export to {folder}: {error} in {made}", BUSY_S) from error
+            return paths.write_durably(folder / f"{race_id}.race", part.read_bytes())
+
     def import_race(self, path: Path) -> str:
         """Imports the race of an exported file and returns its id; importing it twice changes nothing.
+
+        An imported race that went on elsewhere grows by the file's further rounds.
 
         Raises:
             StoreError: the file is missing, damaged, not an export, of another schema version, or differs from the
@@ -419,7 +447,7 @@ class Store:
             with self._sqlite_errors("written"), attached(self._db, copy, "incoming"):
                 refuse_other_method(self._db, race_id, "incoming")
                 if self._has(race_id):
-                    self._refuse_unlike(race_id, path)
+                    self._refuse_unlike_or_grow(race_id, path)
                     return race_id
                 try:
                     with self._transaction():
@@ -434,9 +462,17 @@ class Store:
                     raise
         return race_id
 
-    def _refuse_unlike(self, race_id: str, path: Path) -> None:
-        """Refuses a file whose race differs from the store's race of the same id."""
-        if table := differing(self._db, race_id, "incoming", "main", (str(EventKind.IMPORTED),)):
+    def _refuse_unlike_or_grow(self, race_id: str, path: Path) -> None:
+        """Refuses a file whose race differs from the store's race of the same id; adds rounds if it continues that."""
+        table = differing(self._db, race_id, "incoming", "main", (str(EventKind.IMPORTED),))
+        if table is None:
+            return
+        query = "SELECT 1 FROM event WHERE race = ? AND kind = ?"
+        imported = self._db.execute(query, (race_id, str(EventKind.IMPORTED))).fetchone()
+        if imported and continues(self._db, race_id, "incoming", "main"):
+            with writing(self.path, race_id), self._transaction():
+                add_continuation(self._db, race_id, "incoming", "main")
+        else:
             raise StoreError(
                 f"import of {path}: another race {race_id} is already in {self.path} (their {table}s differ); "
                 "nothing was changed; `dragstrip import --store` keeps this one in a store of its own"

@@ -85,6 +85,42 @@ def differing(db: sqlite3.Connection, race_id: str, source: str, target: str, bu
     return None
 
 
+#: Tables whose rows a race gains as it goes on, and the column with the number of the rows' round.
+_GROWING = {"round": "index", "launch": "round", "block": "round"}
+
+
+def continues(db: sqlite3.Connection, race_id: str, source: str, target: str) -> bool:
+    """Whether a race in ``source`` is the race in ``target`` with further rounds."""
+    for table in TABLES[: TABLES.index("event")]:
+        columns, key = _columns_and_key(db, source, table)
+        rows = f"SELECT {columns} FROM {{}}.{table} WHERE {key} = ?"
+        ways = [(target, source)] if table in _GROWING else [(source, target), (target, source)]
+        for first, second in ways:
+            if db.execute(f"{rows.format(first)} EXCEPT {rows.format(second)} LIMIT 1", (race_id,) * 2).fetchone():
+                return False
+    return True
+
+
+def add_continuation(db: sqlite3.Connection, race_id: str, source: str, target: str) -> None:
+    """Adds to a race the rounds and events of its continuation that it lacks; see ``continues``."""
+    last = f'SELECT coalesce(max("index"), -1) FROM {target}.round WHERE race = ?'
+    (known,) = db.execute(last, (race_id,)).fetchone()
+    for table, number in _GROWING.items():
+        columns, _ = _columns_and_key(db, source, table)
+        db.execute(
+            f"INSERT INTO {target}.{table} ({columns}) SELECT {columns} FROM {source}.{table} WHERE race = ? AND "
+            f'"{number}" > ? ORDER BY rowid',
+            (race_id, known),
+        )
+    columns, _ = _columns_and_key(db, source, "event")
+    same = " AND ".join(f"known.{name} IS more.{name}" for name in columns.split(", "))
+    db.execute(
+        f"INSERT INTO {target}.event ({columns}) SELECT {columns} FROM {source}.event AS more WHERE race = ? AND "
+        f"NOT EXISTS (SELECT 1 FROM {target}.event AS known WHERE {same}) ORDER BY id",
+        (race_id,),
+    )
+
+
 def write_export(db: sqlite3.Connection, race_id: str, path: Path) -> None:
     """Writes one race and its seal into a new file."""
     with closing(sqlite3.connect(path, isolation_level=None)) as made:

@@ -52,7 +52,8 @@ EVERY_OPTION = {
     "new": "mine --into .",
     "race": "a b --line-up default --serve x=y --wake 30s --contenders . --set a.b=c --workload hello -c 2 -t 1 "
     "--no-keepalive --http 1.0 --tls --streams 2 --timeout 1s -d +2m --margin 2% --metric cpu "
-    "-R auto --pace precise --efficiency --typical --runs 3 --seed 1 --json j --html h --junit x --export-markdown m "
+    "-R auto --pace precise --efficiency --typical --runs 3 --last-round 80 --pause-after 5 --seed 1 --json j --html h "
+    "--junit x --export-markdown m --into . --exclusive "
     "-n n --fresh-scrutiny --resume last --server-cores 1 --engine-cores 0 --io auto --awake off "
     "--fail-if slower:3% --strict --pairs -v -q --store s --fleet f --node-wait 1m --allow-host lab:rate=any "
     "--yes",

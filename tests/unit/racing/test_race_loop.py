@@ -18,7 +18,7 @@ from dragstrip.racing import schedule
 from dragstrip.racing.launching import Launching
 from dragstrip.racing.progress import Silent
 from dragstrip.racing.race_loop import RaceLoop
-from dragstrip.racing.request import Request, refuse_efficiency, refuse_workloads, request_of
+from dragstrip.racing.request import Request, refuse_efficiency, refuse_pause, refuse_workloads, request_of
 from dragstrip.racing.setup import RaceSetup
 from dragstrip.record import Ending, Load, Race
 from dragstrip.store.database import Store
@@ -223,3 +223,23 @@ def test_a_contender_that_no_longer_starts_is_not_in_a_resumed_columns_next_roun
     latency: Any = SimpleNamespace(calibration=SimpleNamespace(p50_ns=1_000_000))
     column.contenders = dict.fromkeys(column.contenders, latency)
     assert sorted(column.next_round().launches) == ["quick", "steady"]
+
+
+def test_a_race_pauses_once_every_open_column_has_its_rounds(tmp_path: Path) -> None:
+    """It counts as interrupted, so it can be resumed; rounds before the pause were counted before."""
+    loop = loop_of(renumbered(open_race((6, 6))), tmp_path)
+    loop.pause_after = 5
+    for column, steps in zip(loop.columns, (5, 5), strict=True):
+        column.steps = steps
+    assert loop.drive().finished is Ending.INTERRUPTED
+    with Store(tmp_path / "races.sqlite") as store:
+        assert store.load("last").finished.goes_on
+
+
+def test_a_last_round_is_planned_without_the_clock() -> None:
+    """With a fixed number of rounds it would mean nothing."""
+    with pytest.raises(BadUsage, match="--rounds fixes"):
+        refuse_pause(asked("nginx-lua", "node", rounds=20, last_round=80))
+    refuse_pause(asked("nginx-lua", "node", last_round=80, pause_after=10))
+    with pytest.raises(BadUsage, match="last_round=9: use a whole number from 10"):
+        asked("nginx-lua", "node", last_round=9)

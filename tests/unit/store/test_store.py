@@ -231,6 +231,38 @@ def test_a_race_moves_to_another_store_as_one_file(path: Path, tmp_path: Path) -
             other.import_race(moved)
 
 
+def test_an_imported_race_grows_by_the_rounds_that_it_got_elsewhere(path: Path, tmp_path: Path) -> None:
+    """Twice is the same; a race that both stores went on with, or that was raced here, is refused unchanged."""
+    race, outbox = samples.race(rounds=12), tmp_path / "outbox"
+    outbox.mkdir()
+    with Store(path) as store, Store(tmp_path / "other.sqlite") as other:
+        store.begin(replace(race, rounds=race.rounds[:10], finished=Ending.NONE))
+        store.finish(race.id, Ending.INTERRUPTED)
+        assert other.import_race(store.seal_into(race.id, outbox)) == race.id
+        other.append_event(race.id, Event(at_ns=1, kind=EventKind.VERDICT, text="so far"))
+        store.append_event(race.id, Event(at_ns=2, kind=EventKind.RESUMED))
+        for round_ in race.rounds[10:]:
+            store.append_round(race.id, round_)
+        store.finish(race.id, Ending.DECIDED)
+        sealed = store.seal_into(race.id, outbox)
+        for _ in range(2):
+            assert other.import_race(sealed) == race.id
+        grown, whole = other.load(race.id), store.load(race.id)
+        assert (grown.rounds, grown.finished) == (whole.rounds, Ending.DECIDED)
+        assert [event.text for event in grown.events if event.kind is EventKind.VERDICT] == ["so far"]
+        other.append_round(race.id, replace(race.rounds[0], index=98, launches=(), blocks=()))
+        store.append_round(race.id, replace(race.rounds[0], index=99, launches=(), blocks=()))
+        with pytest.raises(StoreError, match="rounds differ"):
+            other.import_race(store.seal_into(race.id, outbox))
+        assert len(other.load(race.id).rounds) == 13
+    assert [file.name for file in outbox.iterdir()] == [f"{race.id}.race"]
+    with Store(tmp_path / "own.sqlite") as own:
+        own.begin(replace(race, rounds=race.rounds[:10], finished=Ending.NONE))
+        with pytest.raises(StoreError, match="another race"):
+            own.import_race(sealed)
+        assert len(own.load(race.id).rounds) == 10
+
+
 def _exported(folder: Path) -> Path:
     with Store(folder / "source.sqlite") as store:
         store.begin(samples.race(rounds=4))
