@@ -8,7 +8,7 @@ from pathlib import Path
 
 #: A server of Python's own library: it answers any path with one JSON text, as slowly as its source says.
 SERVER = """\
-import asyncio, sys
+import asyncio, sys, time
 
 BODY = b'{"id":1}'
 HEAD = b"HTTP/1.1 200 OK\\r\\nContent-Type: application/json\\r\\nContent-Length: %d\\r\\n" % len(BODY)
@@ -19,7 +19,7 @@ async def serve(reader, writer):
             request = await reader.readuntil(b"\\r\\n\\r\\n")
             sum(range(LOOPS))
             closes = b"connection: close" in request.lower()
-            writer.write(HEAD + (b"Connection: close\\r\\n" if closes else b"") + b"\\r\\n" + BODY)
+            writer.write(HEAD + (b"Connection: close\\r\\n" if closes else b"") + b"\\r\\n" + CONTENT)
             if closes:
                 break
     except (asyncio.IncompleteReadError, ConnectionError):
@@ -79,6 +79,6 @@ class Made:
         return self.git("status", "--porcelain", "--ignored"), refs, self.git("worktree", "list"), index
 
 
-def server(loops: int = 0) -> str:
-    """The server's source, which counts up to a number for each request."""
-    return SERVER.replace("LOOPS", str(loops))
+def server(loops: int = 0, content: str = "BODY") -> str:
+    """The server's source, which counts up to a number for each request and responds with an expression of 8 bytes."""
+    return SERVER.replace("LOOPS", str(loops)).replace("CONTENT)", f"{content})")

@@ -383,12 +383,7 @@ def still_needed(verdict: ColumnVerdict, race: Race) -> frozenset[str]:
     names = [entrant.name for entrant in race.entrants if not entrant.out]
     if race.plan.rounds_fixed:
         return frozenset(names if verdict.rounds < race.plan.planned_rounds else ())
-    warming = set(verdict.warming)
-    open_ = [
-        pair
-        for pair in verdict.pairs
-        if not pair.decided and (not pair.unfit or not warming.isdisjoint((pair.a, pair.b)))
-    ]
+    open_ = [pair for pair in verdict.pairs if not pair.decided and dict(pair.unfit).keys() <= {UnfitReason.WARMING}]
     asking = {name for pair in open_ for name in (pair.a, pair.b)}
     if not asking:
         return frozenset()

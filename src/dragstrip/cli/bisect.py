@@ -48,7 +48,7 @@ class BisectOptions(ProjectOptions):
         "--threshold", type=SHARE, default="3%", help="Look for a commit that made it slower by more than this."
     )
     budget: float | None = option(
-        "--budget", "-d", type=BUDGET, help="Time for all rounds of one race. [default: as for `dragstrip race`]"
+        "--budget", "-d", type=BUDGET, help="Time for all rounds of one race. [default: 2 minutes]"
     )
     fresh: bool = switch("--fresh", help="Begin again instead of continuing an earlier search of the same commits.")
     json_path: Path | None = opts.report_option("--json", help="Write the search as JSON; - for stdout.")

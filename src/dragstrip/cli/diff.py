@@ -31,6 +31,9 @@ from dragstrip.revision.repository import Repository, Revision
 from dragstrip.workload import Workload
 from dragstrip.workload import load as load_workload
 
+#: Revisions are alike, so their races take longer than most; each ends as soon as it is decided.
+BUDGET_S = 120.0
+
 
 @dataclass(frozen=True, kw_only=True)
 class ProjectOptions:
@@ -60,7 +63,7 @@ class DiffOptions(ProjectOptions, Reports):
 
     revisions: tuple[str, ...] = opts.argument(nargs=-1, metavar="[BASE] [HEAD]...")
     twice: bool = switch("--a-a", help="Also race BASE against itself, which shows the noise.")
-    budget: float | None = option("--budget", "-d", type=BUDGET, help="Time for all rounds.")
+    budget: float | None = option("--budget", "-d", type=BUDGET, help="Time for all rounds. [default: 2 minutes]")
     rounds: int | None = option("--rounds", type=whole_number(bounds.ROUNDS), help="Run exactly this many rounds.")
     margin: float = option(
         "--margin",
@@ -210,7 +213,7 @@ def request_of(
         workload=first,
         also=tuple(also),
         connections=options.connections or fields.connections,
-        budget_s=budget_s or fields.budget_s,
+        budget_s=budget_s or fields.budget_s or BUDGET_S,
         rounds=rounds or fields.rounds,
         margin=margin,
         metric=options.metric or fields.metric,

@@ -20,7 +20,7 @@ from dragstrip.racing import schedule
 from dragstrip.racing.launching import LaunchedServer, WarmUp
 from dragstrip.racing.machine_events import event
 from dragstrip.racing.setup import RaceSetup, block_plan
-from dragstrip.racing.warm_up import warm_up
+from dragstrip.racing.warm_up import MAX_LEARNED_S, warm_up
 from dragstrip.record import Event, EventKind
 from dragstrip.scrutiny import nothing_right
 
@@ -195,6 +195,12 @@ class Calibrated:
         calibration = replace(self.calibration, restless=True)
         return replace(self, calibration=calibration, facts={**self.facts, "while idle": fact})
 
+    def warmed_up_for(self, least_s: float) -> Calibrated:
+        """The same with a longer warm-up, in seconds."""
+        longer_s = least_s - self.entry.warm_up_least_s
+        calibration = replace(self.calibration, launch_s=self.calibration.launch_s + longer_s)
+        return replace(self, entry=replace(self.entry, warm_up_least_s=least_s), calibration=calibration)
+
 
 def calibrate(setup: RaceSetup, launched: LaunchedServer) -> Calibrated:
     """Warms a contender up and loads it alone; measures its typical latency, capacity and short blocks.
@@ -205,7 +211,7 @@ def calibrate(setup: RaceSetup, launched: LaunchedServer) -> Calibrated:
         StageError: it sent no correct response, or died.
     """
     entry, running = launched.entry, launched.running
-    warm = launched.warm_up = warm_up(setup, launched)
+    warm = launched.warm_up = warm_up(setup, launched, learns=entry.contender is None)
     before = running.thread_cpu_ns()
     tally = _load(setup, launched, warm.p50_ns)
     worked = machine.who_worked(before, running.thread_cpu_ns())
@@ -256,8 +262,22 @@ def _learned_warm_up(entry: Entry, warm: WarmUp) -> tuple[Entry, float]:
     warm_up_s = warm.lasted_ns / 1e9
     if entry.contender is not None:
         return entry, warm_up_s
-    least_s = min(max(MIN_LEARNED_S, warm.enough_s), entry.warm_up_least_s)
-    return replace(entry, warm_up_least_s=least_s), min(warm_up_s, max(least_s, MIN_LEARNED_S))
+    least_s = min(max(MIN_LEARNED_S, warm.enough_s), MAX_LEARNED_S)
+    return replace(entry, warm_up_least_s=least_s), min(warm_up_s, least_s)
+
+
+def with_equal_warm_ups(calibrated: Mapping[str, Calibrated]) -> dict[str, Calibrated]:
+    """Ad hoc contenders all with the longest learned warm-up of them: they may be builds of one server.
+
+    What is learned from one launch scatters. Of two launches of the same server, the one that was warmed up for less
+    time would look slower in every round.
+    """
+    ad_hoc = [contender for contender in calibrated.values() if contender.entry.contender is None]
+    longest_s = max((contender.entry.warm_up_least_s for contender in ad_hoc), default=0.0)
+    return {
+        name: contender if contender.entry.contender is not None else contender.warmed_up_for(longest_s)
+        for name, contender in calibrated.items()
+    }
 
 
 def _facts_under_load(setup: RaceSetup, launched: LaunchedServer, tally: Tally, worked: str) -> dict[str, str]:

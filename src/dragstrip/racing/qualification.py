@@ -19,7 +19,7 @@ from dragstrip.contender import BUILD_S, Entry, Missing, Ready
 from dragstrip.errors import NotReady, StageError
 from dragstrip.machine import Lanes
 from dragstrip.racing import database_proof
-from dragstrip.racing.calibration import Calibrated, Calibration, calibrate, idle_shares
+from dragstrip.racing.calibration import Calibrated, Calibration, calibrate, idle_shares, with_equal_warm_ups
 from dragstrip.racing.launching import LaunchedServer, Servers
 from dragstrip.racing.progress import Progress
 from dragstrip.racing.proving import statements
@@ -169,6 +169,9 @@ def qualify_all(
     to_try = [candidate for candidate in candidates if candidate.rejected is None and candidate.kept is None]
     for first in range(0, len(to_try), AT_ONCE):
         _qualify(setup, to_try[first : first + AT_ONCE], progress)
+    equal = with_equal_warm_ups({tried.name: tried.calibrated for tried in candidates if tried.calibrated is not None})
+    for candidate in candidates:
+        candidate.calibrated = equal.get(candidate.name)
     results = tuple(candidate.result() for candidate in candidates)
     for candidate, result in zip(candidates, results, strict=True):
         if store is not None and candidate.calibrated is not None and isinstance(result, Qualified):

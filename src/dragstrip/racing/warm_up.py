@@ -40,13 +40,18 @@ MAX_WARM_UP_TIMES = 3
 #: and its first slices are of a cold server.
 MIN_WINDOWS = 2
 
+#: An unknown runtime is watched for at least this multiple of the time after which it gained nothing more: a
+#: just-in-time compiler can pause in between. No longer warm-up is learned than the second: beyond it, what looks like
+#: a rise is more often the end of a disturbance.
+WATCHED_TIMES, MAX_LEARNED_S = 2, 1.5
+
 #: The first look at an unknown server, which sets the length of its slices. The longer looks allow for the handshakes
 #: of many connections at once, before which no request is in flight; the last is long enough even if other programs
 #: take the cores.
 LOOKS_NS = (20_000_000, 400_000_000, 4_000_000_000)
 
 
-def warm_up(setup: RaceSetup, launched: LaunchedServer, p50_ns: int | None = None) -> WarmUp:
+def warm_up(setup: RaceSetup, launched: LaunchedServer, p50_ns: int | None = None, *, learns: bool = False) -> WarmUp:
     """Connects to a server and loads it until successive slices show no rise, or its ``warm_up.most_s`` is spent.
 
     Time that other programs took from its core or the engine's warms nothing up: only the rest counts towards the
@@ -55,6 +60,7 @@ def warm_up(setup: RaceSetup, launched: LaunchedServer, p50_ns: int | None = Non
 
     Args:
         p50_ns: its typical latency, for the length of a slice; None if still unknown.
+        learns: the time that it needs is learned, so it is watched for ``WATCHED_TIMES`` as long.
 
     Raises:
         StageError: it accepts no connections, or sends no correct response.
@@ -80,13 +86,13 @@ def warm_up(setup: RaceSetup, launched: LaunchedServer, p50_ns: int | None = Non
         counted_s = max(own_ns, lasted_ns / MAX_WARM_UP_TIMES) / 1e9
         if counted_s < launched.entry.warm_up_least_s:
             continue
-        flat = settled(speeds)
+        enough = enough_s(speeds, slice_ns / 1e9)
+        flat = settled(speeds) and (not learns or counted_s >= WATCHED_TIMES * min(enough, MAX_LEARNED_S))
         # A server that sends only incorrect responses gets no faster; the blocks will show them.
         only_incorrect = failed > 0 and not any(speeds[-WINDOW:])
         spent = counted_s >= launched.entry.warm_up_most_s and len(speeds) >= MIN_WINDOWS * WINDOW
         if flat or only_incorrect or spent:
             setup.watch(launched.running, session)  # threads may have come since
-            enough = enough_s(speeds, slice_ns / 1e9)
             return WarmUp(lasted_ns=lasted_ns, settled=flat, enough_s=enough, p50_ns=p50_ns)
 
 

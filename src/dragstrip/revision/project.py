@@ -64,7 +64,7 @@ class RaceFields(Strict):
         "revision is the correct one",
     )
     connections: int | None = Field(default=None, ge=1, le=100_000, description="open connections")
-    budget_s: float | None = Field(default=None, gt=0, le=86_400, description="seconds for all rounds")
+    budget_s: float | None = Field(default=None, gt=0, le=86_400, description="seconds for all rounds; 120 without it")
     rounds: int | None = Field(default=None, ge=2, le=10_000, description="exactly this many rounds")
     metric: Literal["auto", "throughput", "cpu"] = Field(default="auto", description="the metric that decides")
     fail_if: tuple[Threshold, ...] = Field(

@@ -201,7 +201,7 @@ def test_one_that_the_generator_holds_back_gets_no_verdict_and_the_others_do() -
 
 
 def test_one_that_still_warms_up_within_the_rounds_gets_no_verdict() -> None:
-    """8 % from the first pass to the last, in every round."""
+    """8 % from the first pass to the last, in every round; more rounds show whether noise looked like a rise."""
     race = with_blocks(
         samples.race(passes=6),
         lambda b: replace(b, requests=int(b.requests * (1 + 0.016 * b.pass_index))) if b.contender == "steady" else b,
@@ -210,6 +210,7 @@ def test_one_that_still_warms_up_within_the_rounds_gets_no_verdict() -> None:
     (pair,) = analysis.judge(race).pairs
     assert (pair.verdict, pair.unfit) == ("undecided", ((UnfitReason.WARMING, ("steady",)),))
     assert "no verdict, still warming up: steady (so far" in sentence(pair)
+    assert analysis.still_needed(analysis.judge_column(race), race) == {entrant.name for entrant in race.entrants}
 
 
 # --- disturbed unequally ------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
@@ -10,6 +11,8 @@ import numpy as np
 import pytest
 
 from dragstrip.analysis.cpu_shares import left_ns, own_p50_ns, speed_of
+from dragstrip.contender.entries import serve_entry
+from dragstrip.racing.calibration import Calibrated, Calibration, with_equal_warm_ups
 from dragstrip.racing.warm_up import WINDOW, enough_s, rise, settled, warm_up
 
 if TYPE_CHECKING:
@@ -114,11 +117,46 @@ def test_a_server_that_sends_only_incorrect_responses_is_not_warmed_up_to_the_en
     assert warmed_up(speeds, 20, failed=50) == (slices, flat)
 
 
-def warmed_up(speeds: Iterable[int], p50_ms: int, *, failed: int = 0) -> tuple[int, bool]:
+@pytest.mark.parametrize(
+    ("first_slices", "slices"),
+    [
+        ([], 10 * WINDOW),  # it never rose: half a second is ten times what it needs
+        ([70] * 80, 18 * WINDOW),  # it rose after 80 slices: the ninth window would do
+    ],
+)
+def test_an_unknown_server_is_watched_for_twice_the_time_that_it_needs(first_slices: list[int], slices: int) -> None:
+    """Slices are of 5 ms, and no server is watched for less than half a second."""
+    speeds = [*first_slices, *[100] * 200]
+    assert warmed_up(speeds, 1, least_s=0.5, learns=True) == (slices, True)
+    assert warmed_up(speeds, 1, least_s=0.5) == (10 * WINDOW, True)
+
+
+def test_builds_of_one_server_are_warmed_up_for_equally_long() -> None:
+    """The longest time that one of them needed; a contender with a definition keeps its own."""
+    times_s = {"first": 0.35, "second": 0.5, "third": 0.05}
+    calibrated = {
+        name: Calibrated(
+            entry=replace(serve_entry(f"{name}=true {{port}}"), warm_up_least_s=least_s),
+            calibration=Calibration(p50_ns=1, capacity_per_s=1.0, launch_s=1.0, block_factor=1, restless=False),
+            facts={},
+            disturbed=False,
+        )
+        for name, least_s in times_s.items()
+    }
+    equal = with_equal_warm_ups(calibrated)
+    assert {contender.entry.warm_up_least_s for contender in equal.values()} == {0.5}
+    assert equal["first"].calibration.launch_s == pytest.approx(1 + 0.5 - 0.35)
+    assert equal["second"] == calibrated["second"]
+
+
+def warmed_up(
+    speeds: Iterable[int], p50_ms: int, *, failed: int = 0, least_s: float = 0.05, learns: bool = False
+) -> tuple[int, bool]:
     """The slices that a warm-up takes if they are of these speeds, and whether it says that the server has settled.
 
     Args:
         failed: incorrect responses in each slice.
+        least_s: the definition's shortest warm-up. learns: the time that the server needs is learned.
     """
     coming, given = iter(speeds), []
 
@@ -139,9 +177,9 @@ def warmed_up(speeds: Iterable[int], p50_ms: int, *, failed: int = 0) -> tuple[i
         connect=lambda _: 7, watch=lambda *_: None, engine=SimpleNamespace(run=run), lanes=SimpleNamespace(server=(1,))
     )
     launched = SimpleNamespace(
-        session=None, running=None, entry=SimpleNamespace(warm_up_least_s=0.05, warm_up_most_s=2.0)
+        session=None, running=None, entry=SimpleNamespace(warm_up_least_s=least_s, warm_up_most_s=2.0)
     )
-    result = warm_up(cast("RaceSetup", setup), cast("LaunchedServer", launched), p50_ms * 1_000_000)
+    result = warm_up(cast("RaceSetup", setup), cast("LaunchedServer", launched), p50_ms * 1_000_000, learns=learns)
     return len(given), result.settled
 
 
