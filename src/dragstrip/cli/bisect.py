@@ -37,6 +37,10 @@ from dragstrip.store.database import Store
 from dragstrip.store.json_values import JSON_SCHEMA, JsonObject
 from dragstrip.workload import Workload
 
+#: The rounds of a step after BAD's race: as few as have an interval. The search weighs each race by its interval, so
+#: several short races, each at the commit that tells most, find more than a long one.
+STEP_ROUNDS = 10
+
 
 @dataclass(frozen=True, kw_only=True)
 class BisectOptions(ProjectOptions):
@@ -48,7 +52,7 @@ class BisectOptions(ProjectOptions):
         "--threshold", type=SHARE, default="3%", help="Look for a commit that made it slower by more than this."
     )
     budget: float | None = option(
-        "--budget", "-d", type=BUDGET, help="Time for all rounds of one race. [default: 2 minutes]"
+        "--budget", "-d", type=BUDGET, help="Time for the race of BAD against GOOD. [default: 2 minutes]"
     )
     fresh: bool = switch("--fresh", help="Begin again instead of continuing an earlier search of the same commits.")
     json_path: Path | None = opts.report_option("--json", help="Write the search as JSON; - for stdout.")
@@ -61,9 +65,10 @@ class BisectOptions(ProjectOptions):
 def bisect(options: BisectOptions) -> None:
     """Find the commit between GOOD and BAD that made the server slower.
 
-    GOOD is an ancestor of BAD; BAD is HEAD by default. Each step races one commit against GOOD, and ends as soon as the
-    race is decided. Commits that can't be built are skipped. The same command resumes an interrupted search. Exit code
-    1 if BAD is not slower, 3 if the races can't decide.
+    GOOD is an ancestor of BAD; BAD is HEAD by default. The first step races BAD against GOOD, and ends as soon as the
+    race is decided. Each later step races one commit against GOOD for ten rounds. Commits that can't be built are
+    skipped. The same command resumes an interrupted search. Exit code 1 if BAD is not slower, 3 if the races can't
+    decide.
     """
     repository = Repository(Path.cwd())
     asked = project.load(options.project, repository.top)
@@ -135,7 +140,6 @@ class _Races:
 
     def _race(self, entries: Sequence[Entry]) -> Race:
         known = self._search.of_bad()
-        level = abs(known.logs[0]) if known else self._search.threshold
         # What BAD is slowest at is what the other commits are raced at.
         workloads = [workload for workload in self._workloads if not known or workload.name == known.workload]
         request = request_of(
@@ -145,8 +149,9 @@ class _Races:
             workloads or self._workloads,
             commits=(self._search.good, str(entries[1].parameters[difference.COMMIT])),
             budget_s=self._options.budget,
-            # Within half of what is sought a commit counts as unchanged, so that its race ends early.
-            margin=max(level / 2, 0.005),
+            rounds=STEP_ROUNDS if known else None,
+            # Within half of what is sought BAD counts as unchanged, so that its race ends early.
+            margin=self._search.threshold / 2,
         )
         with Progress(self._console, quiet=True) as progress:
             return finished(
