@@ -24,11 +24,11 @@ from dragstrip.report import history as report
 class HistoryOptions:
     """Options of ``dragstrip history``."""
 
-    subject: str = opts.argument(required=False, default="", metavar="[NAME]")
-    reference: str = option(
-        "--reference", default="", metavar="NAME", help="The unchanged contender. [default: the one that it met most]"
+    subject: str | None = opts.argument(required=False, metavar="[NAME]")
+    reference: str | None = option(
+        "--reference", metavar="NAME", help="The unchanged contender. [default: the one that it met most]"
     )
-    workload: str = option("--workload", default="", help="Only this workload. [default: all]")
+    workload: str | None = option("--workload", metavar="NAME", help="Only this workload. [default: all]")
     last: int = option("--last", type=whole_number(IntRange(2, 10_000)), default=200, help="Look at this many races.")
     json_path: Path | None = opts.report_option("--json", help="Write points and changes as JSON; - for stdout.")
     html_path: Path | None = opts.html_option()
@@ -51,7 +51,9 @@ def history(options: HistoryOptions) -> None:
                 races.append(store.load(line.race))
             except DragstripError as error:
                 click.echo(f"dragstrip: passed over: {error}", err=True)
-    found = collect(races, subject=options.subject, reference=options.reference, workload=options.workload)
+    found = collect(
+        races, subject=options.subject or "", reference=options.reference or "", workload=options.workload or ""
+    )
     if not found:
         wanted = f" of {options.subject}" if options.subject else ""
         raise StoreError(

@@ -24,7 +24,10 @@ class InitOptions:
     build: str | None = option("--build", metavar="COMMAND", help="Shell command that builds the server.")
     serve: str | None = option("--serve", metavar="COMMAND", help="Command that starts the server, with {port} in it.")
     workload: tuple[str, ...] = option(
-        "--workload", multiple=True, help='A workload, a workload file, or a path like "/users/1". [default: /]'
+        "--workload",
+        multiple=True,
+        metavar="NAME",
+        help='A workload, a workload file, or a path like "/users/1". [default: /]',
     )
     threshold: str = option(
         "--fail-if", default="slower:3%", help="Threshold for the exit code of `dragstrip diff`; empty for none."

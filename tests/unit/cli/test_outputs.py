@@ -29,29 +29,37 @@ import click
 import pytest
 import samples
 from commands import Done, dragstrip
+from repositories import Made
 
+from dragstrip.cli import bisect as bisect_command
 from dragstrip.cli import claims as claims_command
 from dragstrip.cli import doctor as doctor_command
 from dragstrip.cli import main as cli_main
 from dragstrip.cli import race as race_command
 from dragstrip.cli.outputs import OutputFile
+from dragstrip.contender.entries import serve_entry
 from dragstrip.doctor.finding import Report
 from dragstrip.record import Race
 from dragstrip.report.race import page as race_page
+from dragstrip.revision import difference
+from dragstrip.revision.bisect import Measured, Step
 from dragstrip.store.database import Store
 
 #: Paths that a command only reads, or in which it creates files that must not exist: each with its own tests.
 NOT_WRITTEN = {
     "store_path", "folders", "fleet", "pool", "raw", "script", "cacert", "outputs", "show_path", "into", "folder",
-    "file",
+    "file", "project",
 }  # fmt: skip
 
 #: How to call each command so that it writes without measuring.
 CALLS = {
+    "bisect": "bisect HEAD~1 HEAD -q",
     "claims": "claims",
     "claims check": "claims check 2013-nginx-lua-node-30 -q",
     "compare": "compare 000000000001 000000000002",
+    "diff": "diff HEAD~1 HEAD --anyway -q",
     "doctor": "doctor",
+    "history": "history",
     "load": "load http://127.0.0.1:1/ -q",
     "race": "race --serve 'one=true {{port}}' --serve 'other=true {{port}}' -q",
     "report": "report 000000000001",
@@ -107,12 +115,17 @@ def at(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     with Store(folder / "store" / "races.sqlite") as store:
         for number in (1, 2):
             store.begin(replace(sample(), id=f"{number:012x}"))
+        for number in (3, 4):  # with intervals, so that they have a history
+            store.begin(samples.race(id=f"{number:012x}", rounds=12, passes=2))
     for place in (folder / "store", folder / "store" / "races.sqlite"):
         place.chmod(0o777)
     for name in ("state", "cache"):
         (folder / name).mkdir()
         (folder / name).chmod(0o777)
     (folder / "swept.json").write_text(json.dumps(swept()))
+    made = Made(folder / "repository")
+    made.commit("first", dragstrip_toml='[serve]\ncommand = "true {port}"\n[race]\nworkloads = ["hello"]\n')
+    made.commit("second")
     measure_nothing(folder, monkeypatch)
     yield folder
     for place in (folder, *folder.rglob("*")):
@@ -149,9 +162,27 @@ def measure_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor_command.examining, "examine", lambda *_, **__: examined)
     monkeypatch.setattr(doctor_command.examining, "with_null_race", lambda report, *_: report)
     monkeypatch.setattr("dragstrip.cli.load.loaded", lambda *_: loaded())
+    measure_no_revision(folder / "repository", monkeypatch)
     monkeypatch.setattr("dragstrip.cli.claims.check", lambda *_, **__: None)
     for place, name in ((claims_command, "rows"), (race_page, "render")):  # slow, and the same each time
         monkeypatch.setattr(place, name, once(getattr(place, name)))
+
+
+def measure_no_revision(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has commands that race revisions find them in a repository, which belongs to root, without a build of them."""
+    monkeypatch.chdir(repository)
+    for name, value in {"COUNT": "1", "KEY_0": "safe.directory", "VALUE_0": "*"}.items():
+        monkeypatch.setenv(f"GIT_CONFIG_{name}", value)
+    contender = serve_entry("a=true {port}")
+    compared = difference.Compared(revisions=(), entries=(contender, contender))
+    monkeypatch.setattr(difference, "compare", lambda *_, **__: compared)
+    monkeypatch.setattr(difference, "entry_of", lambda *_: contender)
+    slower = Measured(ratio=0.9, low=0.89, high=0.91, workload="hello", race="000000000001")
+    monkeypatch.setattr(
+        bisect_command.searching,
+        "resumed",
+        lambda _, search: replace(search, steps=[Step(commit=search.bad, measured=slower)]),
+    )
 
 
 def once(make: Callable[..., Any]) -> Callable[..., Any]:
