@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import time
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -73,18 +73,21 @@ def test_a_build_that_fails_is_refused_with_its_last_lines_and_tried_again(made:
 
 
 def test_a_build_that_hangs_is_ended_with_all_that_it_started(made: Made, tmp_path: Path) -> None:
-    with pytest.raises(StageError, match=r"did not end within 0\.5 s"):
-        _build(made, "echo $$ >> $COUNT; sleep 600 & wait", timeout_s=0.5)
-    shell = int((tmp_path / "count").read_text())
-    left = [process.pid for process in psutil.process_iter(["status"]) if _group(process.pid) == shell]
-    assert all(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE for pid in left), left
+    """The time limit is longer than a shell takes to start on a busy machine."""
+    with pytest.raises(StageError, match=r"did not end within 3 s"):
+        _build(made, "sleep 600 & echo $! >> $COUNT; wait", timeout_s=3)
+    sleeping = int((tmp_path / "count").read_text())
+    until_s = time.monotonic() + 30  # the kernel ends it, but need not have done so yet
+    while _runs(sleeping):
+        assert time.monotonic() < until_s
+        time.sleep(0.01)
 
 
-def _group(pid: int) -> int:
+def _runs(pid: int) -> bool:
     try:
-        return os.getpgid(pid)
-    except ProcessLookupError:
-        return 0
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def test_builds_are_listed_and_the_oldest_removed(made: Made) -> None:
