@@ -17,7 +17,7 @@ ROWS = (
     ("cli",),
     ("site", "api"),
     ("report",),
-    ("claim", "sweep", "doctor", "revision"),
+    ("claim", "sweep", "doctor", "revision", "profile"),
     ("fleet", "compat"),
     ("racing", "loading"),
     ("validity", "scrutiny"),

@@ -283,6 +283,60 @@ class Round:
     column: int = 0
 
 
+class Counter(StrEnum):
+    """A number that a profile may have; ``analysis.causes`` defines which are divided by responses."""
+
+    #: CPU time of the whole process tree (ns), and its parts in user and kernel mode.
+    CPU_NS = "cpu_ns"
+    USER_NS = "user_ns"
+    KERNEL_NS = "kernel_ns"
+    #: How often its threads waited, and how often one was put on a core.
+    WAITS = "voluntary_switches"
+    TURNS = "turns"
+    MINOR_FAULTS = "minor_faults"
+    MAJOR_FAULTS = "major_faults"
+    #: read(2), write(2) and their kin; the kernel's count leaves out recv(2) and send(2), so each is a least number.
+    READS = "reads"
+    WRITES = "writes"
+    #: Received by the engine's own sockets: bytes, and TCP segments with data.
+    RECEIVED_BYTES = "received_bytes"
+    SEGMENTS = "segments"
+    #: At the end of the counted time.
+    PROCESSES = "processes"
+    THREADS = "threads"
+    RESIDENT_BYTES = "resident_bytes"
+    #: Memory for each of many idle connections, and how many there were.
+    CONNECTION_BYTES = "connection_bytes"
+    HELD_CONNECTIONS = "held_connections"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """One extra launch of one contender after the race, which shows what its responses cost; never part of a verdict.
+
+    Args:
+        index: 0-based, over all profiles of the race, in the order in which they were run.
+        column: index in ``Race.columns``; its workload and its load were used.
+        started_ns, ended_ns: monotonic, from the start of the launch to the end of its last block.
+        blocks: how many blocks of the column's own length were loaded; duration_ns: their length, summed.
+        answered, failed: responses in these blocks, correct ones and errors.
+        counts: by ``Counter``; counted over the blocks, or a number at their end.
+        missing: why a counter has no number, by ``Counter``.
+    """
+
+    index: int
+    column: int
+    contender: str
+    started_ns: int
+    ended_ns: int
+    blocks: int
+    duration_ns: int
+    answered: int
+    failed: int
+    counts: Mapping[str, float]
+    missing: Mapping[str, str] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entrant:
     """A contender as it entered this race.
@@ -485,6 +539,7 @@ class Race:
         columns: one for each workload and rate, at least one.
         family: for one column of a race: how many columns share the error rate ``plan.alpha``.
         imported: it was read from a file, which may come from another machine.
+        profiles: extra launches after the race, which show causes; no verdict uses them.
     """
 
     id: str
@@ -503,6 +558,7 @@ class Race:
     finished: Ending = Ending.NONE
     family: int = 1
     imported: bool = False
+    profiles: Sequence[Profile] = ()
 
     @property
     def workload(self) -> str:

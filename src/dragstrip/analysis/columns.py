@@ -35,6 +35,7 @@ def _as_race(race: Race, at: int) -> Race:
         events=tuple(e for e in race.events if e.column == at or (e.column is None and e.kind not in _OF_WHOLE_RACE)),
         finished=_finished(race.finished, column.entrants, rounds),
         family=len(race.columns),
+        profiles=tuple(profile for profile in race.profiles if profile.column == at),
     )
 
 

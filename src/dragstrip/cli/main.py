@@ -35,10 +35,11 @@ COMMANDS = {
     "show": "Show a stored race, judged again from its records.",
     "sweep": "Measure latency at several offered rates and find the capacity of CONTENDERS.",
     "verify": "Run scrutineering only: start each contender and check its responses.",
+    "why": "Show what each response costs the contenders of race RUN, and which costs differ.",
 }
 
 #: Commands whose exit code is a measurement's result: output that can't be written does not change the code.
-MEASURING = ("bisect", "claims", "diff", "doctor", "load", "race", "rerun", "sweep", "verify")
+MEASURING = ("bisect", "claims", "diff", "doctor", "load", "race", "rerun", "sweep", "verify", "why")
 
 
 class Commands(click.Group):

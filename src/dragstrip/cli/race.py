@@ -19,10 +19,12 @@ from dragstrip.cli.conclusion import Reports, conclude, finished
 from dragstrip.cli.consent import ask_to_run
 from dragstrip.cli.options import gathered, open_store, option, placed, switch, taken_from
 from dragstrip.cli.quantities import BUDGET, RATE_OR_AUTO, SHARE, ExtraSeconds, whole_number
+from dragstrip.cli.why import explained
 from dragstrip.contender import AllowedHost
 from dragstrip.contender.entries import HTTP, TLS, split_label
-from dragstrip.errors import BadUsage
+from dragstrip.errors import BadUsage, DragstripError
 from dragstrip.metrics import AUTO, MetricChoice
+from dragstrip.profile.run import ProfileRequest
 from dragstrip.racing import options as bounds
 from dragstrip.racing import run as racing
 from dragstrip.racing.request import Request
@@ -145,6 +147,9 @@ class RaceOptions(Reports):
     fresh_scrutiny: bool = switch(
         "--fresh-scrutiny", help="Repeat scrutineering even for contenders that have not changed."
     )
+    why: bool = switch(
+        "--why", help="After the race, launch each contender a few more times, and show what its responses cost."
+    )
     resume_id: str | None = option(
         "--resume",
         metavar="ID",
@@ -200,6 +205,8 @@ def race(options: RaceOptions) -> None:
         raise BadUsage(f"--budget +{options.budget:g}s extends an existing race: add --resume ID, or drop the +")
     if options.strict and not options.rules:
         raise BadUsage("--strict needs --fail-if; add for example --fail-if slower:3%")
+    if options.why and options.fleet is not None:
+        raise BadUsage("--why can't be combined with --fleet: causes are measured on a single machine; leave one out")
     if options.into is not None and (problem := paths.refusal(options.into / "x.race")) is not None:
         raise BadUsage(f"--into: {problem}")
     # With a "-", standard output holds only the JSON or the Markdown.
@@ -231,9 +238,20 @@ def race(options: RaceOptions) -> None:
             lambda name: _resuming(name, options),
             options.resume_id or "",
         )
+        if options.why:
+            result = _with_causes(result, options, store, progress)
         if options.into is not None:
             store.seal_into(result.id, options.into)
     conclude(console, result, options)
+
+
+def _with_causes(result: Race, options: RaceOptions, store: Store, progress: Progress) -> Race:
+    """The race with extra launches; if there can't be any, the reason is printed, and the race stays as it is."""
+    try:
+        return explained(store.load(result.id), ProfileRequest(), store, progress, workload=options.workload)
+    except DragstripError as error:
+        click.echo(f"dragstrip: --why: {error}", err=True)
+        return result
 
 
 @contextmanager

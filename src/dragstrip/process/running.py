@@ -65,6 +65,10 @@ class Running:
     cpu_source: str = "none"
     note: str = ""
 
+    def pids(self) -> tuple[int, ...]:
+        """Its living processes on this machine; none if Dragstrip did not start them here."""
+        return ()
+
     def schedstats(self) -> tuple[str, ...]:
         """``/proc/PID/task/TID/schedstat`` of every thread on this machine now."""
         return ()

@@ -56,7 +56,7 @@ def resume(
         _refuse_ended(race, extra_s)
         refuse_other_machine(race, site)
         by_name = _by_name(race, workloads)
-        racing_on = _unchanged(race, {entry.name: entry for entry in entries})
+        racing_on = unchanged(race, {entry.name: entry for entry in entries})
         refuse_elsewhere(list(racing_on.values()), allowed, race.load.connections, extra_s or race.plan.budget_s)
         lanes = site.lanes(_cores(race.server_cores), _cores(race.engine_cores))
         lanes = database_lane(lanes, workloads, divisible=False)
@@ -111,7 +111,7 @@ def _by_name(race: Race, workloads: Sequence[Workload]) -> dict[str, Workload]:
     return by_name
 
 
-def _unchanged(race: Race, entries: Mapping[str, Entry]) -> dict[str, Entry]:
+def unchanged(race: Race, entries: Mapping[str, Entry]) -> dict[str, Entry]:
     """The entries of contenders still in the race, by name, if their definitions are unchanged.
 
     Raises:

@@ -25,7 +25,20 @@ from typing import Any, Self
 from dragstrip import paths
 from dragstrip.errors import StoreError, StoreFull, Unreadable
 from dragstrip.paths import is_file
-from dragstrip.record import Block, Column, Ending, Entrant, Event, EventKind, Launch, Load, Plan, Race, Round
+from dragstrip.record import (
+    Block,
+    Column,
+    Ending,
+    Entrant,
+    Event,
+    EventKind,
+    Launch,
+    Load,
+    Plan,
+    Profile,
+    Race,
+    Round,
+)
 from dragstrip.store.export_file import (
     MAX_BYTES,
     add_continuation,
@@ -66,11 +79,13 @@ _COLUMN_PLAN = ("lead_ns", "counted_ns", "passes", "blocks")
 
 _LOAD = tuple(f.name for f in fields(Load) if f.name not in _COLUMN_LOAD)
 _PLAN = tuple(f.name for f in fields(Plan) if f.name not in ("extensions", *_COLUMN_PLAN))  # extensions are events
-_APART = ("columns", "rounds", "events", "finished", "family", "imported")
+_APART = ("columns", "rounds", "events", "finished", "family", "imported", "profiles")
 _RACE = tuple(f.name for f in fields(Race) if f.name not in _APART)
 _ROUND = ("index", "started_ns", "ended_ns", "void", "column")
 _EVENT = ("at_ns", "kind", "detail", "facts")
-_ENTRANT, _LAUNCH, _BLOCK = (tuple(f.name for f in fields(kind)) for kind in (Entrant, Launch, Block))
+_ENTRANT, _LAUNCH, _BLOCK, _PROFILE = (
+    tuple(f.name for f in fields(kind)) for kind in (Entrant, Launch, Block, Profile)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +175,8 @@ class Store:
                 self._put_column(race.id, index, column)
             for round_ in race.rounds:
                 self._put_round(race.id, round_)
+            for profile in race.profiles:
+                self._put_profile(race.id, profile)
             for event in race.events:
                 self._put_event(race.id, event)
             if race.finished:
@@ -169,6 +186,11 @@ class Store:
         """Commits one finished round; it is on the disk when this returns."""
         with self._transaction():
             self._put_round(race_id, round)
+
+    def append_profile(self, race_id: str, profile: Profile) -> None:
+        """Commits one extra launch; it is on the disk when this returns."""
+        with self._transaction():
+            self._put_profile(race_id, profile)
 
     def entrant_out(self, race_id: str, name: str, reason: str, round_index: int | None, column: int) -> None:
         """Records that a contender went out of a column in a round, and why."""
@@ -209,6 +231,9 @@ class Store:
             insert(self._db, "launch", {"race": race_id, "seq": seq} | values(launch, _LAUNCH))
         for seq, block in enumerate(round_.blocks):
             insert(self._db, "block", {"race": race_id, "seq": seq} | values(block, _BLOCK))
+
+    def _put_profile(self, race_id: str, profile: Profile) -> None:
+        insert(self._db, "profile", {"race": race_id} | values(profile, _PROFILE))
 
     def _put_event(self, race_id: str, event: Event, contender: str | None = None, round_: int | None = None) -> None:
         place = {"race": race_id, "contender": contender, "round": round_}
@@ -253,6 +278,7 @@ class Store:
             shared = pick(race_id, Race, row, _RACE)
             columns = self._columns(race_id, row)
             rounds = self._rounds(race_id, columns)
+            profiles = rows(self._db, "profile", race_id, order='"index"')
             events = rows(self._db, "event", race_id, order="id")
         finished, kept = Ending.NONE, []
         for event in events:
@@ -272,6 +298,7 @@ class Store:
             events=tuple(kept),
             finished=finished,
             imported=any(event["kind"] == EventKind.IMPORTED for event in events),
+            profiles=tuple(Profile(**pick(race_id, Profile, row, _PROFILE)) for row in profiles),
         )
 
     def _columns(self, race_id: str, row: Mapping[str, Any]) -> tuple[Column, ...]:

@@ -16,7 +16,10 @@ from dragstrip.errors import StoreError
 from dragstrip.store.messages import AGAIN, constraint_in_words
 from dragstrip.store.schema import create, refuse_foreign, refuse_other_versions, roll_back
 
-TABLES = ("race", "column", "contender", "round", "launch", "block", "event")
+TABLES = ("race", "column", "contender", "round", "launch", "block", "profile", "event")
+
+#: Tables to which rows may be added after a race has ended: a verdict, another tool's figure, an extra launch.
+ADDED_LATER = ("profile", "event")
 
 SEAL = "CREATE TABLE seal (race TEXT NOT NULL, sha256 TEXT NOT NULL)"
 
@@ -34,6 +37,7 @@ MAX_COUNTS = (
     ("block", "seq", 1_000_000),
     ("block", "pass_index", 10_000),
     ("block", "position", 10_000),
+    ("profile", "index", 100_000),
 )
 
 #: The largest export, which holds one race; the largest so far have some 30 MB.
@@ -71,14 +75,14 @@ def _columns_and_key(db: sqlite3.Connection, store: str, table: str) -> tuple[st
 def differing(db: sqlite3.Connection, race_id: str, source: str, target: str, but_events: Sequence[str]) -> str | None:
     """The first table in which a race of two attached stores differs; None if its rows are the same.
 
-    Events may be added later (a verdict, another tool's figure), so the target may have more of them.
+    The target may have more rows of ``ADDED_LATER``.
     """
     for table in TABLES:
         columns, key = _columns_and_key(db, source, table)
         but = f" AND kind NOT IN ({','.join('?' * len(but_events))})" if table == "event" else ""
         values = (race_id, *but_events) if but else (race_id,)
         rows = f"SELECT {columns} FROM {{}}.{table} WHERE {key} = ?{but}"
-        ways = [(source, target)] if table == "event" else [(source, target), (target, source)]
+        ways = [(source, target)] if table in ADDED_LATER else [(source, target), (target, source)]
         for first, second in ways:
             if db.execute(f"{rows.format(first)} EXCEPT {rows.format(second)} LIMIT 1", values * 2).fetchone():
                 return table
@@ -94,7 +98,7 @@ def continues(db: sqlite3.Connection, race_id: str, source: str, target: str) ->
     for table in TABLES[: TABLES.index("event")]:
         columns, key = _columns_and_key(db, source, table)
         rows = f"SELECT {columns} FROM {{}}.{table} WHERE {key} = ?"
-        ways = [(target, source)] if table in _GROWING else [(source, target), (target, source)]
+        ways = [(target, source)] if table in (*_GROWING, "profile") else [(source, target), (target, source)]
         for first, second in ways:
             if db.execute(f"{rows.format(first)} EXCEPT {rows.format(second)} LIMIT 1", (race_id,) * 2).fetchone():
                 return False
@@ -102,7 +106,7 @@ def continues(db: sqlite3.Connection, race_id: str, source: str, target: str) ->
 
 
 def add_continuation(db: sqlite3.Connection, race_id: str, source: str, target: str) -> None:
-    """Adds to a race the rounds and events of its continuation that it lacks; see ``continues``."""
+    """Adds to a race the rounds, profiles and events of its continuation that it lacks; see ``continues``."""
     last = f'SELECT coalesce(max("index"), -1) FROM {target}.round WHERE race = ?'
     (known,) = db.execute(last, (race_id,)).fetchone()
     for table, number in _GROWING.items():
@@ -112,6 +116,12 @@ def add_continuation(db: sqlite3.Connection, race_id: str, source: str, target: 
             f'"{number}" > ? ORDER BY rowid',
             (race_id, known),
         )
+    columns, _ = _columns_and_key(db, source, "profile")
+    db.execute(
+        f"INSERT INTO {target}.profile ({columns}) SELECT {columns} FROM {source}.profile WHERE race = ? AND "
+        f'"index" > (SELECT coalesce(max("index"), -1) FROM {target}.profile WHERE race = ?) ORDER BY "index"',
+        (race_id, race_id),
+    )
     columns, _ = _columns_and_key(db, source, "event")
     same = " AND ".join(f"known.{name} IS more.{name}" for name in columns.split(", "))
     db.execute(

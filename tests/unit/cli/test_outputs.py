@@ -64,6 +64,7 @@ CALLS = {
     "race": "race --serve 'one=true {{port}}' --serve 'other=true {{port}}' -q",
     "report": "report 000000000001",
     "sweep": "sweep --show {at}/swept.json",
+    "why": "why 000000000001 -q",
 }
 EXPORTS = ("record", "json", "csv", "html", "junit", "hlog")
 
@@ -151,6 +152,8 @@ def measure_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         return made
 
     monkeypatch.setattr(race_command.racing, "run", run)
+    explained = replace(race, profiles=samples.profiles({"quick": 6.0, "steady": 9.0}, 2))
+    monkeypatch.setattr("dragstrip.cli.why.explained", lambda *_, **__: explained)
     examined = Report(
         at="2026-01-02T03:04:05+00:00",
         software="1",

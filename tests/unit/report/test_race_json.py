@@ -71,3 +71,22 @@ def test_one_that_fell_out_under_way_yields_no_number() -> None:
     assert all("slow" not in (pair["a"], pair["b"]) for pair in made["pairs"])
     assert "in round 4" in rendered(race)
     assert "slow is out in round 4: died under load" in shown(race)
+
+
+def test_json_has_the_causes_of_extra_launches_and_follows_its_schema() -> None:
+    """A planted difference is there with its interval; a counter without a number says why."""
+    profiles = samples.profiles({"quick": 6.0, "steady": 9.5})
+    race = samples.race(rounds=2, profiles=profiles)
+    made = json.loads(json.dumps(told(race), allow_nan=False))
+    jsonschema.Draft202012Validator(race_export.schema()).validate(made)
+    why = made["columns"][0]["why"]
+    by_counter = {row["counter"]: row["contenders"] for row in why["counters"]}
+    assert [entry["launches"] for entry in why["contenders"]] == [6, 6]
+    difference = by_counter["cpu_ns"][1]["difference"]
+    assert difference["estimate"] == pytest.approx(3.5, abs=0.05)
+    assert difference["significant"]
+    assert by_counter["segments"][0]["estimate"] is None
+    assert by_counter["segments"][0]["missing"] == "each request has a connection of its own"
+    plain = told(samples.race(rounds=2))
+    del made["columns"][0]["why"]
+    assert made == json.loads(json.dumps(plain, allow_nan=False))

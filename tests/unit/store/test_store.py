@@ -63,7 +63,8 @@ def test_a_race_comes_back_equal(path: Path) -> None:
         samples.noted(EventKind.VERDICT, "FASTER"),
     )
     race = samples.race(out={"dud": "body differs"}, events=events)
-    race = replace(race, rounds=(*race.rounds, odd), seed=2**63 - 1, backend=Backend.BEST)
+    profiles = samples.profiles({"quick": 6.0, "steady": 9.5})
+    race = replace(race, rounds=(*race.rounds, odd), seed=2**63 - 1, backend=Backend.BEST, profiles=profiles)
     with Store(path) as store:
         store.begin(race)
     with Store(path) as store:
@@ -99,10 +100,10 @@ def test_a_resumed_race_is_running_again_until_it_ends_again(path: Path) -> None
         assert (store.load("last").finished, store.runs()[0].finished) == ("budget", "budget")
 
 
-@pytest.mark.parametrize("table", ["race", "column", "contender", "round", "launch", "block", "event"])
+@pytest.mark.parametrize("table", ["race", "column", "contender", "round", "launch", "block", "profile", "event"])
 def test_the_file_itself_refuses_to_rewrite_a_record(path: Path, table: str) -> None:
     """Triggers stop UPDATE and DELETE, whoever holds the file."""
-    race = samples.race(rounds=1)
+    race = replace(samples.race(rounds=1), profiles=(samples.profile("quick"),))
     with Store(path) as store:
         store.begin(race)
     with sqlite3.connect(path) as db:

@@ -122,6 +122,24 @@ CREATE TABLE block (
     FOREIGN KEY (race, round, contender) REFERENCES launch (race, round, contender)
 ) STRICT;
 
+-- Extra launches after the race; counts and missing are by counter (record.Counter).
+CREATE TABLE profile (
+    race TEXT NOT NULL,
+    "index" INTEGER NOT NULL CONSTRAINT "profile.index must be 0 or above" CHECK ("index" >= 0),
+    "column" INTEGER NOT NULL, contender TEXT NOT NULL, started_ns INTEGER NOT NULL, ended_ns INTEGER NOT NULL,
+    blocks INTEGER NOT NULL CONSTRAINT "profile.blocks must be above 0" CHECK (blocks > 0),
+    duration_ns INTEGER NOT NULL,
+    answered INTEGER NOT NULL CONSTRAINT "profile.answered must be above 0" CHECK (answered > 0),
+    failed INTEGER NOT NULL,
+    counts TEXT NOT NULL
+        CONSTRAINT "profile.counts must be a JSON object" CHECK (json_valid(counts) AND json_type(counts) = 'object'),
+    missing TEXT NOT NULL
+        CONSTRAINT "profile.missing must be a JSON object"
+            CHECK (json_valid(missing) AND json_type(missing) = 'object'),
+    PRIMARY KEY (race, "index"),
+    FOREIGN KEY (race, "column", contender) REFERENCES contender (race, "column", name)
+) STRICT;
+
 CREATE TABLE event (
     id INTEGER PRIMARY KEY AUTOINCREMENT, race TEXT NOT NULL, at_ns INTEGER NOT NULL, kind TEXT NOT NULL,
     detail TEXT NOT NULL,
@@ -160,6 +178,10 @@ CREATE TRIGGER block_update BEFORE UPDATE ON block
     BEGIN SELECT RAISE(ABORT, 'records are append only: block'); END;
 CREATE TRIGGER block_delete BEFORE DELETE ON block
     BEGIN SELECT RAISE(ABORT, 'records are append only: block'); END;
+CREATE TRIGGER profile_update BEFORE UPDATE ON profile
+    BEGIN SELECT RAISE(ABORT, 'records are append only: profile'); END;
+CREATE TRIGGER profile_delete BEFORE DELETE ON profile
+    BEGIN SELECT RAISE(ABORT, 'records are append only: profile'); END;
 CREATE TRIGGER event_update BEFORE UPDATE ON event
     BEGIN SELECT RAISE(ABORT, 'records are append only: event'); END;
 CREATE TRIGGER event_delete BEFORE DELETE ON event

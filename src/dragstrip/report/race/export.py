@@ -11,7 +11,7 @@ from dragstrip.analysis import Estimate, Interval, Pair, by_column
 from dragstrip.record import Entrant, Race, Round
 from dragstrip.report import figures
 from dragstrip.report.comparison import Ruled
-from dragstrip.report.race import columns, database, external, latency, wording
+from dragstrip.report.race import causes, columns, database, external, latency, wording
 from dragstrip.report.race.badge import KIND, column_badge, race_badge
 from dragstrip.report.race.checks import check_text
 from dragstrip.report.race.headline import column_headline, headline
@@ -117,6 +117,7 @@ def _column(part: Part) -> JsonObject:
         "badge": column_badge(part).line,
         "headline": column_headline(part),
         "rounds": [round_.index for round_ in race.rounds],
+        **causes.as_json(race),
     }
 
 

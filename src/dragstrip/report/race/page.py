@@ -20,7 +20,7 @@ from dragstrip import paths
 from dragstrip.metrics import KNOWN, MetricChoice
 from dragstrip.record import Entrant, Race
 from dragstrip.report import figures, glyphs
-from dragstrip.report.race import charts, columns, database, external, notes, tables, wording
+from dragstrip.report.race import causes, charts, columns, database, external, notes, tables, wording
 from dragstrip.report.race import definitions as definitions_of
 from dragstrip.report.race import export as race_export
 from dragstrip.report.race import terminal as race_terminal
@@ -160,6 +160,7 @@ _WORDS = {
     "foreign": "by other tools",
     "blocks": "blocks over time",
     "cost": "CPU and memory",
+    "why": "why: what a response costs",
 }
 
 
@@ -187,6 +188,7 @@ def _of_column(column: ColumnSections) -> list[tuple[str, str]]:
         "latency": "latency" in drawn,
         "cost": "cpu" in drawn or "memory" in drawn,
         "figures": part.rows,
+        "why": part.race.profiles,
     }
     names = [name for name, content in sections.items() if content]
     return [(f"{column.at}{name}", f"{column.head}{_WORDS.get(name, name)}") for name in names]
@@ -226,11 +228,12 @@ def _template() -> Template:
         "check_name": figures.check,
         "database_text": database.text,
         "several_disturbed": DISTURBED_EACH,
+        "causes_note": causes.NOTE,
     }
     functions: Sequence[Callable[..., object]] = (
         *(figures.ratio_span, figures.called, figures.meaning, figures.null_race, notes.clipped, check_text),
         *(wording.disturbed_text, wording.unequal_pairs_text, kind_rows, pair_of, shown_pairs, shown_beside, ties_wide),
-        *(launches, race_terminal.parity_rows),
+        *(launches, race_terminal.parity_rows, causes.compared_causes),
     )
     environment.globals |= {function.__name__: function for function in functions}
     return environment.get_template("page.html.j2")

@@ -17,7 +17,7 @@ from dragstrip.analysis import ColumnVerdict, Pair, by_column
 from dragstrip.metrics import KNOWN
 from dragstrip.record import Race
 from dragstrip.report import figures, glyphs
-from dragstrip.report.race import columns, database, external, notes, wording
+from dragstrip.report.race import causes, columns, database, external, notes, wording
 from dragstrip.report.race.badge import column_badge, race_badge
 from dragstrip.report.race.headline import headline
 from dragstrip.report.race.latency import kind_rows
@@ -66,6 +66,7 @@ def show_race(
         lines += _measured(part, shown)
         if verbose:
             lines += [*_rest(part, shown), Text()]
+        lines += causes.lines(part.race)
     lines += _foreign(judged.record)
     lines += _beside_the_verdict(judged, run or judged.record.id, every=verbose)
     lines.append(Text(summary(judged.record), style="dim"))

@@ -1,0 +1,203 @@
+"""What a response costs each contender, and which costs differ: a table of counters over the extra launches of a race.
+
+Method: ``docs/why.md``. The launch is the unit; all tested differences of a column are one family.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from dragstrip.analysis.interval import Interval
+from dragstrip.analysis.launch_differences import (
+    LEAST_LAUNCHES,
+    LaunchDifference,
+    LaunchNumbers,
+    amounts,
+    counts,
+    differences,
+)
+from dragstrip.record import Counter, EventKind, Profile, Race
+
+#: Probability of any false alarm among a column's differences, and of missing a contender's own number.
+ALPHA = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CounterKind:
+    """How one counter is divided and shown.
+
+    Args:
+        at_least: the source counts some of the events only.
+        unit: of a table, in the counter's own. per_response: it is divided by the launch's responses.
+        counted: its values are counts of events, which scatter at least by counting.
+        tested: its differences are tested; numbers that a server is configured with are only shown.
+    """
+
+    counter: Counter
+    unit: float = 1.0
+    per_response: bool = True
+    at_least: bool = False
+    counted: bool = False
+    tested: bool = True
+
+
+#: All counters in the table's order.
+COUNTERS = (
+    CounterKind(counter=Counter.CPU_NS, unit=1e3),
+    CounterKind(counter=Counter.USER_NS, unit=1e3),
+    CounterKind(counter=Counter.KERNEL_NS, unit=1e3),
+    CounterKind(counter=Counter.READS, at_least=True, counted=True),
+    CounterKind(counter=Counter.WRITES, at_least=True, counted=True),
+    CounterKind(counter=Counter.WAITS, counted=True),
+    CounterKind(counter=Counter.TURNS, counted=True, tested=False),
+    CounterKind(counter=Counter.MINOR_FAULTS, counted=True),
+    CounterKind(counter=Counter.MAJOR_FAULTS, counted=True),
+    CounterKind(counter=Counter.RECEIVED_BYTES),
+    CounterKind(counter=Counter.SEGMENTS, counted=True),
+    CounterKind(counter=Counter.PROCESSES, per_response=False, tested=False),
+    CounterKind(counter=Counter.THREADS, per_response=False, tested=False),
+    CounterKind(counter=Counter.RESIDENT_BYTES, unit=2.0**20, per_response=False, tested=False),
+    CounterKind(counter=Counter.CONNECTION_BYTES, unit=1024.0, per_response=False),
+    CounterKind(counter=Counter.HELD_CONNECTIONS, per_response=False, tested=False),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CauseCell:
+    """One contender's number.
+
+    Args:
+        interval: its mean over launches; None if no launch has it.
+        missing: why it is missing, in the words of a launch.
+        difference: to the first contender; None for the first, and if it is not tested.
+    """
+
+    interval: Interval | None
+    missing: str = ""
+    difference: LaunchDifference | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CauseRow:
+    """One counter: its kind, and a cell for each contender in the table's order."""
+
+    kind: CounterKind
+    cells: tuple[CauseCell, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Causes:
+    """What responses cost in one column.
+
+    Args:
+        names: contenders, the first is the one that others are compared with.
+        launches: of each, in the same order.
+        rows: counters that any launch has or that were looked for.
+    """
+
+    names: tuple[str, ...]
+    launches: tuple[int, ...]
+    rows: tuple[CauseRow, ...]
+
+    @property
+    def few(self) -> tuple[str, ...]:
+        """Contenders with too few launches for a test."""
+        return tuple(name for name, count in zip(self.names, self.launches, strict=True) if count < LEAST_LAUNCHES)
+
+    def row(self, counter: Counter) -> CauseRow | None:
+        """The row of a counter."""
+        return next((row for row in self.rows if row.kind.counter is counter), None)
+
+    def share_of_cpu(self, counter: Counter, at: int) -> tuple[float, float] | None:
+        """A part's difference and the difference of the whole CPU time, both in µs; None unless both are known.
+
+        Args:
+            at: which contender is compared with the first.
+        """
+        parts = [self._difference_us(which, at) for which in (counter, Counter.CPU_NS)]
+        return None if parts[0] is None or parts[1] is None else (parts[0], parts[1])
+
+    def _difference_us(self, counter: Counter, at: int) -> float | None:
+        row = self.row(counter)
+        difference = row.cells[at].difference if row else None
+        return difference.interval.estimate if difference else None
+
+
+def causes(race: Race, *, alpha: float = ALPHA) -> Causes | None:
+    """The table of one column; None if no contender has an extra launch.
+
+    Args:
+        race: of one column (``by_column``).
+    """
+    by_name = {
+        entrant.name: launches
+        for entrant in race.entrants
+        if not entrant.out and (launches := [p for p in race.profiles if p.contender == entrant.name])
+    }
+    if not by_name:
+        return None
+    names = _in_order(race, by_name)
+    numbers = {(kind.counter, name): _numbers(kind, by_name[name]) for kind in COUNTERS for name in names}
+    family = [
+        (kind.counter, name)
+        for kind in COUNTERS
+        for name in names[1:]
+        if kind.tested and numbers[kind.counter, names[0]] is not None and numbers[kind.counter, name] is not None
+    ]
+    tested = differences(
+        [_both(numbers[counter, names[0]], numbers[counter, name]) for counter, name in family], alpha=alpha
+    )
+    found = dict(zip(family, tested, strict=True))
+
+    def cell(kind: CounterKind, name: str) -> CauseCell:
+        known = numbers[kind.counter, name]
+        return CauseCell(
+            interval=known.interval(alpha) if known else None,
+            missing="" if known else _missing(kind.counter, by_name[name]),
+            difference=found.get((kind.counter, name)),
+        )
+
+    rows = (CauseRow(kind=kind, cells=tuple(cell(kind, name) for name in names)) for kind in COUNTERS)
+    shown = tuple(row for row in rows if any(cell.interval or cell.missing for cell in row.cells))
+    return Causes(names=names, launches=tuple(len(by_name[name]) for name in names), rows=shown)
+
+
+def _in_order(race: Race, by_name: Mapping[str, Sequence[Profile]]) -> tuple[str, ...]:
+    """Contenders by CPU time per response, the thriftiest first; revisions in their own order."""
+    names = tuple(by_name)
+    if any(event.kind is EventKind.REVISIONS for event in race.events):
+        return names
+
+    def cost(name: str) -> float:
+        known = _numbers(COUNTERS[0], by_name[name])
+        return known.mean if known else float("inf")
+
+    return tuple(sorted(names, key=cost))
+
+
+def _both(first: LaunchNumbers | None, second: LaunchNumbers | None) -> tuple[LaunchNumbers, LaunchNumbers]:
+    if first is None or second is None:
+        raise ValueError("a difference needs numbers of both contenders")
+    return first, second
+
+
+def _numbers(kind: CounterKind, launches: Sequence[Profile]) -> LaunchNumbers | None:
+    """A counter's number for each launch, in its table's unit; None unless every launch has it.
+
+    User and kernel mode are shares of ticks, of the precise CPU time of the whole.
+    """
+    if any(kind.counter not in launch.counts for launch in launches):
+        return None
+    totals = [launch.counts[kind.counter] / kind.unit for launch in launches]
+    if not kind.per_response:
+        return amounts(totals)
+    answered = [float(launch.answered) for launch in launches]
+    if kind.counted:
+        return counts(totals, answered)
+    return amounts([total / responses for total, responses in zip(totals, answered, strict=True)])
+
+
+def _missing(counter: Counter, launches: Sequence[Profile]) -> str:
+    """Why a counter has no number: the first reason of a launch."""
+    return next((launch.missing[counter] for launch in launches if counter in launch.missing), "")

@@ -1,0 +1,220 @@
+"""What responses cost and which costs differ: the table of extra launches, for terminal, page and JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from dragstrip.analysis import Interval
+from dragstrip.analysis.causes import CauseCell, CauseRow, Causes, causes
+from dragstrip.analysis.launch_differences import LEAST_LAUNCHES, LaunchDifference
+from dragstrip.record import Counter, Race
+from dragstrip.report import figures, glyphs
+from dragstrip.store.json_values import Json, JsonObject
+
+#: A difference that the test found.
+FOUND = "●"
+
+#: The name of each counter in a table, with its unit.
+LABELS: Mapping[Counter, str] = {
+    Counter.CPU_NS: "CPU, µs",
+    Counter.USER_NS: "CPU in user mode, µs",
+    Counter.KERNEL_NS: "CPU in the kernel, µs",
+    Counter.READS: "read calls",
+    Counter.WRITES: "write calls",
+    Counter.WAITS: "waits of a thread",
+    Counter.TURNS: "turns on a core",
+    Counter.MINOR_FAULTS: "minor page faults",
+    Counter.MAJOR_FAULTS: "major page faults",
+    Counter.RECEIVED_BYTES: "bytes received",
+    Counter.SEGMENTS: "TCP segments received",
+    Counter.PROCESSES: "processes",
+    Counter.THREADS: "threads",
+    Counter.RESIDENT_BYTES: "resident memory, MiB",
+    Counter.CONNECTION_BYTES: "memory per idle connection, KiB",
+    Counter.HELD_CONNECTIONS: "idle connections for that",
+}
+
+#: The explanation below a table.
+NOTE = (
+    "Means per response; ± is half of a 95 % interval over launches. ● marks a difference that the test found; all "
+    "tested differences together have a probability of at most 5 % of any false alarm. None of this is part of the "
+    "verdict."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedCauses:
+    """One contender next to the first; or a contender alone.
+
+    Args:
+        heads: of the table's columns. rows: label, then a text for each further head.
+        sentences: what was found, what is not measured.
+    """
+
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    sentences: tuple[str, ...]
+
+
+def compared_causes(race: Race) -> tuple[ComparedCauses, ...]:
+    """Each other contender of one column next to the first; empty without extra launches.
+
+    Args:
+        race: of one column (``by_column``).
+    """
+    table = causes(race)
+    if table is None:
+        return ()
+    return tuple(_compared(table, at) for at in range(1, len(table.names))) or (_compared(table, 0),)
+
+
+def _compared(table: Causes, at: int) -> ComparedCauses:
+    shown = (0, at) if at else (0,)
+    heads = tuple(table.names[place] for place in shown)
+    rows = tuple(
+        (
+            f"{LABELS[row.kind.counter]}{', at least' if row.kind.at_least else ''}",
+            *(_number(row.cells[place]) for place in shown),
+            *((_difference(row.cells[at].difference),) if at else ()),
+        )
+        for row in table.rows
+        if any(row.cells[place].interval or row.cells[place].missing for place in shown)
+    )
+    return ComparedCauses(
+        heads=("", *heads, *(("difference",) if at else ())), rows=rows, sentences=tuple(_sentences(table, shown, at))
+    )
+
+
+def _number(cell: CauseCell) -> str:
+    return "not measured" if cell.interval is None else _with_half(cell.interval)
+
+
+def _with_half(interval: Interval) -> str:
+    """An estimate, and half the width of its interval unless that is nothing or unknown."""
+    half = figures.finite((interval.high - interval.low) / 2)
+    return f"{_plain(interval.estimate)} ± {figures.two_digits(half)}" if half else _plain(interval.estimate)
+
+
+def _plain(value: float) -> str:
+    """Zero without decimals, so that it differs from a small number."""
+    return "0" if value == 0 else figures.figure(value)
+
+
+def _signed(value: float) -> str:
+    return f"{'+' if value > 0 else ''}{_plain(value)}"
+
+
+def _difference(difference: LaunchDifference | None) -> str:
+    if difference is None:
+        return ""
+    sign = "+" if difference.interval.estimate > 0 else ""
+    return f"{sign}{_with_half(difference.interval)}{f' {FOUND}' if difference.significant else ''}"
+
+
+def _sentences(table: Causes, shown: Sequence[int], at: int) -> Iterator[str]:
+    """What the table shows, in words: CPU time first, then the other costs, then what is missing."""
+    first, other = table.names[0], table.names[at]
+    launches = (f"{table.launches[place]} of {table.names[place]}" for place in shown)
+    yield f"Extra launches after the race: {', '.join(launches)}."
+    few = [name for name in (first, other) if name in table.few]
+    if at and few:
+        yield (
+            f"{figures.several(tuple(few))}: fewer than {LEAST_LAUNCHES} launches, so no difference is tested; "
+            "run why again for more"
+        )
+    elif at:
+        yield _of_cpu(table, first, other, at)
+        if costs := [_cost(row, at) for row in table.rows if _is_cost(row, at)]:
+            yield f"Other costs per response of {other} that differ from those of {first}: {'; '.join(costs)}."
+    for row in table.rows:
+        for reason in dict.fromkeys(row.cells[place].missing for place in shown if row.cells[place].missing):
+            names = tuple(table.names[place] for place in shown if row.cells[place].missing == reason)
+            yield f"{LABELS[row.kind.counter]}: not measured for {figures.several(names)}, because {reason}."
+
+
+_OF_CPU = (Counter.CPU_NS, Counter.USER_NS, Counter.KERNEL_NS)
+
+
+def _of_cpu(table: Causes, first: str, other: str, at: int) -> str:
+    row = table.row(Counter.CPU_NS)
+    difference = row.cells[at].difference if row else None
+    if difference is None:
+        return f"The CPU time of {first} and {other} can't be compared."
+    if not difference.significant:
+        return f"No difference in CPU time per response was found between {first} and {other}."
+    by = difference.interval
+    more = "more" if by.estimate > 0 else "less"
+    ends = sorted((abs(by.low), abs(by.high)))
+    text = (
+        f"{other} takes {figures.figure(abs(by.estimate))} µs ({figures.figure(ends[0])} to "
+        f"{figures.figure(ends[1])}) {more} CPU time per response than {first}"
+    )
+    parts = [
+        f"{figures.figure(known[0])} µs of the difference {where}"
+        for counter, where in ((Counter.USER_NS, "in user mode"), (Counter.KERNEL_NS, "in the kernel"))
+        if (known := table.share_of_cpu(counter, at)) is not None
+    ]
+    return f"{text}: {' and '.join(parts)}." if parts else f"{text}."
+
+
+def _is_cost(row: CauseRow, at: int) -> bool:
+    difference = row.cells[at].difference
+    return row.kind.counter not in _OF_CPU and difference is not None and difference.significant
+
+
+def _cost(row: CauseRow, at: int) -> str:
+    difference = row.cells[at].difference
+    return f"{LABELS[row.kind.counter]}: {_signed(difference.interval.estimate if difference else 0.0)}"
+
+
+def lines(race: Race) -> list[RenderableType]:
+    """One column's tables for the terminal; empty without extra launches."""
+    shown: list[RenderableType] = []
+    for compared in compared_causes(race):
+        table = glyphs.table(compared.heads[0], numbers=compared.heads[1:])
+        for row in compared.rows:
+            table.add_row(*map(Text, row))
+        shown += [Text("why: what a response costs", style="bold"), table, *map(Text, compared.sentences)]
+        shown += [Text(NOTE, style="dim"), Text()]
+    return shown
+
+
+def as_json(race: Race) -> JsonObject:
+    """One column's causes under one key; nothing without extra launches."""
+    table = causes(race)
+    if table is None:
+        return {}
+    counters: list[Json] = [
+        {
+            "counter": row.kind.counter,
+            "label": LABELS[row.kind.counter],
+            "at_least": row.kind.at_least,
+            "per_response": row.kind.per_response,
+            "contenders": [_cell(name, cell) for name, cell in zip(table.names, row.cells, strict=True)],
+        }
+        for row in table.rows
+    ]
+    launches: list[Json] = [
+        {"name": name, "launches": count} for name, count in zip(table.names, table.launches, strict=True)
+    ]
+    return {"why": {"contenders": launches, "counters": counters}}
+
+
+def _cell(name: str, cell: CauseCell) -> JsonObject:
+    difference = cell.difference
+    return {
+        "name": name,
+        **_bounds(cell.interval),
+        "missing": cell.missing,
+        "difference": None
+        if difference is None
+        else {**_bounds(difference.interval), "p": difference.p, "significant": difference.significant},
+    }
+
+
+def _bounds(interval: Interval | None) -> JsonObject:
+    return {name: figures.finite(getattr(interval, name)) if interval else None for name in ("estimate", "low", "high")}
