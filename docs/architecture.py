@@ -17,7 +17,7 @@ ROWS = (
     ("cli",),
     ("site", "api"),
     ("report",),
-    ("claim", "sweep", "doctor", "revision", "profile"),
+    ("claim", "sweep", "doctor", "lab", "revision", "profile"),
     ("fleet", "compat"),
     ("racing", "loading"),
     ("validity", "scrutiny"),

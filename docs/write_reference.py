@@ -1,7 +1,7 @@
 """Writes tables from the sources: `make docs`, or --check to compare.
 
-The tables of docs/CONTENDERS.md, docs/diff.md and docs/workloads.md come from the models that read the files,
-the tables of docs/other-tools.md from the command line's own table of other tools' flags.
+The tables of docs/CONTENDERS.md, docs/diff.md, docs/lab.md and docs/workloads.md come from the models that read the
+files, the tables of docs/other-tools.md from the command line's own table of other tools' flags.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pydantic.fields import FieldInfo
 from dragstrip.compat import flags
 from dragstrip.contender.entries import LineUp, shipped
 from dragstrip.contender.fields import BUILDING, MEANING, SETTING, ContenderFile
+from dragstrip.lab.matrix import MatrixFile
 from dragstrip.revision.project import ProjectFile
 from dragstrip.workload import MixFile, WorkloadFile, load, names
 from dragstrip.workload.fields import MixedRequest, RequestFields
@@ -145,6 +146,7 @@ PAGES: dict[str, dict[str, Callable[[], list[str]]]] = {
         "line-up": lambda: tables(LineUp),
     },
     "diff.md": {"project": lambda: tables(ProjectFile)},
+    "lab.md": {"matrix": lambda: tables(MatrixFile)},
     "workloads.md": {"workload": lambda: tables(WorkloadFile), "mix": mix_tables},
     "other-tools.md": {"flags": flags.tables},
 }

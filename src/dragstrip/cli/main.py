@@ -25,6 +25,7 @@ COMMANDS = {
     "import": "Import an exported race into the store; or, with --beside, add another tool's output to a stored race.",
     "init": "Write a dragstrip.toml for this repository, which `dragstrip diff` needs.",
     "install": "Install what contenders need, using the system's package managers; shows the commands, then asks.",
+    "lab": "Race the cells of a matrix.toml on many machines: each cell once, and the same command continues a lab.",
     "load": "Load URL and report; every response is checked against a reference response.",
     "new": "Create a contender: a folder NAME with a definition and a small server to replace with yours.",
     "race": "Race CONTENDERS: which is faster, by what ratio, and with what confidence.",
@@ -39,7 +40,7 @@ COMMANDS = {
 }
 
 #: Commands whose exit code is a measurement's result: output that can't be written does not change the code.
-MEASURING = ("bisect", "claims", "diff", "doctor", "load", "race", "rerun", "sweep", "verify", "why")
+MEASURING = ("bisect", "claims", "diff", "doctor", "lab", "load", "race", "rerun", "sweep", "verify", "why")
 
 
 class Commands(click.Group):

@@ -1,0 +1,222 @@
+"""``dragstrip lab``: many races on many machines, from a ``matrix.toml``."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from dragstrip.cli.options import EXIT_FAILURE, EXIT_INTERRUPTED
+from dragstrip.cli.signals import as_interruptions
+from dragstrip.contender import cache_dir
+from dragstrip.errors import BadUsage
+from dragstrip.lab import matrix as matrices
+from dragstrip.lab import planning, runner, strip_side
+from dragstrip.lab.ledger import CellRow, Ledger
+from dragstrip.lab.task import Inquiry, Task, from_json, to_json
+from dragstrip.report.lab import summary
+from dragstrip.report.lab import terminal as lab_terminal
+from dragstrip.store.database import default_path
+
+#: Seconds between two looks of ``status --watch``.
+WATCH_S = 2.0
+
+matrix_file = click.argument("matrix", type=click.Path(path_type=Path), default="matrix.toml")
+folder_option = click.option(
+    "--folder",
+    type=click.Path(path_type=Path),
+    help="Folder with the lab's ledger and races. [default: labs/NAME next to the store]",
+)
+work_option = click.option("--work", required=True, help="Folder of the strip, or its name below the cache.")
+
+
+@click.group(invoke_without_command=True)
+@click.pass_context
+def lab(context: click.Context, /) -> None:
+    """Race the cells of a matrix.toml on many machines: each cell once, and the same command continues a lab."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+def _folder(matrix: Path, folder: Path | None) -> Path:
+    """The lab's folder."""
+    return folder or default_path().parent / "labs" / matrices.load(matrix).fields.lab.name
+
+
+def _say(line: str) -> None:
+    click.echo(f"dragstrip: {line}", err=True)
+
+
+@lab.command()
+@matrix_file
+@folder_option
+def plan(matrix: Path, folder: Path | None) -> None:
+    """List the cells of MATRIX, which of them can't run and why, and the estimated hours; starts no race."""
+    known = matrices.load(matrix)
+    with ExitStack() as resources:
+        planner = planning.Planner(folder=_folder(matrix, folder), resources=resources, say=_say)
+        planned = planner.plan(known)
+    lab_terminal.show_plan(Console(), known, planned, planner.away)
+
+
+def _only(words: tuple[str, ...]) -> Callable[[CellRow], bool]:
+    """A filter for cells from words like ``workload=json``.
+
+    Raises:
+        BadUsage: one is not of that form, or names no key.
+    """
+    keys = ("line_up", "workload", "load", "revision", "machine")
+    wanted: dict[str, set[str]] = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals or key not in keys:
+            raise BadUsage(f"--only {word!r}: use KEY=VALUE with one of the keys {', '.join(keys)}")
+        wanted.setdefault(key, set()).add(value)
+    return lambda cell: all(getattr(cell, key) in values for key, values in wanted.items())
+
+
+@lab.command()
+@matrix_file
+@folder_option
+@click.option("--only", multiple=True, metavar="KEY=VALUE", help="Run only these cells, like workload=json.")
+def run(matrix: Path, folder: Path | None, only: tuple[str, ...]) -> None:
+    """Race the cells of MATRIX; the same command continues after any crash.
+
+    Exit code 1 if a cell has failed, 130 if interrupted.
+    """
+    place = _folder(matrix, folder)
+    whole = runner.Runner(file=matrix, folder=place, say=_say, only=_only(only))
+    try:
+        with as_interruptions():
+            succeeded = whole.run()
+    except KeyboardInterrupt:
+        _say("interrupted; what was measured is kept, and the same command continues")
+        sys.exit(EXIT_INTERRUPTED)
+    lab_terminal.show_status(Console(), summary.counted(place))
+    if not succeeded:
+        sys.exit(EXIT_FAILURE)
+
+
+@lab.command()
+@matrix_file
+@folder_option
+@click.option("--watch", is_flag=True, help="Show it again until every cell is done, or until Ctrl-C.")
+@click.option("--cells", is_flag=True, help="List every cell.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def status(matrix: Path, folder: Path | None, watch: bool, cells: bool, as_json: bool) -> None:
+    """Show how far the lab of MATRIX is: cells, strips and machine time."""
+    place, console = _folder(matrix, folder), Console()
+    while True:
+        counted = summary.counted(place)
+        if as_json:
+            click.echo(summary.status_json(counted))
+        else:
+            lab_terminal.show_status(console, counted, cells=cells)
+        if not watch or not any(counted.progress[one.name] in summary.UNDONE for one in counted.cells):
+            return
+        time.sleep(WATCH_S)
+
+
+@lab.command()
+@matrix_file
+@folder_option
+def pause(matrix: Path, folder: Path | None) -> None:
+    """End a running `dragstrip lab run` after the slices that are being raced now."""
+    runner.pause(_folder(matrix, folder))
+    click.echo("the lab ends after its current slices; `dragstrip lab run` continues it")
+
+
+@lab.command()
+@matrix_file
+@click.argument("cells", nargs=-1, required=True)
+@folder_option
+def drop(matrix: Path, cells: tuple[str, ...], folder: Path | None) -> None:
+    """Give up CELLS, named by the beginning of their names."""
+    _change(_folder(matrix, folder), cells, Ledger.drop, "dropped")
+
+
+@lab.command()
+@matrix_file
+@click.argument("cells", nargs=-1, required=True)
+@folder_option
+def retry(matrix: Path, cells: tuple[str, ...], folder: Path | None) -> None:
+    """Try CELLS again that failed, can't run or were dropped."""
+    _change(_folder(matrix, folder), cells, Ledger.retry, "waiting again")
+
+
+def _change(folder: Path, cells: tuple[str, ...], change: Callable[[Ledger, str], None], how: str) -> None:
+    Ledger(folder, write=False).close()  # refuses a lab that does not exist
+    ledger = Ledger(folder)
+    try:
+        for name in [ledger.resolve(cell) for cell in cells]:
+            change(ledger, name)
+            click.echo(f"cell {name}: {how}")
+    finally:
+        ledger.close()
+
+
+def _work(word: str) -> Path:
+    """A strip's folder.
+
+    Raises:
+        BadUsage: its name would lead out of the cache.
+    """
+    if word.startswith("/"):
+        return Path(word)
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]*/[A-Za-z0-9][A-Za-z0-9._+-]*", word):
+        raise BadUsage(f"--work {word!r}: use an absolute path, or LAB/STRIP")
+    place = cache_dir() / "labs" / word
+    place.mkdir(parents=True, exist_ok=True)
+    return place
+
+
+@lab.command(hidden=True)
+@work_option
+def race(work: str) -> None:
+    """Race one slice on this strip; its task is read from stdin."""
+    task = from_json(Task, sys.stdin.buffer.read(), "the task")
+    with as_interruptions():
+        strip_side.race_slice(task, _work(work))
+
+
+@lab.command(hidden=True)
+def inquire() -> None:
+    """Print what this strip has; the inquiry is read from stdin."""
+    inquiry = from_json(Inquiry, sys.stdin.buffer.read(), "the inquiry")
+    click.echo(to_json(strip_side.reply_to(inquiry)))
+
+
+@lab.command(hidden=True)
+@work_option
+@click.argument("cell")
+@click.argument("attempt", type=int)
+def collect(work: str, cell: str, attempt: int) -> None:
+    """Print what an attempt left on this strip, as JSON."""
+    click.echo(strip_side.sent(strip_side.collected(_work(work), _cell(cell), attempt)))
+
+
+@lab.command(hidden=True)
+@work_option
+@click.argument("cell")
+@click.argument("attempt", type=int)
+@click.option("--whole", is_flag=True, help="Also remove the cell's own race.")
+def clear(work: str, cell: str, attempt: int, whole: bool) -> None:
+    """Remove what an attempt left on this strip."""
+    strip_side.cleared(_work(work), _cell(cell), attempt, whole=whole)
+
+
+def _cell(name: str) -> str:
+    """A cell's name.
+
+    Raises:
+        BadUsage: it is not one, so it could lead out of the folder.
+    """
+    if not re.fullmatch(r"[0-9a-f]{16}", name):
+        raise BadUsage(f"cell {name!r}: use the 16 hexadecimal digits of its name")
+    return name

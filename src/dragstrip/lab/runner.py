@@ -1,0 +1,320 @@
+"""Drives a lab: each strip has one slice at a time, and what it leaves is imported and noted.
+
+Strips are waited for by one thread each, which sleeps. Only the main thread writes the ledger and the store. After a
+crash the same command settles the attempts that are open: it waits while one still lives, then looks into its outbox.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dragstrip import analysis
+from dragstrip.errors import BadDefinition, BadUsage, DragstripError, MachineLost, StoreError, StoreFull
+from dragstrip.lab import choice, matrix, planning
+from dragstrip.lab.choice import Progress, Spending
+from dragstrip.lab.ledger import STORE_NAME, Attempt, CellRow, Ledger, Stored, only_client
+from dragstrip.lab.matrix import Matrix
+from dragstrip.lab.planning import PlannedCell, Planner
+from dragstrip.lab.strips import Link, interrupt
+from dragstrip.lab.task import Inquiry, Kind, Outcome, Task, from_json
+from dragstrip.paths import own_folder
+from dragstrip.record import EventKind, Race
+from dragstrip.store.database import Store
+
+#: Lost attempts in a row after which a strip rests until it replies again, and how long it rests before.
+LOST_IN_A_ROW, REST_S = 3, 60.0
+
+#: A slice is ended after this many times its plan, but not before ``LEAST_S``.
+TIMES_PLAN, LEAST_S = 3.0, 1800.0
+
+#: Threads that wait for strips.
+MOST_STRIPS = 256
+
+PAUSE = "pause"
+
+
+@dataclass(slots=True)
+class _StripState:
+    """What the client knows of a strip: its losses in a row, and until when it rests (monotonic seconds)."""
+
+    lost: int = 0
+    rests_until_s: float = 0.0
+
+
+@dataclass(kw_only=True)
+class Runner:
+    """A lab that runs.
+
+    Args:
+        file: the matrix. folder: the lab's. say: shows a line.
+        only: cells that are run; the others wait.
+    """
+
+    file: Path
+    folder: Path
+    say: Callable[[str], None]
+    only: Callable[[CellRow], bool] = lambda _cell: True
+    _running: dict[Future[tuple[bytes, bytes]], tuple[Attempt, Link]] = field(default_factory=dict)
+    _processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    _strips: dict[str, _StripState] = field(default_factory=lambda: defaultdict(_StripState))
+    _planned: dict[str, PlannedCell] = field(default_factory=dict)
+    _read_ns: int = -1
+
+    def run(self) -> bool:
+        """Runs until nothing is left to do, or until ``pause``; returns whether no cell has failed.
+
+        Raises:
+            BadUsage, BadDefinition: the matrix is refused, or another client runs this lab. StoreFull: no disk space.
+            KeyboardInterrupt: passed on; the races that were running have ended, and the same command continues them.
+        """
+        own_folder(self.folder, "give another --folder")
+        with ExitStack() as resources:
+            resources.enter_context(only_client(self.folder))
+            (self.folder / PAUSE).unlink(missing_ok=True)
+            self._ledger = Ledger(self.folder)
+            resources.callback(self._ledger.close)
+            self._store = resources.enter_context(Store(self.folder / STORE_NAME))
+            self._planner = Planner(folder=self.folder, resources=resources, say=self.say)
+            self._read()
+            pool = resources.enter_context(ThreadPoolExecutor(MOST_STRIPS, thread_name_prefix="strip"))
+            try:
+                self._settle(pool)
+                self._drive(pool)
+            except BaseException:
+                for process in list(self._processes.values()):
+                    interrupt(process)
+                raise
+            return all(one is not Progress.FAILED for one in self._progress().values())
+
+    def _read(self) -> None:
+        """Reads the matrix if it was changed, and plans it."""
+        changed_ns = self.file.stat().st_mtime_ns
+        if changed_ns == self._read_ns:
+            return
+        try:
+            self._matrix: Matrix = matrix.load(self.file)
+        except BadDefinition as error:
+            if self._read_ns < 0:
+                raise
+            self._read_ns = changed_ns
+            self.say(f"the changed matrix is refused, and the former one still counts: {error}")
+            return
+        self._read_ns = changed_ns
+        planned = self._planner.plan(self._matrix)
+        self._planned = {one.name: one for one in planned}
+        self._ledger.plan([one.row(place) for place, one in enumerate(planned)])
+        for name, why in self._planner.away.items():
+            self.say(f"strip {name} is left out: {why}")
+
+    def _settle(self, pool: ThreadPoolExecutor) -> None:
+        """Looks for what open attempts of an earlier client have left; waits for those that still live."""
+        for attempt in self._ledger.attempts():
+            if attempt.outcome:
+                continue
+            link = self._planner.links.get(attempt.strip)
+            if link is None:
+                self._ledger.end(attempt, Kind.LOST, f"strip {attempt.strip} is no longer in the matrix")
+                continue
+            self._running[pool.submit(_collected, link, attempt)] = (attempt, link)
+
+    def _drive(self, pool: ThreadPoolExecutor) -> None:
+        while True:
+            paused = (self.folder / PAUSE).exists()
+            if not paused:
+                self._read()
+                self._start(pool)
+            resting = [one.rests_until_s for one in self._strips.values() if one.rests_until_s > time.monotonic()]
+            if not self._running:
+                if paused or not resting or not self._left():
+                    return
+                time.sleep(min(resting) - time.monotonic())
+                continue
+            limit_s = min(resting) - time.monotonic() if resting else None
+            done, _ = wait(self._running, timeout=limit_s, return_when=FIRST_COMPLETED)
+            for future in done:
+                self._finished(future, *self._running.pop(future))
+
+    def _left(self) -> bool:
+        """Whether a cell still waits for its first rounds, on a strip that rests."""
+        return any(one is Progress.WAITING for one in self._progress().values())
+
+    def _progress(self) -> dict[str, Progress]:
+        attempts, stored = self._by_cell(), self._ledger.stored()
+        return {
+            cell.name: choice.progress_of(cell, attempts.get(cell.name, ()), stored.get(cell.name))
+            for cell in self._ledger.cells()
+        }
+
+    def _by_cell(self) -> dict[str, list[Attempt]]:
+        attempts: dict[str, list[Attempt]] = {}
+        for attempt in self._ledger.attempts():
+            attempts.setdefault(attempt.cell, []).append(attempt)
+        return attempts
+
+    def _spending(self) -> Spending:
+        lab, budget_s = self._matrix.fields.lab, self._matrix.budget_s
+        spent_s = sum((attempt.ended or time.time()) - attempt.begun for attempt in self._ledger.attempts())
+        return Spending(
+            lab.first_rounds,
+            lab.most_rounds,
+            lab.slice_rounds,
+            lab.spend == "even",
+            None if budget_s is None else budget_s - spent_s,
+        )
+
+    def _start(self, pool: ThreadPoolExecutor) -> None:
+        """Gives each free strip its next slice; the attempt is on the disk before it starts."""
+        busy = {attempt.strip for attempt, _ in self._running.values()}
+        cells = [cell for cell in self._ledger.cells() if self.only(cell)]
+        able = {name: planned.able for name, planned in self._planned.items()}
+        for name, link in self._planner.links.items():
+            state = self._strips[name]
+            if name in busy or name in self._planner.away or state.rests_until_s > time.monotonic():
+                continue
+            if state.rests_until_s and not self._replies(link, state):
+                continue
+            found = choice.next_cell(
+                name, cells, able, self._progress(), self._by_cell(), self._ledger.stored(), self._spending()
+            )
+            if found is not None:
+                self._begin(pool, link, *found)
+
+    def _replies(self, link: Link, state: _StripState) -> bool:
+        """Whether a strip that has rested can be used again."""
+        planned = next(one for one in self._planned.values() if link.fields.name in one.able)
+        inquiry = Inquiry(contestants=planned.contestants, workloads=(planned.cell.workload,))
+        try:
+            link.inquire(inquiry)
+        except DragstripError as error:
+            self.say(f"strip {link.fields.name} still rests: {error}")
+            state.rests_until_s = time.monotonic() + REST_S
+            return False
+        state.rests_until_s, state.lost = 0.0, 0
+        return True
+
+    def _begin(self, pool: ThreadPoolExecutor, link: Link, cell: str, rounds: int) -> None:
+        planned = self._planned[cell]
+        attempt = self._ledger.begin(cell, link.fields.name, rounds)
+        try:
+            task = planning.task_of(self._matrix, planned, link, attempt.n, rounds, len(self._planned))
+        except BadUsage as error:
+            self._ledger.end(attempt, Kind.CANT_RUN, str(error))
+            return
+        known = self._ledger.stored().get(cell)
+        limit_s = max(LEAST_S, TIMES_PLAN * planned.seconds(rounds - (known.rounds if known else 0)))
+        self._running[pool.submit(self._raced, link, task, limit_s)] = (attempt, link)
+
+    def _raced(self, link: Link, task: Task, limit_s: float) -> tuple[bytes, bytes]:
+        """Runs a slice; in a thread of its own, which sleeps while it runs."""
+
+        def started(process: subprocess.Popen[bytes]) -> None:
+            self._processes[link.fields.name] = process
+
+        try:
+            link.race(task, limit_s, started)
+        except OSError as error:
+            raise MachineLost(link.fields.name, str(error)) from error
+        finally:
+            self._processes.pop(link.fields.name, None)
+        return link.collect(task.cell, task.attempt)
+
+    def _finished(self, future: Future[tuple[bytes, bytes]], attempt: Attempt, link: Link) -> None:
+        """Imports what an attempt has left, then notes it."""
+        try:
+            outcome, record = future.result()
+        except MachineLost as error:
+            outcome, record, why = b"", b"", error.why
+        else:
+            why = "it left no record"
+        if not outcome:
+            self._lost(attempt, why)
+            return
+        self._strips[attempt.strip].lost = 0
+        try:
+            kind, reason, stored = self._taken_in(attempt, outcome, record)
+            self._ledger.end(attempt, kind, reason, stored)
+        except StoreFull:
+            raise
+        except (BadUsage, StoreError) as error:
+            stored = None
+            self.say(f"cell {attempt.cell}: its record from strip {attempt.strip} is refused: {error}")
+            self._ledger.refuse(attempt.cell, attempt.strip, str(error))
+            self._ledger.end(attempt, Kind.LOST, f"its record was refused: {error}")
+        else:
+            self.say(self._line(attempt, kind, reason, stored))
+        link.clear(attempt.cell, attempt.n, whole=stored is not None and stored.over)
+
+    def _lost(self, attempt: Attempt, why: str) -> None:
+        self._ledger.end(attempt, Kind.LOST, why)
+        state = self._strips[attempt.strip]
+        state.lost += 1
+        if state.lost >= LOST_IN_A_ROW:
+            state.rests_until_s = time.monotonic() + REST_S * (state.lost > LOST_IN_A_ROW)
+        self.say(f"cell {attempt.cell}: attempt {attempt.n} on strip {attempt.strip} was lost: {why}")
+
+    def _taken_in(self, attempt: Attempt, outcome: bytes, record: bytes) -> tuple[Kind, str, Stored | None]:
+        """Imports a record.
+
+        Raises:
+            BadUsage, StoreError: outcome or record is not valid, or the record is not this cell's.
+        """
+        said = from_json(Outcome, outcome, "its outcome")
+        if said.kind not in (Kind.STORED, Kind.VOID) or not record:
+            return said.kind, said.why, None
+        with tempfile.TemporaryDirectory(prefix="dragstrip-lab-") as folder:
+            place = Path(folder) / f"{attempt.cell}.race"
+            place.write_bytes(record)
+            self._refuse_other_cell(place, attempt)
+            race = self._store.load(self._store.import_race(place))
+        return said.kind, said.why, stored_of(race, attempt, void=said.kind is Kind.VOID)
+
+    def _refuse_other_cell(self, place: Path, attempt: Attempt) -> None:
+        """Refuses a record whose own event names another cell, before it reaches the lab's store."""
+        with Store(place.with_name("one.sqlite")) as alone:
+            race = alone.load(alone.import_race(place))
+        cells = [event.subject for event in race.events if event.kind is EventKind.LAB]
+        if cells != [attempt.cell]:
+            raise StoreError(f"race {race.id} is of {cells or 'no cell'}, not of cell {attempt.cell}")
+
+    def _line(self, attempt: Attempt, kind: Kind, why: str, stored: Stored | None) -> str:
+        planned = self._planned.get(attempt.cell)
+        label = planned.cell.label if planned else attempt.cell
+        if stored is None:
+            return f"{label}: {kind}: {why.splitlines()[-1] if why else ''}"
+        how = "void" if stored.void else "decided" if stored.decided else "open"
+        return f"{label}: {stored.rounds} rounds on {attempt.strip}, {how}"
+
+
+def _collected(link: Link, attempt: Attempt) -> tuple[bytes, bytes]:
+    return link.collect(attempt.cell, attempt.n)
+
+
+def stored_of(race: Race, attempt: Attempt, *, void: bool) -> Stored:
+    """What the ledger keeps of a cell's race."""
+    (column,) = analysis.judge(race).columns
+    open_ = [pair for pair in column.pairs if not pair.decided]
+    more = [pair.more_rounds for pair in open_ if pair.more_rounds is not None]
+    return Stored(
+        cell=attempt.cell,
+        race=race.id,
+        strip=attempt.strip,
+        rounds=sum(not round_.void for round_ in race.rounds),
+        decided=bool(column.pairs) and not open_,
+        over=not race.finished.goes_on,
+        void=void,
+        more=min(more) if more else None,
+    )
+
+
+def pause(folder: Path) -> None:
+    """Has a running client end after the slices that run now."""
+    with suppress(FileNotFoundError):
+        (folder / PAUSE).touch()

@@ -1,0 +1,261 @@
+"""A strip's own part: what it has, one slice of one cell, and the record in its outbox.
+
+It works on without the client that started it. An attempt holds its cell's lock while it lives, and the machine's
+cores while it races. So an attempt that lost its client never meets the next race, and its record is there.
+"""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import json
+import os
+import time
+import traceback
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+
+from dragstrip import contender, validity
+from dragstrip.contender import Entry, Missing
+from dragstrip.contender.content import content_key
+from dragstrip.errors import DragstripError
+from dragstrip.fleet.definition import load as load_fleet
+from dragstrip.fleet.fleet_site import FleetSite
+from dragstrip.fleet.machines import Machines
+from dragstrip.lab.task import (
+    Contestant,
+    Inquiry,
+    Kind,
+    Outcome,
+    Reply,
+    State,
+    Task,
+    lock_file,
+    outcome_file,
+    record_file,
+    to_json,
+)
+from dragstrip.paths import own_folder, write_durably
+from dragstrip.process import machine_lock
+from dragstrip.racing import resume as resuming
+from dragstrip.racing import run as racing
+from dragstrip.racing.progress import Silent
+from dragstrip.racing.request import Request
+from dragstrip.racing.setup import LOCAL, Site
+from dragstrip.record import Ending, EventKind, Purpose, Race
+from dragstrip.store.database import Store
+from dragstrip.version import __version__
+from dragstrip.workload import Workload
+from dragstrip.workload import load as load_workload
+
+#: Exit codes of refusals that say that a cell can't run here.
+_USAGE = 2
+
+
+def reply_to(inquiry: Inquiry) -> Reply:
+    """What this strip has of an inquiry's contenders and workloads.
+
+    Raises:
+        BadUsage, BadDefinition: a workload is unknown or refused. MachineLost: a machine of the fleet is away.
+    """
+    workloads = [load_workload(word) for word in inquiry.workloads]
+    with _site(inquiry.fleet) as site:
+        states = tuple(
+            _state(contestant, dict(zip(inquiry.workloads, workloads, strict=True)), site)
+            for contestant in inquiry.contestants
+        )
+        facts = site.facts()
+    alike = {
+        "processor": facts.cpu,
+        "cores": facts.cores_usable,
+        "kernel": facts.kernel,
+        "governor": facts.governor,
+        "machines": str(len(facts.fleet or {})),
+    }
+    return Reply(
+        contestants=states,
+        workloads=tuple(f"{workload.name}\0{workload.source.text}" for workload in workloads),
+        machine={name: value or "unknown" for name, value in alike.items()},
+        version=__version__,
+    )
+
+
+def _state(contestant: Contestant, workloads: Mapping[str, Workload], site: Site) -> State:
+    """A contender here; workloads by the words of the inquiry."""
+    try:
+        entry = entry_of(contestant)
+        found = site.check(entry)
+        if isinstance(found, Missing):
+            return State(why=f"{found.reason}; {found.remedy}")
+        unable = tuple(word for word, workload in workloads.items() if not entry.serves(workload.served_as))
+        return State(key=content_key(entry, found), unable=unable)
+    except (DragstripError, OSError) as error:
+        return State(why=str(error))
+
+
+def entry_of(contestant: Contestant) -> Entry:
+    """A contender of a cell as an entrant.
+
+    Raises:
+        BadUsage, BadDefinition: it is unknown or refused.
+    """
+    if contestant.folder:
+        return contender.serve_entry(contestant.word, Path(contestant.folder), wake_s=contestant.wake_s)
+    return contender.entry(contestant.word)
+
+
+@contextmanager
+def _site(fleet: str) -> Iterator[Site]:
+    if not fleet:
+        yield LOCAL
+        return
+    with Machines(load_fleet(Path(fleet))) as machines:
+        yield FleetSite(machines)
+
+
+def race_slice(task: Task, work: Path) -> Outcome:
+    """Races a slice of a cell, and leaves its record and its outcome in the outbox; twice is the same as once.
+
+    Args:
+        work: the strip's folder of this lab.
+
+    Raises:
+        BadUsage, DiskFull: the folder can't be written.
+    """
+    for folder in (work, work / "cells", work / "outbox"):
+        own_folder(folder, "give another folder")
+    with locked(lock_file(work, task.cell)):
+        place = outcome_file(work, task.stem)
+        if place.is_file():  # another process of the same attempt was faster
+            return Outcome(kind=Kind.STORED)
+        begun = time.monotonic()
+        outcome = _raced(task, work)
+        outcome = Outcome(kind=outcome.kind, race=outcome.race, why=outcome.why, seconds=time.monotonic() - begun)
+        write_durably(place, to_json(outcome).encode())
+        return outcome
+
+
+def _raced(task: Task, work: Path) -> Outcome:
+    with Store(work / "cells" / f"{task.cell}.sqlite") as store:
+        try:
+            _race(task, store)
+        except DragstripError as error:
+            if error.exit_code != _USAGE and store.runs():
+                return _sealed(task, store, work)  # what was measured before the machine was lost
+            kind = Kind.CANT_RUN if error.exit_code == _USAGE else Kind.VOID
+            return Outcome(kind=kind, why=str(error))
+        except Exception:
+            return Outcome(kind=Kind.FAULT, why=traceback.format_exc(limit=-4)[-2000:])
+        return _sealed(task, store, work)
+
+
+def _race(task: Task, store: Store) -> None:
+    """Begins the cell's race, or continues it, until it has the task's rounds."""
+    entries = tuple(map(entry_of, task.contestants))
+    workload = load_workload(task.workload)
+    runs = store.runs()
+    done = _rounds(store.load(runs[0].race)) if runs else 0
+    if runs and not done:  # it was killed in its first round
+        runs = []
+    with _site(task.fleet) as site, _fleet_lock(task):
+        if runs:
+            race = store.load(runs[0].race)
+            if race.finished.goes_on and done < task.rounds:
+                resuming.resume(
+                    race.id,
+                    [entry for entry in entries if entry.name in {entrant.name for entrant in race.entrants}],
+                    [workload],
+                    store=store,
+                    progress=Silent(),
+                    site=site,
+                    pause_after=task.rounds - done,
+                    exclusive=not task.fleet,
+                )
+            return
+        request = Request(
+            entries=entries,
+            workload=workload,
+            connections=task.connections,
+            rate_per_s="auto" if task.rate < 0 else task.rate or None,
+            metric=task.metric,
+            margin=task.margin,
+            alpha=task.alpha,
+            last_round=task.last_round,
+            pause_after=task.rounds,
+            exclusive=not task.fleet,
+            server_cores=task.server_cores or None,
+            engine_cores=task.engine_cores or None,
+            purpose=Purpose(kind=EventKind.LAB, subject=task.cell, names=(str(task.attempt),)),
+            site=site,
+        )
+        racing.run(request, store=store, progress=Silent())
+
+
+def _fleet_lock(task: Task) -> AbstractContextManager[None]:
+    """The lock of a fleet, on the machine that drives its races."""
+    if not task.fleet:
+        return nullcontext()
+    machines = "-".join(one.name for one in load_fleet(Path(task.fleet)).machines)
+    return machine_lock.held([f"fleet-{machines}"[:200]], Silent().phase)
+
+
+def _rounds(race: Race) -> int:
+    return sum(not round_.void for round_ in race.rounds)
+
+
+def _sealed(task: Task, store: Store, work: Path) -> Outcome:
+    """Leaves the record in the outbox, under the attempt's name."""
+    race = store.load(store.runs()[0].race)
+    sealed = store.seal_into(race.id, work / "cells")
+    write_durably(record_file(work, task.stem), sealed.read_bytes())
+    sealed.unlink(missing_ok=True)
+    void = race.finished is Ending.VOID or validity.is_void(validity.inspect(race))
+    return Outcome(kind=Kind.VOID if void else Kind.STORED, race=race.id)
+
+
+@contextmanager
+def locked(place: Path) -> Iterator[None]:
+    """Holds a lock file while the block lasts; waits until it is free."""
+    number = os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+    try:
+        fcntl.flock(number, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(number)
+
+
+def collected(work: Path, cell: str, attempt: int) -> tuple[bytes, bytes]:
+    """What an attempt left: its outcome and its record; empty if it left none. Waits while the attempt lives."""
+    stem = f"{cell}.{attempt}"
+    if not (work / "cells").is_dir():
+        return b"", b""
+    with locked(lock_file(work, cell)):
+        parts = (outcome_file(work, stem), record_file(work, stem))
+        outcome, record = (place.read_bytes() if place.is_file() else b"" for place in parts)
+    return (outcome, record) if outcome else (b"", b"")
+
+
+def cleared(work: Path, cell: str, attempt: int, *, whole: bool) -> None:
+    """Removes from the outbox what the client has stored; ``whole``: the cell's race, too, because it has ended."""
+    stem = f"{cell}.{attempt}"
+    for place in (record_file(work, stem), outcome_file(work, stem)):
+        place.unlink(missing_ok=True)
+    if whole:
+        for place in (work / "cells").glob(f"{cell}.sqlite*"):
+            if place.is_file():
+                place.unlink(missing_ok=True)
+
+
+def sent(parts: tuple[bytes, bytes]) -> str:
+    """An outcome and its record for a pipe, as JSON."""
+    return json.dumps([base64.b64encode(part).decode() for part in parts])
+
+
+def received(text: bytes) -> tuple[bytes, bytes]:
+    """The reverse of ``sent``; empty parts if it is not valid."""
+    try:
+        outcome, record = (base64.b64decode(part, validate=True) for part in json.loads(text))
+    except (ValueError, TypeError):
+        return b"", b""
+    return outcome, record

@@ -1,0 +1,125 @@
+"""The client's way to a strip: a process of Dragstrip there, by ssh or as a child, and what it leaves in its outbox."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from dragstrip.errors import MachineLost
+from dragstrip.fleet.channel import words_to_reach
+from dragstrip.fleet.definition import Fleet, Machine
+from dragstrip.lab import strip_side
+from dragstrip.lab.matrix import Strip
+from dragstrip.lab.task import Inquiry, Reply, Task, from_json, to_json
+
+#: Seconds for a strip's reply, and for a process that was interrupted to end by itself.
+REPLY_S, END_S = 120.0, 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """A strip and how it is reached.
+
+    Args:
+        fields: the strip's table. folder: the matrix's folder, in which commands of this machine run.
+        work: the strip's folder of this lab: a path here, or a name below the cache of its machine.
+    """
+
+    fields: Strip
+    folder: Path
+    work: str
+
+    @property
+    def is_here(self) -> bool:
+        """Whether its processes run on this machine."""
+        return not (self.fields.ssh or self.fields.via)
+
+    def words(self, *arguments: str) -> list[str]:
+        """The command that runs this lab's part there."""
+        fields = self.fields
+        machine = Machine(name="strip", role="server", ssh=fields.ssh, via=fields.via, dragstrip=fields.dragstrip)
+        fleet = Fleet(file=self.folder, server=machine, generators=(), ssh_options=fields.ssh_options)
+        return words_to_reach(machine, fleet, ("lab", *arguments))
+
+    def inquire(self, inquiry: Inquiry) -> Reply:
+        """What the strip has.
+
+        Raises:
+            MachineLost: it can't be reached, or its reply is not valid. BadUsage: it refuses the inquiry.
+        """
+        if self.is_here and self.fields.dragstrip == "dragstrip":
+            before = Path.cwd()
+            os.chdir(self.folder)
+            try:
+                return strip_side.reply_to(inquiry)
+            finally:
+                os.chdir(before)
+        done = self._asked("inquire", text=to_json(inquiry))
+        return from_json(Reply, done, f"strip {self.fields.name}: its reply")
+
+    def race(self, task: Task, limit_s: float, started: Callable[[subprocess.Popen[bytes]], None]) -> None:
+        """Runs a slice there and waits for its end; its record is then in the outbox, unless it was lost.
+
+        Args:
+            limit_s: seconds after which it is ended. started: receives the process, so that it can be interrupted.
+        """
+        words = self.words("race", "--work", self.work)
+        with subprocess.Popen(
+            words, cwd=self.folder, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        ) as process:  # fmt: skip
+            started(process)
+            with suppress(subprocess.TimeoutExpired):
+                process.communicate(to_json(task).encode(), timeout=limit_s)
+            interrupt(process)
+
+    def collect(self, cell: str, attempt: int) -> tuple[bytes, bytes]:
+        """What an attempt left: outcome and record; waits while the attempt lives.
+
+        Raises:
+            MachineLost: the strip can't be reached.
+        """
+        if self.is_here:
+            return strip_side.collected(Path(self.work), cell, attempt)
+        return strip_side.received(self._asked("collect", "--work", self.work, cell, str(attempt), limit_s=None))
+
+    def clear(self, cell: str, attempt: int, *, whole: bool) -> None:
+        """Removes what the client has stored from the outbox; a strip that is away keeps it."""
+        if self.is_here:
+            strip_side.cleared(Path(self.work), cell, attempt, whole=whole)
+            return
+        flags = ["--whole"] if whole else []
+        with suppress(MachineLost):
+            self._asked("clear", "--work", self.work, *flags, cell, str(attempt))
+
+    def _asked(self, *arguments: str, text: str = "", limit_s: float | None = REPLY_S) -> bytes:
+        name, words = self.fields.name, self.words(*arguments)
+        try:
+            done = subprocess.run(
+                words, cwd=self.folder, input=text.encode(), capture_output=True, timeout=limit_s, check=False
+            )
+        except subprocess.TimeoutExpired as error:
+            raise MachineLost(name, f"no reply within {limit_s:g} s") from error
+        except OSError as error:
+            raise MachineLost(name, f"{shutil.which(words[0]) or words[0]} can't be run ({error.strerror})") from error
+        if done.returncode != 0:
+            last = done.stderr.decode(errors="replace").strip().splitlines()[-1:] or ["no reason given"]
+            raise MachineLost(name, f"{last[0][:300]} (exit code {done.returncode})")
+        return done.stdout
+
+
+def interrupt(process: subprocess.Popen[bytes]) -> None:
+    """Ends a race's process so that its servers end with it; one that has ended stays as it is."""
+    for number in (signal.SIGINT, signal.SIGKILL):
+        if process.poll() is not None:
+            return
+        with suppress(ProcessLookupError):
+            process.send_signal(number)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(END_S)

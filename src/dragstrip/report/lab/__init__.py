@@ -1,0 +1,1 @@
+"""A lab as reports show it: its progress, and heat maps of its races."""

@@ -1,0 +1,99 @@
+"""What reports show of a lab, read from its ledger and its store: plain values."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from dragstrip.lab.choice import Progress, progress_of
+from dragstrip.lab.ledger import Attempt, CellRow, Ledger, Stored
+from dragstrip.store.json_values import encode
+
+#: A cell is still to be raced.
+UNDONE = (Progress.WAITING, Progress.RACING)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counted:
+    """A lab's ledger.
+
+    Args:
+        progress: of each cell, by its name. refusals: cell, strip and reason of each refused record.
+    """
+
+    folder: Path
+    cells: Sequence[CellRow]
+    attempts: Sequence[Attempt]
+    stored: Mapping[str, Stored]
+    progress: Mapping[str, Progress]
+    refusals: Sequence[tuple[str, str, str]] = ()
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Cells by their progress."""
+        counted = Counter(self.progress.values())
+        return {str(one): counted[one] for one in Progress if counted[one]}
+
+    @property
+    def decided(self) -> int:
+        """Cells whose pairs are all decided."""
+        return sum(self.stored[cell.name].decided for cell in self.cells if cell.name in self.stored)
+
+    def why(self, cell: CellRow) -> str:
+        """Why a cell has no record; "" if it has one, or if nothing is known."""
+        if cell.why or cell.name in self.stored:
+            return cell.why
+        return next((one.why for one in reversed(self.attempts) if one.cell == cell.name and one.why), "")
+
+    def machine_s(self) -> Mapping[str, float]:
+        """Machine time of each strip, in seconds."""
+        spent: dict[str, float] = {}
+        for attempt in self.attempts:
+            spent[attempt.strip] = spent.get(attempt.strip, 0.0) + (attempt.ended or time.time()) - attempt.begun
+        return spent
+
+
+def counted(folder: Path) -> Counted:
+    """A lab as it is now.
+
+    Raises:
+        StoreError: it does not exist.
+    """
+    with closing(Ledger(folder, write=False)) as ledger:
+        cells, attempts, stored = ledger.cells(), ledger.attempts(), ledger.stored()
+        refusals = ledger.refusals()
+    own: dict[str, list[Attempt]] = {}
+    for attempt in attempts:
+        own.setdefault(attempt.cell, []).append(attempt)
+    return Counted(
+        folder=folder,
+        cells=cells,
+        attempts=attempts,
+        stored=stored,
+        progress={cell.name: progress_of(cell, own.get(cell.name, ()), stored.get(cell.name)) for cell in cells},
+        refusals=refusals,
+    )
+
+
+def status_json(lab: Counted) -> str:
+    """The status as JSON: counts, machine time and every cell."""
+    cells = [
+        encode(cell)
+        | {"progress": str(lab.progress[cell.name]), "why": lab.why(cell)}
+        | ({"race": encode(lab.stored[cell.name])} if cell.name in lab.stored else {})
+        for cell in lab.cells
+    ]
+    whole = {
+        "cells": cells,
+        "counts": dict(lab.counts),
+        "decided": lab.decided,
+        "machine_s": {name: round(value, 1) for name, value in lab.machine_s().items()},
+        "attempts": len(lab.attempts),
+        "refused_records": [dict(zip(("cell", "strip", "why"), one, strict=True)) for one in lab.refusals],
+    }
+    return json.dumps(whole, indent=1)

@@ -1,0 +1,71 @@
+"""A lab in the terminal: its plan and its status."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from dragstrip.lab.matrix import Matrix
+from dragstrip.report.figures import visible
+from dragstrip.report.lab.summary import Counted
+
+if TYPE_CHECKING:
+    from dragstrip.lab.planning import PlannedCell
+
+#: Cells of a plan that are listed; more are counted only.
+LISTED = 200
+
+
+def show_plan(console: Console, matrix: Matrix, planned: Sequence[PlannedCell], away: Mapping[str, str]) -> None:
+    """Cells, reasons and hours, before anything is raced."""
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for head in ("cell", "line-up", "workload", "load", "revision", "class", "strips"):
+        table.add_column(head, overflow="fold")
+    for one in planned[:LISTED]:
+        cell = one.cell
+        strips = ", ".join(sorted(one.able)) or "can't run here"
+        words = (one.name, cell.line_up, cell.workload, cell.load.label, cell.revision, cell.machine, strips)
+        table.add_row(*(Text(visible(word)) for word in words))
+    console.print(table)
+    if len(planned) > LISTED:
+        console.print(f"… and {len(planned) - LISTED:,} more cells")
+    for why, count in Counter(one.why for one in planned if one.why).items():
+        console.print(Text(f"{count} {'cell' if count == 1 else 'cells'} can't run: {visible(why)}"), soft_wrap=True)
+    for name, why in away.items():
+        console.print(Text(f"strip {name} is left out: {visible(why)}"), soft_wrap=True)
+    able = [one for one in planned if one.able]
+    count = len({name for one in able for name in one.able})
+    lab = matrix.fields.lab
+    first_s = sum(one.seconds(lab.first_rounds) for one in able)
+    line = f"{len(able):,} of {len(planned):,} cells can run, on {count} {'strip' if count == 1 else 'strips'}"
+    hours = f"first {lab.first_rounds} rounds: about {first_s / 3600:.1f} hours of machine time"
+    budget = f"; budget: {lab.budget}" if lab.budget else f"; at most {lab.most_rounds} rounds for each cell"
+    console.print(f"{line}; {hours}{budget}", soft_wrap=True)
+
+
+def show_status(console: Console, lab: Counted, *, cells: bool = False) -> None:
+    """How many cells are done, which have failed and why, and machine time."""
+    counts = ", ".join(f"{count:,} {name}" for name, count in lab.counts.items())
+    console.print(f"{len(lab.cells):,} cells: {counts}; all pairs decided in {lab.decided:,}", soft_wrap=True)
+    for name, seconds in lab.machine_s().items():
+        attempts = Counter(one.outcome or "racing" for one in lab.attempts if one.strip == name)
+        how = ", ".join(f"{count:,} {outcome}" for outcome, count in attempts.items())
+        console.print(f"strip {name}: {seconds / 3600:.2f} hours; attempts: {how}", soft_wrap=True)
+    for _, strip, why in lab.refusals:
+        console.print(Text(f"strip {strip}: a record was refused: {visible(why)}"), soft_wrap=True)
+    shown = lab.cells if cells else [cell for cell in lab.cells if lab.progress[cell.name] not in _QUIET]
+    for cell in shown:
+        label = " · ".join(filter(None, (cell.line_up, cell.workload, cell.load, cell.revision, cell.machine)))
+        stored = lab.stored.get(cell.name)
+        what = f"{stored.rounds} rounds, race {stored.race}" if stored else lab.why(cell).strip().splitlines()[-1:]
+        more = what if isinstance(what, str) else "".join(what)
+        line = f"{cell.name}  {label}: {lab.progress[cell.name]}{': ' + more if more else ''}"
+        console.print(Text(visible(line)), soft_wrap=True)
+
+
+_QUIET = ("stored", "waiting", "racing", "dropped")

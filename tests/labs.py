@@ -1,0 +1,101 @@
+"""Labs over strips that race samples: their matrices, and what kills their processes at random."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+
+from dragstrip.lab.ledger import STORE_NAME, Ledger
+from dragstrip.record import EventKind
+from dragstrip.store.database import Store
+
+STUB = Path(__file__).with_name("stub_strip.py")
+
+
+def matrix(folder: Path, *, cells: int, strips: int, more: str = "") -> Path:
+    """A matrix of this many cells over strips that race samples."""
+    logs = folder / "logs"
+    logs.mkdir(exist_ok=True)
+    loads = ", ".join(f"{{connections = {at + 1}}}" for at in range(cells))
+    text = f"""
+[lab]
+name = "chaos"
+most_rounds = 10
+{more}
+[[line_ups]]
+name = "two"
+contenders = ["quick", "steady"]
+[axes]
+loads = [{loads}]
+"""
+    for at in range(strips):
+        text += f'[[strips]]\nname = "s{at}"\nclass = "stub"\ndragstrip = "{sys.executable} {STUB} {logs} s{at}"\n'
+    file = folder / "matrix.toml"
+    file.write_text(text)
+    return file
+
+
+def client(file: Path, **more: str) -> subprocess.Popen[bytes]:
+    """Starts ``lab run``."""
+    words = [sys.executable, "-m", "dragstrip", "lab", "run", str(file), "--folder", str(file.parent / "lab")]
+    env = os.environ | {"PYTHONPATH": str(STUB.parent)} | more
+    return subprocess.Popen(words, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
+def races(file: Path) -> list[int]:
+    """Process ids of races of this lab that are running, with or without their client."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            words = process.cmdline()
+            if str(STUB) in words and str(file.parent / "logs") in words:
+                found.append(process.pid)
+    return found
+
+
+def chaos(file: Path, *, kills: int, seed: int, pause_s: float, stub_s: float = 0.2) -> dict[str, int]:
+    """Runs a lab to its end, and kills races and clients at random until ``kills`` are reached; what was killed."""
+    drawn, killed = random.Random(seed), {"races": 0, "clients": 0}
+    running = client(file, STUB_S=str(stub_s))
+    while True:
+        if sum(killed.values()) < kills:
+            time.sleep(drawn.uniform(0.0, pause_s))
+            if drawn.random() < 0.25:
+                running.kill()
+                killed["clients"] += 1
+            elif pids := races(file):
+                with suppress(ProcessLookupError):
+                    os.kill(drawn.choice(pids), signal.SIGKILL)
+                    killed["races"] += 1
+            if running.poll() is None:
+                continue
+        output, _ = running.communicate()
+        if running.returncode == 0:
+            return killed
+        assert running.returncode == -signal.SIGKILL, output.decode()
+        running = client(file, STUB_S=str(stub_s))
+
+
+def assert_each_once(file: Path, cells: int) -> int:
+    """Every cell has one race, in the ledger and in the store, and no two races met; returns lost attempts."""
+    ledger = Ledger(file.parent / "lab", write=False)
+    stored, attempts = ledger.stored(), ledger.attempts()
+    ledger.close()
+    with Store(file.parent / "lab" / STORE_NAME, write=False) as store:
+        raced = {race: event.subject for race, event in store.noted(EventKind.LAB)}
+        assert len(store.runs()) == cells
+    assert len(stored) == cells
+    assert {cell.race: name for name, cell in stored.items()} == raced
+    for log in (file.parent / "logs").iterdir():
+        assert "overlap" not in log.read_text(), log
+    outbox = [place for place in (file.parent / "lab" / "strips").glob("*/outbox/*") if place.suffix == ".json"]
+    assert not outbox
+    return sum(attempt.outcome == "lost" for attempt in attempts)
