@@ -20,7 +20,7 @@ from dragstrip import paths
 from dragstrip.metrics import KNOWN, MetricChoice
 from dragstrip.record import Entrant, Race
 from dragstrip.report import figures, glyphs
-from dragstrip.report.race import causes, charts, columns, database, external, notes, tables, wording
+from dragstrip.report.race import causes, charts, columns, database, external, notes, tables, vega, wording
 from dragstrip.report.race import definitions as definitions_of
 from dragstrip.report.race import export as race_export
 from dragstrip.report.race import terminal as race_terminal
@@ -137,13 +137,10 @@ def _charts(part: Part) -> dict[str, charts.Chart]:
 
 @cache
 def _scripts() -> list[Markup]:
-    """Vega, Vega-Lite and vega-embed from vl-convert, then our own script; none of it comes from input."""
-    import vl_convert
-
+    """Vega, Vega-Lite and vega-embed, then our own script; neither comes from input."""
     ours = (Path(__file__).parent / "page.js").read_text(encoding="utf-8")
-    bundle = vl_convert.javascript_bundle()  # type: ignore[call-arg]  # its stub lacks the default
     # An end tag in a string of theirs would end the element; in JavaScript <\/ is the same text.
-    return [Markup(text.replace("</script", "<\\/script")) for text in (bundle, ours)]
+    return [Markup(text.replace("</script", "<\\/script")) for text in (vega.scripts(), ours)]
 
 
 def _allowed(script: str) -> str:
