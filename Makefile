@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 export CARGO_TERM_COLOR ?= never
+# Tests start hundreds of Python processes: each module is compiled once, also where the environment forbids to keep that.
+unexport PYTHONDONTWRITEBYTECODE
 RUST_SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml 2>/dev/null) Cargo.toml
 
 FUZZ_CASES ?= 20000
@@ -88,6 +90,8 @@ soak: check-deps  ## the long ones: 100 times kill -9, every misbehaving server,
 	$(BIN)/python tests/tiers.py soak
 
 PYTEST := $(BIN)/python -m pytest
+# Files below folders 2 with a test of mark 1; others are not imported. tests/conftest.py holds that the mark is in the file.
+marked = $$(grep -rlE --include='test_*.py' 'mark\.$(1)\b' $(2))
 # Several at a time, each file by one process: noise does not make a test fail, and no test decides by time.
 test-unit: .stamps/test-deps
 	$(PYTEST) -q -m 'unit and not (live or contenders or release or soak or thorough)' -n 3 tests/unit tests/statistics
@@ -96,17 +100,17 @@ test-rust: .stamps/build
 	cargo test --workspace --profile quick --exclude dragstrip-python
 
 test-live: .stamps/test-deps
-	$(PYTEST) -q -m 'live and not (contenders or release or soak or thorough)' -n 4 --dist loadfile
+	$(PYTEST) -q -m 'live and not (contenders or release or soak or thorough)' -n 4 --dist loadfile tests/live $(call marked,live,tests/unit tests/statistics tests/contenders)
 
 test-thorough: .stamps/test-deps
-	$(PYTEST) -q -m 'thorough and not (contenders or release or soak)' -n 4 --dist worksteal
+	$(PYTEST) -q -m 'thorough and not (contenders or release or soak)' -n 4 --dist worksteal $(call marked,thorough,tests)
 
 test-contenders: .stamps/test-deps
-	$(PYTEST) -q -m 'contenders and not soak' -n 4 --dist loadfile
+	$(PYTEST) -q -m 'contenders and not soak' -n 4 --dist loadfile tests/contenders $(call marked,contenders,tests/unit tests/statistics tests/live)
 
 test-release: .stamps/test-deps
 	$(BIN)/pip install --quiet -c constraints.txt --editable '.[dist]'
-	$(PYTEST) -q -m release
+	$(PYTEST) -q -m release $(call marked,release,tests)
 
 soak-kill: .stamps/build
 	$(BIN)/python benchmarks/kill_check.py --kills 100

@@ -50,10 +50,21 @@ WANTS = ("soak", "release", "contenders", "live", "unit")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test without its own mark gets its folder's: live, contenders, or unit for all others."""
+    """A test without its own mark gets its folder's: live, contenders, or unit for all others.
+
+    Raises:
+        pytest.UsageError: a mark is not in the text of its file, so the Makefile would not find the test.
+    """
+    texts: dict[Path, str] = {}
     for item in items:
+        folder = item.path.relative_to(Path(__file__).parent).parts[0]
+        for mark in item.iter_markers():
+            if mark.name in ("release", "contenders", "live", "thorough") and mark.name != folder:
+                if item.path not in texts:
+                    texts[item.path] = item.path.read_text(encoding="utf-8")
+                if f"mark.{mark.name}" not in texts[item.path]:
+                    raise pytest.UsageError(f"{item.nodeid}: write pytest.mark.{mark.name} in {item.path.name} itself")
         if not any(item.get_closest_marker(name) for name in WANTS):
-            folder = item.path.relative_to(Path(__file__).parent).parts[0]
             item.add_marker(folder if folder in WANTS else "unit")
 
 
