@@ -12,8 +12,8 @@ import samples
 from rich.console import Console
 
 from dragstrip import analysis
+from dragstrip.cli.conclusion import _by_thresholds
 from dragstrip.cli.options import EXIT_FAILURE, EXIT_VOID
-from dragstrip.cli.race import _by_thresholds
 from dragstrip.record import Race
 from dragstrip.report.race import export as race_export
 from dragstrip.report.race import formats, markdown, thresholds
