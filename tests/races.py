@@ -10,7 +10,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -70,9 +70,13 @@ def scratches() -> list[Path]:
     return [place for pid in begun for base in BASES for place in base.glob(f"dragstrip-{pid}-*") if place.is_dir()]
 
 
-def servers() -> list[str]:
-    """Processes whose command line or working directory names the scratch directory of a race started here."""
-    found, ours = [], tuple(f"{base}/dragstrip-{pid}-" for pid in begun for base in BASES)
+def servers(of: Collection[int] | None = None) -> list[str]:
+    """Processes whose command line or working directory names the scratch directory of a race started here.
+
+    Args:
+        of: process ids of these races alone.
+    """
+    found, ours = [], tuple(f"{base}/dragstrip-{pid}-" for pid in (begun if of is None else of) for base in BASES)
     for process in psutil.process_iter():
         try:
             words, cwd = " ".join(process.cmdline()), process.cwd()

@@ -46,11 +46,12 @@ def racing(env: dict[str, str], *words: str) -> subprocess.Popen[str]:
     return race
 
 
-def interrupted(race: subprocess.Popen[str]) -> None:
-    """Ctrl-C; its exit code says so."""
+def interrupted(env: dict[str, str], race: subprocess.Popen[str]) -> None:
+    """Ctrl-C; its exit code and its last line say so."""
     race.send_signal(signal.SIGINT)
     out, _ = race.communicate(timeout=120)
     assert race.returncode == 130, out
+    assert f"dragstrip: ended by SIGINT: {rounds_in(env)} rounds are kept; to continue: dragstrip race --resume" in out
 
 
 def runs(env: dict[str, str]) -> list[dict[str, Any]]:
@@ -77,7 +78,7 @@ def test_a_race_is_interrupted_resumed_without_one_of_three_and_killed(tmp_path:
     env = settings(tmp_path)
     with running_server() as (url, _):
         race = racing(env, "nginx-return", "nginx-static", url, "--rounds", "500")
-        interrupted(race)
+        interrupted(env, race)
         assert_nothing_left()
     (run,) = runs(env)
     assert run["finished"] == "interrupted"
@@ -88,7 +89,7 @@ def test_a_race_is_interrupted_resumed_without_one_of_three_and_killed(tmp_path:
     second = dragstrip_run(env, "race", "--resume", "last")
     assert second.returncode == 2, second.stdout + second.stderr
     assert "is being raced by another process" in second.stderr
-    interrupted(race)
+    interrupted(env, race)
     (run,) = runs(env)
     assert run["rounds"] == rounds_in(env) >= 4
     told = shown(env)
@@ -104,26 +105,39 @@ def test_a_race_is_interrupted_resumed_without_one_of_three_and_killed(tmp_path:
     until(lambda: not servers(), 20, "servers outlive the race")
     assert len(runs(env)) == 1
     assert len(shown(env)["order"]) == rounds_in(env) >= 6
-    interrupted(racing(env, "--resume", "last"))  # the killed one holds it no more
+    interrupted(env, racing(env, "--resume", "last"))  # the killed one holds it no more
     assert not list(Path(env["DRAGSTRIP_STORE"]).parent.glob("*.lock"))
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT], ids=lambda n: n.name)
-def test_a_signal_ends_a_race_with_a_line_that_says_how_to_continue(tmp_path: Path, number: signal.Signals) -> None:
-    """Before its first round, then after two, then again as resumed by the very command of that line."""
-    env = settings(tmp_path)
-    store = ["--store", str(tmp_path / "own store.sqlite")]
-    env |= {"DRAGSTRIP_STORE": store[1]}
-    words = ["race", *misbehaving("one", "sleeps", "60"), "nginx-return", "--wake", "120s", *store]
-    early = begin(env, *words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    until(lambda: len(servers()) > 1 or early.poll() is not None, 60, "no server was started")
-    early.send_signal(number)
-    _, said = early.communicate(timeout=60)
-    nothing = f"dragstrip: ended by {number.name}: no round was complete, so nothing was measured\n"
-    assert (early.returncode, said.endswith(nothing)) == (128 + number, True), said
+#: Signals that end a race in an orderly way.
+ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGINT)
 
+
+def test_a_signal_before_the_first_round_ends_a_race_and_says_that_nothing_was_measured(tmp_path: Path) -> None:
+    """Four races that wait for a server at the same time, each ended by its own signal."""
+    waiting = []
+    for number in ENDING:
+        env = settings(tmp_path) | {"DRAGSTRIP_STORE": str(tmp_path / f"{number.name}.sqlite")}
+        words = ["race", *misbehaving("one", "sleeps", "60"), "nginx-return", "--wake", "120s"]
+        waiting.append((number, begin(env, *words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)))
+    for number, race in waiting:
+        until(lambda: len(servers([race.pid])) > 1 or race.poll() is not None, 60, "no server was started")  # noqa: B023
+        race.send_signal(number)
+    for number, race in waiting:
+        _, said = race.communicate(timeout=60)
+        nothing = f"dragstrip: ended by {number.name}: no round was complete, so nothing was measured\n"
+        assert (race.returncode, said.endswith(nothing)) == (128 + number, True), said
+
+
+def test_a_signal_ends_a_race_with_a_line_that_says_how_to_continue(tmp_path: Path) -> None:
+    """One race, ended by each signal after two more rounds, and resumed by the very command of that line.
+
+    SIGINT comes last, because it ends the race from its start in the test above, which reads its line too.
+    """
+    store = ["--store", str(tmp_path / "own store.sqlite")]
+    env = settings(tmp_path) | {"DRAGSTRIP_STORE": store[1]}
     more = ["race", "nginx-return", "nginx-static", "--rounds", "500", *store]
-    for _ in range(2):
+    for number in ENDING:
         before = rounds_in(env)
         race = begin(env, *more, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         until(lambda: rounds_in(env) >= before + 2 or race.poll() is not None, 120, "no round was recorded")  # noqa: B023
