@@ -100,7 +100,7 @@ test-rust: .stamps/build
 	cargo test --workspace --profile quick --exclude dragstrip-python
 
 test-live: .stamps/test-deps
-	$(PYTEST) -q -m 'live and not (contenders or release or soak or thorough)' -n 4 --dist loadfile tests/live $(call marked,live,tests/unit tests/statistics tests/contenders)
+	$(PYTEST) -q -m 'live and not (contenders or release or soak or thorough)' -n 4 --dist loadfile --no-loadscope-reorder tests/live $(call marked,live,tests/unit tests/statistics tests/contenders)
 
 test-thorough: .stamps/test-deps
 	$(PYTEST) -q -m 'thorough and not (contenders or release or soak)' -n 4 --dist worksteal $(call marked,thorough,tests)

@@ -48,6 +48,9 @@ settings.load_profile("untimed")
 #: What a test wants, from the most to the least; `pyproject.toml` says what each means.
 WANTS = ("soak", "release", "contenders", "live", "unit")
 
+#: Files that take longest by the clock; they begin first, so that no process is left alone with one at the end.
+LONGEST = ("test_interrupt.py", "test_race.py", "test_diff.py", "test_race_tls.py")
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A test without its own mark gets its folder's: live, contenders, or unit for all others.
@@ -66,6 +69,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                     raise pytest.UsageError(f"{item.nodeid}: write pytest.mark.{mark.name} in {item.path.name} itself")
         if not any(item.get_closest_marker(name) for name in WANTS):
             item.add_marker(folder if folder in WANTS else "unit")
+    items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
 
 
 @pytest.fixture
