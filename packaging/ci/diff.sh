@@ -7,9 +7,16 @@
 #   DRAGSTRIP_OPTIONS                further options of `dragstrip diff`
 #   DRAGSTRIP_WHEEL                  a wheel, as a file or an address; empty: built from these sources
 #   DRAGSTRIP                        a `dragstrip` that is installed already; nothing is installed then
+# `diff.sh sources` only prints a hash over what a wheel is built from, by which CI keeps the wheel.
 set -euo pipefail
 
 sources=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+if [ "${1:-}" = sources ]; then
+    cd "$sources"
+    echo "hash=$(find Cargo.lock Cargo.toml pyproject.toml crates src -type f -print0 | sort -z | xargs -0 sha256sum | sha256sum | cut -c 1-20)"
+    exit
+fi
+
 temporary=${RUNNER_TEMP:-${CI_PROJECT_DIR:+$CI_PROJECT_DIR/.dragstrip}}
 temporary=${temporary:-$(mktemp -d)}
 reports=$temporary/dragstrip-diff

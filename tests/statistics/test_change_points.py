@@ -2,56 +2,18 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
+from histories import SHIFT, points
 
 from dragstrip.analysis.change_points import changes
-from dragstrip.analysis.history import Environment, Point
-
-SHIFT = 0.03
-
-
-def _points(rng: np.random.Generator, races: int, *, at: int | None = None, moved: int | None = None) -> list[Point]:
-    """Races with intervals of about half a percent, a twentieth of them disturbed.
-
-    Args:
-        at: the code becomes 3 % slower there. moved: everything becomes 3 % slower there, on another machine.
-    """
-    spread = 0.004 * np.exp(rng.normal(0, 0.3, races))
-    logs = rng.normal(0, spread) + rng.normal(0, 0.003, races)
-    disturbed = rng.random(races) < 0.05
-    logs[disturbed] += rng.normal(0, 0.02, int(disturbed.sum()))
-    for place in (at, moved):
-        if place is not None:
-            logs[place:] -= math.log1p(SHIFT)
-    return [
-        Point(
-            race=f"race {number}",
-            started=f"2026-01-01T00:00:{number:02d}",
-            ratio=math.exp(log),
-            low=math.exp(log - 1.96 * half),
-            high=math.exp(log + 1.96 * half),
-            version="1",
-            commit=f"{number:040x}",
-            environment=_on("b" if moved is not None and number >= moved else "a"),
-        )
-        for number, (log, half) in enumerate(zip(logs, spread, strict=True))
-    ]
-
-
-def _on(machine: str) -> Environment:
-    return Environment(
-        machine=(machine,), kernel="6.1", method=6, connections=32, keepalive=True, http="1.1", server_cores=1
-    )
 
 
 def test_a_shift_of_three_percent_is_found_within_five_races() -> None:
     """In at least 19 of 20 series; the interval holds the shift, and the range is that of the commits around it."""
     found, held = 0, 0
     for seed in range(40):
-        points = _points(np.random.default_rng(seed), 25, at=20)
-        looks = (changes(points[:end]) for end in range(21, 26))
+        series = points(np.random.default_rng(seed), 25, at=20)
+        looks = (changes(series[:end]) for end in range(21, 26))
         close = [change for look in looks for change in look if abs(change.place - 20) <= 1]
         found += bool(close)
         held += any(change.low <= 1 / (1 + SHIFT) <= change.high for change in close)
@@ -63,8 +25,8 @@ def test_hardly_any_change_is_seen_in_a_hundred_races_without_one() -> None:
     """At most one false change in a hundred races, although the history is looked at after each."""
     false = 0
     for seed in range(10):
-        points = _points(np.random.default_rng(1000 + seed), 100)
-        places = sorted({change.place for end in range(6, 101) for change in changes(points[:end])})
+        series = points(np.random.default_rng(1000 + seed), 100)
+        places = sorted({change.place for end in range(6, 101) for change in changes(series[:end])})
         false += sum(place - before > 3 for before, place in zip([-9, *places], places, strict=False))
     assert false <= 10, false
 
@@ -72,11 +34,11 @@ def test_hardly_any_change_is_seen_in_a_hundred_races_without_one() -> None:
 def test_another_machine_is_never_blamed_on_the_code() -> None:
     """The level is another on the new machine, and no change is reported at it."""
     for seed in range(20):
-        points = _points(np.random.default_rng(2000 + seed), 40, moved=20)
-        assert not [change for change in changes(points) if abs(change.place - 20) <= 2]
+        series = points(np.random.default_rng(2000 + seed), 40, moved=20)
+        assert not [change for change in changes(series) if abs(change.place - 20) <= 2]
 
 
 def test_a_change_after_a_move_is_still_found() -> None:
     """Each machine's races are looked at by themselves."""
-    points = _points(np.random.default_rng(7), 60, at=45, moved=20)
-    assert [round(change.place / 3) for change in changes(points)] == [15]
+    series = points(np.random.default_rng(7), 60, at=45, moved=20)
+    assert [round(change.place / 3) for change in changes(series)] == [15]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -216,3 +218,23 @@ def test_nothing_of_the_reports_becomes_markup(tmp_path: Path) -> None:
     assert "0.940–0.960" in done.stdout
     assert "2.000" not in done.stdout
     assert "| – | ––– |" in done.stdout.replace("`", "")
+
+
+def test_a_wheel_is_kept_by_the_sources_that_it_is_built_from(tmp_path: Path) -> None:
+    """Another file, or another byte, is another wheel."""
+    script = tmp_path / "packaging" / "ci" / "diff.sh"
+    script.parent.mkdir(parents=True)
+    shutil.copy(SCRIPT, script)
+    for name in ("Cargo.lock", "Cargo.toml", "pyproject.toml", "crates/lib.rs", "src/main.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("1")
+
+    def named() -> str:
+        done = subprocess.run(["bash", script, "sources"], capture_output=True, text=True, check=True)
+        assert re.fullmatch(r"hash=[0-9a-f]{20}\n", done.stdout)
+        return done.stdout
+
+    first = named()
+    assert named() == first
+    (tmp_path / "src" / "main.py").write_text("2")
+    assert named() != first
