@@ -44,7 +44,8 @@ class Share(Enum):
     ENGINE_CORES_USED = auto()  #: at most, against any contender
     TURN_MOST = auto()  #: of time, at most, that connections waited in the engine
     TURN_MOST_BUSY = auto()  #: the same, while the servers were busy nevertheless
-    LITTLE_HOLDS = auto()  #: within which connections, rates and latencies agree
+    LITTLE_HOLDS = auto()  #: within which connections, rates and latencies agree; ``names``: not judged
+    LITTLE_UNJUDGED = auto()  #: of a calm block that others took at most; the contenders ``names`` had too few of them
     SATURATED = auto()  #: of their cores that servers kept busy at least; ``names``: unreadable
     ENGINE_WAITED = auto()  #: of time that the engine waited for its cores
     ENGINE_WAITED_SHARED = auto()  #: the same, for cores that it shares with the servers
@@ -186,6 +187,14 @@ class LittleOff(OfContender):
 
 
 @dataclass(frozen=True, slots=True)
+class LittleBeyond(OfContender):
+    """Blocks whose connections waited longer than the block lasted, of this many."""
+
+    count: int
+    blocks: int
+
+
+@dataclass(frozen=True, slots=True)
 class Offered:
     """All contenders were offered this rate in time."""
 
@@ -216,7 +225,7 @@ class NotSaturated(OfContender):
     disturbed: bool
 
 
-LoadObservation = EngineUse | LittleOff | Offered | NotSustained | LeftLate | NotSaturated
+LoadObservation = EngineUse | LittleOff | LittleBeyond | Offered | NotSustained | LeftLate | NotSaturated
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
+from typing import Protocol, TypeVar
 
 from dragstrip.analysis.columns import by_column
-from dragstrip.analysis.cpu_shares import engine_share, engine_wait, server_busy, taken_by_others
+from dragstrip.analysis.cpu_shares import engine_share, engine_wait, lower_quartile, server_busy, taken_by_others
 from dragstrip.analysis.fitness import (
     DATABASE_FULL,
     SERVER_IDLE,
@@ -40,6 +41,13 @@ WAIT, STEAL, TREND, VOID_PASSES = 0.05, 0.01, 0.01, 0.10
 #: Little's law: warn above the first, void above the second.
 LITTLE = (0.02, 0.10)
 
+#: Little's law is judged by this many calm blocks at least (by all, if there are fewer), and by this many standard
+#: errors: a pause that no counter shows makes a single block's sum too large by up to its lead-in, two fifths.
+LITTLE_BLOCKS, LITTLE_ERRORS = 10, 4.0
+
+#: A block had a pause if its longest latency or its drain exceeds the lower quartile over blocks by this factor.
+PAUSED = 3.0
+
 #: Warn if connections spend more of their time than this in the engine and the server is not busy.
 MAX_TURN = 0.05
 
@@ -54,6 +62,28 @@ CEILING_NEAR = 0.8
 
 #: A trend must exceed this many of its standard errors, because many contenders are tested without a prior question.
 TREND_ERRORS = 4.0
+
+
+class Waits(Protocol):
+    """What Little's law needs of a block (``record.Block``)."""
+
+    @property
+    def requests(self) -> int: ...
+    @property
+    def lead_ns(self) -> int: ...
+    @property
+    def counted_ns(self) -> int: ...
+    @property
+    def duration_ns(self) -> int: ...
+    @property
+    def max_ns(self) -> int: ...
+    @property
+    def latency_sum_ns(self) -> int: ...
+    @property
+    def turn_sum_ns(self) -> int: ...
+
+
+_Waits = TypeVar("_Waits", bound=Waits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,32 +318,101 @@ def _little(race: Race, sides: Sequence[_Side]) -> Check:
     """Every connection waits for a response or for the engine, at any time: the two add up to all connections."""
     if race.load.rate_per_s:
         return check_result(CheckName.LITTLES_LAW, (), Plain.LITTLE_OPEN_LOOP)
-    findings, most = [], 0.0
-    for side in sides:
-        used = _undisturbed(race, side)
-        counted_ns = sum(block.counted_ns for block in used)
-        answered, connects = sum(block.answered for block in used), sum(block.connects for block in used)
-        if not counted_ns:
+    findings, most, judged, unjudged = list[Finding](), 0.0, False, list[str]()
+    for side in (one for one in sides if one.used):
+        if beyond := _beyond(side.used, race.load.at_once):
+            findings.append(Finding(Status.VOID, observation.LittleBeyond(side.name, beyond, len(side.used))))
+        calm = without_pauses(_undisturbed(side), side.used)
+        law = little_level(calm, len(side.used), race.load.at_once)
+        if law is None:
+            unjudged.append(side.name)
             continue
-        busy = sum(block.latency_sum_ns + block.turn_sum_ns for block in used) / counted_ns
-        at_once = race.load.at_once
-        off = abs(busy / at_once - 1)
-        most = max(most, off)
-        level = Status.VOID if off > LITTLE[1] else _warns(off, LITTLE[0])
+        level, busy, off = law
+        judged, most = True, max(most, off)
         # Between a connection that the server ended and the next one there may be time that is neither.
-        reconnects = connects > 0.001 * answered and busy < at_once
+        answered, connects = sum(block.answered for block in calm), sum(block.connects for block in calm)
+        reconnects = connects > 0.001 * answered and busy < race.load.at_once
         if reconnects and level is Status.VOID:
             level = Status.WARN
-        findings.append(Finding(level, observation.LittleOff(side.name, busy, at_once, off, reconnects)))
-    return check_result(CheckName.LITTLES_LAW, findings, RaceShare(Share.LITTLE_HOLDS, most))
+        findings.append(Finding(level, observation.LittleOff(side.name, busy, race.load.at_once, off, reconnects)))
+    if unjudged and not _shared(race):
+        names = tuple(unjudged)
+        findings.append(Finding(Status.WARN, RaceShare(Share.LITTLE_UNJUDGED, CALM, names)))
+    kind = Share.LITTLE_UNJUDGED if unjudged and not judged else Share.LITTLE_HOLDS
+    share = CALM if kind is Share.LITTLE_UNJUDGED else most
+    return check_result(CheckName.LITTLES_LAW, findings, RaceShare(kind, share, tuple(unjudged)))
 
 
-def _undisturbed(race: Race, side: _Side) -> Sequence[Block]:
-    """Blocks in which hardly anything was taken from the cores.
+def _beyond(blocks: Sequence[Block], at_once: int) -> int:
+    """In how many blocks connections waited longer than there was time, however disturbed the machine was.
 
-    A response that waited out a burst of another program brings latency from before its block into it.
+    A response of the counted part was requested in the lead-in at the earliest.
     """
-    return [block for block in side.used if engine_wait(block) + (taken_by_others(block, side.cores) or 0.0) < CALM]
+
+    def most_ns(block: Block) -> float:
+        return at_once * (block.lead_ns + block.counted_ns) * (1 + LITTLE[0])
+
+    return sum(block.latency_sum_ns + block.turn_sum_ns > most_ns(block) for block in blocks)
+
+
+def without_pauses(calm: Sequence[_Waits], used: Sequence[_Waits]) -> list[_Waits]:
+    """The calm blocks without a pause that no counter shows, in comparison with all used blocks.
+
+    A pause across the begin of the counted part shows in the longest latency, and across its end in the drain. Only
+    ratios between blocks count, so latencies that are all wrong by one factor exclude no block.
+    """
+    seen = [block for block in used if block.requests]
+    if not seen:
+        return []
+
+    def drain_ns(block: Waits) -> int:
+        return block.duration_ns - block.lead_ns - block.counted_ns
+
+    most_ns = PAUSED * lower_quartile([block.max_ns for block in seen])
+    longest_ns = PAUSED * lower_quartile([drain_ns(block) for block in seen])
+    whole = (block for block in calm if block.requests)  # in a block without a response the pause never ended
+    return [block for block in whole if block.max_ns <= most_ns and drain_ns(block) <= longest_ns]
+
+
+def little_level(calm: Sequence[Waits], used: int, at_once: int) -> tuple[Status, float, float] | None:
+    """What Little's law says of a contender's calm blocks, of this many blocks; None if the law can't judge them.
+
+    Returns: the status, connections at work on average, and by which share that is off.
+    """
+    law = _at_work(calm, at_once)
+    if law is None or len(calm) < min(LITTLE_BLOCKS, used):
+        return None
+    busy, off, error = law
+    if LITTLE[0] < off <= LITTLE_ERRORS * error:
+        return None
+    return (Status.VOID if off > LITTLE[1] else _warns(off, LITTLE[0])), busy, off
+
+
+def _at_work(blocks: Sequence[Waits], at_once: int) -> tuple[float, float, float] | None:
+    """Connections at work on average, how far that is off as a share, and the standard error of this share.
+
+    Each block's sum is inexact at its ends: it has the part of a response's wait from before the counted part, and
+    lacks the wait at its end. So a pause that begins in the lead-in makes a block's sum too large by up to the lead-in.
+    Over many blocks the two cancel out, and the scatter between blocks shows how well. None for fewer than two blocks.
+    """
+    if len(blocks) < 2:
+        return None
+    counted_ns = sum(block.counted_ns for block in blocks)
+    if not counted_ns:
+        return None
+    busy = sum(block.latency_sum_ns + block.turn_sum_ns for block in blocks) / counted_ns
+    apart = (block.latency_sum_ns + block.turn_sum_ns - busy * block.counted_ns for block in blocks)
+    scatter = math.sqrt(sum(one * one for one in apart) * len(blocks) / (len(blocks) - 1))
+    return busy, abs(busy / at_once - 1), scatter / counted_ns / at_once
+
+
+def _undisturbed(side: _Side) -> Sequence[Block]:
+    """Blocks in which hardly anything was taken from the cores, and no time by the hypervisor."""
+    return [
+        block
+        for block in side.used
+        if engine_wait(block) + (taken_by_others(block, side.cores) or 0.0) < CALM and not block.steal_ns
+    ]
 
 
 def _turnaround(race: Race, sides: Sequence[_Side]) -> Check:

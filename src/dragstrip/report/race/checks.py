@@ -164,7 +164,12 @@ def _share(observed: observation.RaceShare) -> Sentence:
         case Share.TURN_MOST_BUSY:
             return Sentence(f"{turned}, but the servers were busy anyway")
         case Share.LITTLE_HOLDS:
-            return Sentence(f"connections = rate × (mean latency + the engine's own turnaround), within {share}")
+            unjudged = f"; too disturbed to judge: {_listed(observed.names)}" if observed.names else ""
+            law = "connections = rate × (mean latency + the engine's own turnaround)"
+            return Sentence(f"{law}, within {share}{unjudged}")
+        case Share.LITTLE_UNJUDGED:
+            few = f"in too few of their blocks others took under {share}"
+            return Sentence(f"too disturbed to judge whether rate and latency agree: {_listed(observed.names)} ({few})")
         case Share.SATURATED:
             unknown = f", except {_listed(observed.names)}, whose CPU time can't be read" if observed.names else ""
             return Sentence(f"the servers kept their cores at least {share} busy{unknown}")
@@ -261,6 +266,9 @@ def _load(observed: observation.LoadObservation) -> Sentence:
             if reconnects:
                 return Sentence(f"{at_work}, as it closes connections")
             return Sentence(f"{at_work}, off by {as_percent(off)}", "rate and latency contradict each other")
+        case observation.LittleBeyond(name, count, blocks):
+            waited = f"in {count} of {blocks} blocks its connections waited longer than the block lasted"
+            return Sentence(f"{name}: {waited}", ENGINE_FAULT)
         case observation.Offered(rate_per_s):
             return Sentence(f"{rate_per_s:,g}/s was offered to every contender, on time")
         case observation.NotSustained(name, share, rate_per_s):

@@ -11,7 +11,8 @@ from dragstrip.report import figures
 from dragstrip.report.race.checks import check_remedy, check_text
 from dragstrip.report.race.summary import JudgedRace, Part
 from dragstrip.report.race.wording import contradiction_text, pauses_text
-from dragstrip.validity import CheckName, Status, noise
+from dragstrip.validity import Check, CheckName, Status, noise
+from dragstrip.validity.observation import RaceShare, Share
 
 #: This many notes are shown unasked; each is cut at a word after this many characters.
 MAX_NOTES, MAX_CHARACTERS = 3, 240
@@ -128,13 +129,19 @@ def notes(part: Part) -> list[Note]:
     for check in part.checks:
         if check.status is not Status.PASS and check.label != in_headline:
             weight = _WEIGHTS.get(check.name, _OTHER)
-            if check.name in _NOISE:
+            if check.name in _NOISE or _says_only_disturbed(check):
                 weight = 5 if disturbed else 40
             weight += _VOID if check.status is Status.VOID else 0
             listed.append(
                 Note(check.status, figures.check(check.label), check_text(check), weight, check_remedy(check))
             )
     return sorted(grouped(listed), key=lambda note: -note.weight)
+
+
+def _says_only_disturbed(check: Check) -> bool:
+    """Whether all that a check found is that the machine was too disturbed for it."""
+    seen = [finding.observation for finding in check.findings]
+    return bool(seen) and all(isinstance(one, RaceShare) and one.kind is Share.LITTLE_UNJUDGED for one in seen)
 
 
 def all_notes(parts: Sequence[Part]) -> list[Note]:
