@@ -54,6 +54,7 @@ check-deps: .stamps/test-deps .stamps/bin/actionlint
 	@command -v chromium chromium-browser google-chrome >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get install -y -qq chromium >/dev/null; } || true
 	@command -v nghttpd >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get install -y -qq nghttp2-server >/dev/null; } || true
 	@command -v h2load >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get install -y -qq nghttp2-client >/dev/null; } || true
+	@# Containers are started by bubblewrap, which `install --all` installs as root.
 	@command -v wrk >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get install -y -qq wrk >/dev/null; } || true
 	@# Fleets are tested over ssh between network namespaces; RUNLEVEL=1 keeps the package from starting an sshd of its own.
 	@{ command -v ip && { command -v sshd || [ -x /usr/sbin/sshd ]; }; } >/dev/null || { [ "$$(id -u)" = 0 ] && RUNLEVEL=1 apt-get install -y -qq openssh-server openssh-client iproute2 >/dev/null; } || true

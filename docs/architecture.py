@@ -22,7 +22,7 @@ ROWS = (
     ("racing", "loading"),
     ("validity", "scrutiny"),
     ("analysis", "process"),
-    ("workload", "contender", "store", "machine"),
+    ("workload", "contender", "image", "store", "machine"),
     ("record", "machine_facts", "parity", "metrics", "quantities", "paths", "version", "errors"),
 )
 ROOMS = tuple(room for row in ROWS for room in row)

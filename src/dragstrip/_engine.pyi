@@ -97,9 +97,13 @@ class Exchange:
 
 @final
 class Target:
-    """Where a server listens: host and port, which are resolved when a session is opened, or a socket file."""
+    """Where a server listens: host and port, which are resolved when a session is opened, or a socket file.
 
-    def __init__(self, host: str, port: int) -> None: ...
+    Args:
+        namespace: of the network that has this address, like ``/proc/PID/ns/net``; None: this process's own.
+    """
+
+    def __init__(self, host: str, port: int, *, namespace: str | PathLike[str] | None = None) -> None: ...
     @staticmethod
     def unix(path: str | PathLike[str]) -> Target:
         """A unix socket."""

@@ -48,6 +48,25 @@ class NotReady(DragstripError):
     exit_code = 2
 
 
+class NeedsUserNamespace(DragstripError):
+    """A container's network can't be entered by this user; the command line starts again in a user namespace.
+
+    Args:
+        name: the contender's.
+        why: why this system does not let the user make a user namespace; "" if that was not tried.
+    """
+
+    exit_code = 2
+
+    def __init__(self, name: str, why: str = "") -> None:
+        tried = f", and this user can't make one ({why})" if why else ""
+        super().__init__(
+            f"{name} is a container, whose network only root may enter, or a user in a user namespace{tried}; run it "
+            "as root, or by the command line `dragstrip`"
+        )
+        self.name, self.why = name, why
+
+
 class StageError(DragstripError):
     """A contender was started but sent no correct response, or could not be stopped as configured."""
 

@@ -27,6 +27,16 @@ pub enum EngineError {
         /// The kernel's error.
         source: io::Error,
     },
+    /// A network namespace can't be entered.
+    #[error(
+        "target: the network namespace {path} can't be entered ({source}); run as root, or in a user namespace above it"
+    )]
+    Namespace {
+        /// Its path.
+        path: String,
+        /// The kernel's error.
+        source: io::Error,
+    },
     /// io_uring was requested and does not work.
     #[error(
         "io: io_uring was asked for and does not work here ({source}); take auto or epoll, or have it allowed \
@@ -122,6 +132,7 @@ impl EngineError {
             Self::System { source, .. } => of_system(source).unwrap_or("system"),
             Self::Uring { .. } => "uring",
             Self::Address { .. } => "address",
+            Self::Namespace { .. } => "namespace",
             Self::Plan { .. } => "plan",
             Self::Descriptors { .. } => "descriptors",
             Self::Connect { source, .. } => of_system(source).unwrap_or("connect"),

@@ -41,6 +41,7 @@ pub use reference_server::ReferenceServer;
 use snapshots::{Between, SnapshotSender, Snapshots};
 use std::collections::HashMap;
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -101,6 +102,17 @@ pub fn resolve(host: &str, port: u16) -> Result<SocketAddr, EngineError> {
     let refused = |source| EngineError::Address { host: host.into(), port, source };
     let mut addresses = (host, port).to_socket_addrs().map_err(refused)?;
     addresses.next().ok_or_else(|| refused(std::io::Error::from(std::io::ErrorKind::NotFound)))
+}
+
+/// The target at an address of another network namespace; its host is not looked up there, so it must be an IP address.
+///
+/// # Errors
+/// [`EngineError::Address`], and [`EngineError::Namespace`]: the namespace can't be entered.
+pub fn inside(host: &str, port: u16, namespace: &Path) -> Result<Target, EngineError> {
+    let refused = |source| EngineError::Namespace { path: namespace.display().to_string(), source };
+    let opened = sys::NetworkNamespace::open(namespace).map_err(refused)?;
+    opened.within(|| Ok(())).map_err(refused)?;
+    Ok(Target::Inside(resolve(host, port)?, Arc::new(opened)))
 }
 
 impl Engine {
@@ -180,7 +192,7 @@ impl Engine {
         let shares: Vec<_> = replies.iter().collect();
         let instead = shares.iter().find_map(|share| share.instead);
         // The kernel's timestamps belong to received bytes, which over TLS are not yet a response; unix sockets have none.
-        let stamped = self.stamping.is_some() && plan.tls.is_none() && matches!(plan.target, Target::Tcp(_));
+        let stamped = self.stamping.is_some() && plan.tls.is_none() && plan.target.address().is_some();
         Ok(SessionUse {
             io: instead.map_or_else(|| self.chosen.name(), |why| format!("epoll ({why})")),
             backend: instead.map_or_else(|| self.chosen.backend(), |_| Backend::Epoll),

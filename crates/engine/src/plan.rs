@@ -225,7 +225,7 @@ impl SessionPlan {
     /// Whether bodies may be counted instead of read.
     pub fn length_only(&self) -> bool {
         let large = self.exchanges.iter().any(|exchange| exchange.body.len() >= LARGE_BODY);
-        self.body_check == BodyCheck::Length && large && matches!(self.target, Target::Tcp(_))
+        self.body_check == BodyCheck::Length && large && self.target.address().is_some()
     }
 
     /// Whether connections with one request at a time end after some requests, are encrypted, or have timed first
@@ -352,7 +352,7 @@ impl SessionPlan {
         if all > 0 && first >= all {
             return Err(refuse("turns", format!("number {first} of {all} given"), "give numbers from 0 on"));
         }
-        let spread = matches!(self.target, Target::Tcp(SocketAddr::V4(to)) if to.ip().is_loopback());
+        let spread = matches!(self.target.address(), Some(SocketAddr::V4(to)) if to.ip().is_loopback());
         if !(1..=MAX_SOURCES).contains(&self.sources) || self.sources > 1 && !spread {
             let problem = format!("{} given for {}", self.sources, self.target);
             return Err(refuse("sources", problem, "give 1 to 65536; more than 1 needs a server at 127.x.y.z"));

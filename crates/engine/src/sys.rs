@@ -2,7 +2,10 @@
 //!
 //! Only this file and `io/` have unsafe code; each call passes pointers to local variables of the right type.
 
+use std::fs::File;
 use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::path::{Path, PathBuf};
 
 /// Bytes of a cache line.
 pub const LINE_BYTES: usize = 64;
@@ -113,4 +116,60 @@ pub fn tick_ns() -> u64 {
     // SAFETY: no pointer is passed.
     let per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
     1_000_000_000 / per_second.max(1) as u64
+}
+
+/// A network namespace, and the one that this process lives in.
+///
+/// A socket belongs to the namespace that its thread was in when it was made, for as long as it is open. So only making
+/// it needs to be there: two system calls, about 2 µs for each connection, and none for each request.
+#[derive(Debug)]
+pub struct NetworkNamespace {
+    path: PathBuf,
+    there: File,
+    here: File,
+}
+
+impl PartialEq for NetworkNamespace {
+    fn eq(&self, other: &Self) -> bool {
+        self.path == other.path
+    }
+}
+
+impl Eq for NetworkNamespace {}
+
+impl NetworkNamespace {
+    /// Opens a namespace by a path like `/proc/PID/ns/net`. It lives as long as this value.
+    ///
+    /// # Errors
+    /// The kernel's error: there is no such process, or it is another user's.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let here = File::open("/proc/thread-self/ns/net")?;
+        enter(here.as_fd())?; // whoever may not enter its own could not return to it
+        Ok(Self { path: path.to_owned(), there: File::open(path)?, here })
+    }
+
+    /// The path that it was opened by.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Does something in the namespace, on the calling thread, and returns.
+    ///
+    /// # Errors
+    /// The kernel's error; PermissionDenied: this process may not enter it.
+    pub fn within<T>(&self, make: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        enter(self.there.as_fd())?;
+        let made = make();
+        // A thread that stayed would load another server's namespace: nothing that it counts could be trusted.
+        enter(self.here.as_fd()).expect("a thread may return to the network namespace that it came from");
+        made
+    }
+}
+
+fn enter(namespace: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: no pointer is passed; the descriptor is open. It changes the calling thread alone.
+    match unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }

@@ -23,7 +23,7 @@ use crate::coalescing::MAX_ANSWERS;
 use crate::error::EngineError;
 use crate::failure::Failure;
 use crate::io::{self, Blocking, Buffered, Chosen, Coalescing, Epoll, Needs, Transport, Uring, UringLinked};
-use crate::plan::{self, SessionPlan, Target};
+use crate::plan::{self, SessionPlan};
 use crate::schedule::NEVER_NS;
 use crate::sys;
 use closers::Closers;
@@ -221,7 +221,7 @@ impl<T: Transport, C: Protocol> Worker<T, C> {
         let needs = Needs { connections: count, body_bytes, requests: &requests, stamps, target, tls };
         let io = T::open(&needs).map_err(|source| EngineError::System { what: "io", source })?;
         let late = plan.keepalive && plan.tls.is_none() && C::may_read_late(&plan);
-        let stamped = stamps && late && matches!(plan.target, Target::Tcp(_));
+        let stamped = stamps && late && plan.target.address().is_some();
         let places = count * proto.places_per_link();
         let mut worker = Self {
             core: Core::new(Arc::clone(&plan), places, stamped),

@@ -17,15 +17,16 @@ pub struct Target(Place);
 
 #[derive(Clone, PartialEq, Eq)]
 enum Place {
-    Tcp(String, u16),
+    Tcp(String, u16, Option<PathBuf>),
     Unix(PathBuf),
 }
 
 #[pymethods]
 impl Target {
     #[new]
-    fn new(host: String, port: u16) -> Self {
-        Self(Place::Tcp(host, port))
+    #[pyo3(signature = (host, port, *, namespace = None))]
+    fn new(host: String, port: u16, namespace: Option<PathBuf>) -> Self {
+        Self(Place::Tcp(host, port, namespace))
     }
 
     #[staticmethod]
@@ -35,7 +36,10 @@ impl Target {
 
     fn __repr__(&self) -> String {
         match &self.0 {
-            Place::Tcp(host, port) => format!("Target({host:?}, {port})"),
+            Place::Tcp(host, port, None) => format!("Target({host:?}, {port})"),
+            Place::Tcp(host, port, Some(path)) => {
+                format!("Target({host:?}, {port}, namespace={:?})", path.display())
+            }
             Place::Unix(path) => format!("Target.unix({:?})", path.display()),
         }
     }
@@ -44,7 +48,8 @@ impl Target {
 impl Target {
     fn resolved(&self) -> Result<engine::Target, EngineError> {
         match &self.0 {
-            Place::Tcp(host, port) => engine::resolve(host, *port).map(engine::Target::Tcp),
+            Place::Tcp(host, port, None) => engine::resolve(host, *port).map(engine::Target::Tcp),
+            Place::Tcp(host, port, Some(path)) => engine::inside(host, *port, path),
             Place::Unix(path) => Ok(engine::Target::Unix(path.clone())),
         }
     }

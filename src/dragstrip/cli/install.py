@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from dragstrip import contender
+from dragstrip import contender, image
 from dragstrip.cli import options as opts
 from dragstrip.cli.options import EXIT_FAILURE, gathered, option, switch
 from dragstrip.contender import install
@@ -37,21 +37,27 @@ class InstallOptions:
 def install_command(options: InstallOptions) -> None:
     """Install what contenders need, using the system's package managers; shows the commands, then asks.
 
-    `postgresql` is the database that the workloads `db` and `queries` use; --all also installs it.
+    `postgresql` is the database that the workloads `db` and `queries` use, `bubblewrap` starts containers; --all also
+    installs both.
     """
     wanted = _wanted(options)
     if not wanted:
-        raise BadUsage(f"nothing to install: name contenders or {database.NAME}, or --all, or --line-up default")
+        raise BadUsage(
+            f"nothing to install: name contenders, {database.NAME} or {image.DEBIAN}, or --all, or --line-up default"
+        )
     asked = load_workload(options.workload) if options.workload else None
     with_database = asked.asks_database if asked else options.everything
     for reason in contender.broken_definitions(options.folders).values() if options.everything else ():
         click.echo(f"dragstrip: passed over: {reason}", err=True)
-    names = [name for name in wanted if name != database.NAME]
+    names = [name for name in wanted if name not in (database.NAME, image.DEBIAN)]
     entries = list(contender.entrants(names, extra_dirs=options.folders, settings=options.settings))
     named = entries if options.names else []
     entries = [also for entry in entries for also in _for_workloads(entry, asked, with_database)]
     missing = [entry for entry in entries if isinstance(contender.check(entry), contender.Missing)]
-    plan = install.plan(missing, more=_database() if with_database or database.NAME in wanted else {})
+    more = _database() if with_database or database.NAME in wanted else {}
+    if options.everything or image.DEBIAN in wanted or any(entry.container for entry in entries):
+        more |= _bubblewrap()
+    plan = install.plan(missing, more=more)
     click.echo(plan.text())
     if plan.steps:
         if not options.yes and not click.confirm("Run these?"):
@@ -89,6 +95,15 @@ def _database() -> dict[str, str]:
         database.find()
     except NotReady:
         return {database.NAME: database.DEBIAN}
+    return {}
+
+
+def _bubblewrap() -> dict[str, str]:
+    """The package that starts containers, by its name; empty if it is installed."""
+    try:
+        image.bubblewrap()
+    except NotReady:
+        return {image.DEBIAN: image.DEBIAN}
     return {}
 
 

@@ -1,15 +1,18 @@
 """Where the command line begins: names of commands, each loaded when it is called, and the exit code.
 
-Nothing but click is imported here: so ``--help`` and ``--version`` wait for no statistics and no charts.
+Nothing slow but click is imported here: so ``--help`` and ``--version`` wait for no statistics and no charts.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from difflib import get_close_matches
 from importlib import import_module
 
 import click
+
+from dragstrip.errors import NeedsUserNamespace
 
 #: Each command's line in the list of ``--help``: the first sentence of its own help, shown without loading the command.
 COMMANDS = {
@@ -107,6 +110,10 @@ def main() -> None:
     from dragstrip.cli.inherited_settings import undo_unwanted
 
     undo_unwanted()
+    if "DRAGSTRIP_IN_USER_NAMESPACE" in os.environ:  # namespaces.ENTERED
+        from dragstrip.image.namespaces import drop_inherited_rights
+
+        drop_inherited_rights()
     streams.fill_closed()
     arguments = sys.argv[1:]
     with streams.watched_output() as output:
@@ -130,6 +137,15 @@ def run(arguments: list[str]) -> int:
     except click.ClickException as error:
         error.show()
         return 2
+    except NeedsUserNamespace as error:
+        from dragstrip.cli.streams import report_failure
+        from dragstrip.image.namespaces import enter_user_namespace
+
+        try:
+            enter_user_namespace()  # starts this command line again; returns only if it can't
+        except OSError as refused:
+            return report_failure(NeedsUserNamespace(error.name, str(refused)))
+        return report_failure(error)
     except BaseException as error:  # the engine's panics are not subclasses of Exception
         from dragstrip.cli.streams import report_failure
 

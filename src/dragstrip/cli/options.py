@@ -119,12 +119,13 @@ settings_option = partial(
 )
 line_up_option = partial(option, "--line-up", help="A named list of contenders, e.g. default.")
 serve_option = partial(option, "--serve", multiple=True, metavar='"NAME=COMMAND {port}"')
+image_option = partial(option, "--image", multiple=True, metavar='"NAME=IMAGE"')
 wake_option = partial(
     option,
     "--wake",
     type=DURATION,
     metavar="TIME",
-    help="Time that a --serve command gets to send its first correct response. [default: 10s]",
+    help="Time that a --serve command or an --image gets to send its first correct response. [default: 10s]",
 )
 connections_option = partial(
     option,

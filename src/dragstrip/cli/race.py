@@ -49,6 +49,7 @@ class RaceOptions(Reports):
         help="A named list of contenders with its settings, e.g. default, or a TOML file.",
     )
     serve: tuple[str, ...] = opts.serve_option(help="Race a command of your own.")
+    image: tuple[str, ...] = opts.image_option(help="Race a container image, or a file of `docker save`.")
     wake: float | None = opts.wake_option()
     folders: tuple[Path, ...] = opts.folders_option()
     settings: tuple[str, ...] = opts.settings_option()
@@ -296,14 +297,14 @@ def _request(options: RaceOptions) -> Request:
     line_up = contender.line_up(options.line_up) if options.line_up else None
     contenders, serve = _with_own_names(options.contenders, options.serve, options.called)
     names = (*(line_up.names if line_up else ()), *contenders)
-    if not names and not options.serve:
+    if not names and not options.serve and not options.image:
         raise BadUsage("no contenders given: name some (`dragstrip contenders` lists them), or --line-up default")
     http = _first(options.http, line_up.http if line_up else "1.1")
     if http == "2":
         names, http = tuple(_started_with(text, HTTP, "2", "--http 2", options) for text in names), "1.1"
-        if serve:
+        if serve or options.image:
             raise BadUsage(
-                "--http 2 can't be combined with --serve, because a command does not declare its HTTP version; use a"
+                "--http 2 can't be combined with --serve or --image, because these declare no HTTP version; use a"
                 " contender with http=2"
             )
     if options.tls:
@@ -316,7 +317,11 @@ def _request(options: RaceOptions) -> Request:
     return taken_from(
         options,
         Request,
-        entries=(*known, *(contender.serve_entry(text, wake_s=options.wake) for text in serve)),
+        entries=(
+            *known,
+            *(contender.serve_entry(text, wake_s=options.wake) for text in serve),
+            *(contender.image_entry(text, wake_s=options.wake) for text in options.image),
+        ),
         workload=workload,
         also=tuple(also),
         connections=_first(options.connections, line_up.own_connections if line_up else None),

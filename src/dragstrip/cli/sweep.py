@@ -77,6 +77,7 @@ class SweepOptions:
 
     contenders: tuple[str, ...] = opts.contenders_argument()
     serve: tuple[str, ...] = opts.serve_option(help="Sweep a command of your own.")
+    image: tuple[str, ...] = opts.image_option(help="Sweep a container image, or a file of `docker save`.")
     wake: float | None = opts.wake_option()
     folders: tuple[Path, ...] = opts.folders_option()
     settings: tuple[str, ...] = opts.settings_option()
@@ -155,13 +156,17 @@ def sweep(options: SweepOptions) -> None:
 
 
 def _request(options: SweepOptions) -> Request:
-    if not options.contenders and not options.serve:
+    if not options.contenders and not options.serve and not options.image:
         raise BadUsage("no contender given: name one (`dragstrip contenders` lists them), or give --serve")
     named = contender.entrants(options.contenders, extra_dirs=options.folders, settings=options.settings)
     field = taken_from(
         options,
         RaceRequest,
-        entries=(*named, *(contender.serve_entry(text, wake_s=options.wake) for text in options.serve)),
+        entries=(
+            *named,
+            *(contender.serve_entry(text, wake_s=options.wake) for text in options.serve),
+            *(contender.image_entry(text, wake_s=options.wake) for text in options.image),
+        ),
         workload=load_workload(options.workload),
     )
     return taken_from(options, Request, field=field)

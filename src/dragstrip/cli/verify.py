@@ -24,6 +24,7 @@ class VerifyOptions:
     names: tuple[str, ...] = opts.contenders_argument()
     line_up: str | None = opts.line_up_option()
     serve: tuple[str, ...] = opts.serve_option(help="Verify a command of your own.")
+    image: tuple[str, ...] = opts.image_option(help="Verify a container image, or a file of `docker save`.")
     wake: float | None = opts.wake_option()
     workload: str | None = option(
         "--workload", help="Check only this workload. [default: every workload of the contender]"
@@ -46,7 +47,7 @@ def verify(options: VerifyOptions) -> None:
     Exit code 1 if a ready contender fails, 2 if a contender you named is missing.
     """
     proofs = list[Proof]()
-    everybody = not (options.names or options.serve or options.line_up)
+    everybody = not (options.names or options.serve or options.image or options.line_up)
     broken = contender.broken_definitions(options.folders) if everybody else {}
     failed = (Proof(contender=name, status=ProofStatus.FAILED, reason=reason) for name, reason in broken.items())
     cores = {"server_cores": options.server_cores, "engine_cores": options.engine_cores}
@@ -59,13 +60,16 @@ def verify(options: VerifyOptions) -> None:
     if any(proof.status is ProofStatus.FAILED for proof in proofs):
         sys.exit(EXIT_FAILURE)
     tried = {proof.contender for proof in proofs if proof.status is not ProofStatus.MISSING}
-    named = options.names or options.serve  # a line-up, or the list of all, usually has missing ones
+    named = options.names or options.serve or options.image  # a line-up, or the list of all, usually has missing ones
     sys.exit(EXIT_USAGE if named and {proof.contender for proof in proofs} - tried else 0)
 
 
 def _entries(options: VerifyOptions) -> tuple[contender.Entry, ...]:
     """The contenders to verify: a line-up's or the named ones, and the user's commands; all if none is given."""
-    served = tuple(contender.serve_entry(text, wake_s=options.wake) for text in options.serve)
+    served = (
+        *(contender.serve_entry(text, wake_s=options.wake) for text in options.serve),
+        *(contender.image_entry(text, wake_s=options.wake) for text in options.image),
+    )
     everybody = () if served else tuple(contender.names(options.folders))
     names = contender.line_up(options.line_up).names if options.line_up else options.names or everybody
     return (*contender.entrants(names, extra_dirs=options.folders, settings=options.settings), *served)

@@ -4,6 +4,7 @@
 words into entrants, ``preparation`` makes the command of a launch, ``template`` renders files within bounds.
 """
 
+from dragstrip.contender.boxes import facts as box_facts
 from dragstrip.contender.definition import Key, Source, Strict, nearest, parsed, read, validated
 from dragstrip.contender.discovery import Missing, Ready, cache_dir, environment
 from dragstrip.contender.elsewhere import AllowedHost, allowance, allowed_host, is_loopback, refuse_beyond
@@ -16,6 +17,7 @@ from dragstrip.contender.entries import (
     entry,
     entry_of,
     find,
+    image_entry,
     line_up,
     names,
     parse_entry,

@@ -25,7 +25,18 @@ from pydantic import Field
 
 from dragstrip.contender.definition import Strict, fill, nearest, placeholders, read
 from dragstrip.contender.elsewhere import Hosts, allowance
-from dragstrip.contender.fields import DATABASE, FILE_NAME, PER_CORE, SHIPPED, TLS_FILES, Contender, Value, Words, load
+from dragstrip.contender.fields import (
+    DATABASE,
+    FILE_NAME,
+    PER_CORE,
+    SHIPPED,
+    TLS_FILES,
+    ContainerFields,
+    Contender,
+    Value,
+    Words,
+    load,
+)
 from dragstrip.errors import BadDefinition, BadUsage
 from dragstrip.paths import is_file
 from dragstrip.record import DEFAULT_CONNECTIONS
@@ -69,7 +80,7 @@ class Entry:
 
     Args:
         name: as shown in all results; overrides are part of it ("nginx-lua:workers=2").
-        kind: "definition", "serve" or "url".
+        kind: "definition", "serve" (also of an image) or "url".
         mark: four characters that only its responses have ("USER" for ad hoc entrants); "" if it has none.
         parameters: values; ``"{cores}"`` means the number of the servers' cores. For ad hoc entrants, the command or
             address. ``entry_of`` makes the same entry again from name, kind and parameters.
@@ -79,6 +90,7 @@ class Entry:
         contender: its definition; None for ad hoc entrants.
         command, folder: the words of ``--serve``, and the folder to start the command in.
         url: the address of a server that is already running.
+        container: the image that is started; None: a program of this machine.
     """
 
     name: str
@@ -98,6 +110,7 @@ class Entry:
     command: tuple[str, ...] = ()
     folder: Path | None = None
     url: Address | None = None
+    container: ContainerFields | None = None
 
     def http(self, usual: str) -> str:
         """The version of HTTP that loads it: "2" if its parameter ``http`` is "2", otherwise ``usual``."""
@@ -394,7 +407,14 @@ def variant(
         warm_up_most_s=fields.warm_up.most_s,
         lead_ns=round(1e6 * fields.warm_up.lead_ms),
         contender=replace(contender, places=MappingProxyType(absolute)) if absolute else contender,
+        container=fields.container and _placed(fields.container, contender.folder),
     )
+
+
+def _placed(container: ContainerFields, folder: Path) -> ContainerFields:
+    """A container with the whole path of its image's file, if the image is a file."""
+    file = folder / container.image
+    return container.model_copy(update={"image": str(file.absolute())}) if is_file(file) else container
 
 
 def _variant_hash(contender: Contender, parameters: Mapping[str, Value]) -> str:
@@ -480,6 +500,37 @@ def serve_entry(text: str, folder: Path | None = None, *, wake_s: float | None =
     )
 
 
+def image_entry(text: str, folder: Path | None = None, *, wake_s: float | None = None) -> Entry:
+    """An entrant from ``--image "name=image"``: a saved image's file, or an image that Podman or Docker has.
+
+    Args:
+        folder: where a file's relative path begins; None: the current folder.
+        wake_s: as in ``serve_entry``.
+
+    Raises:
+        BadUsage: no name or no image, a name that can't be shown, or too long a start.
+    """
+    if wake_s is not None and wake_s > MAX_WAKE_S:
+        raise BadUsage(f"--wake {wake_s:g}s: a start may take up to {MAX_WAKE_S:g} s; give at most that")
+    name, equals, image = (part.strip() for part in text.partition("="))
+    remedy = 'write --image "mine=localhost/mine:latest" or --image "mine=mine.tar"'
+    if not equals or not image:
+        raise BadUsage(f"--image {text!r}: a name and an image are needed; {remedy}")
+    if not 1 <= len(name) <= 60 or not name.isprintable():
+        raise BadUsage(f"--image: the name {name!r} can't be shown; use 1 to 60 printable characters")
+    container = _placed(ContainerFields(image=image), (folder or Path.cwd()).absolute())
+    return Entry(
+        name=name,
+        title=name,
+        kind="serve",
+        language="unknown",
+        mark=AD_HOC_MARK,
+        parameters=MappingProxyType({"image": container.image} | ({} if wake_s is None else {WAKE: wake_s})),
+        definition_hash=_command_hash((container.image,), Path("/")),
+        container=container,
+    )
+
+
 def _command_hash(words: Sequence[str], folder: Path) -> str:
     """A hash over a command, its folder, its program, and the first file that an argument names.
 
@@ -558,12 +609,15 @@ def entry_of(name: str, kind: str, parameters: Mapping[str, object]) -> Entry:
         BadUsage: its definition no longer exists.
     """
     needed = {"url": ("url",), "serve": ("command", "folder")}.get(kind, ())
+    needed = ("image",) if kind == "serve" and "image" in parameters else needed
     if absent := [key for key in needed if not isinstance(parameters.get(key), str)]:
         raise BadUsage(f"{name}: its record lacks its {absent[0]}; start a new race with --serve or a URL")
     if kind == "url":
         return url_entry(str(parameters["url"]), None)
+    wake_s = wake if isinstance(wake := parameters.get(WAKE), int | float) else None
+    if kind == "serve" and "image" in parameters:
+        return image_entry(f"{name}={parameters['image']}", wake_s=wake_s)
     if kind == "serve":
-        wake_s = wake if isinstance(wake := parameters.get(WAKE), int | float) else None
         return serve_entry(f"{name}={parameters['command']}", Path(str(parameters["folder"])), wake_s=wake_s)
     typed = str(parameters.get(TYPED, name))
     plain, overrides = parse_entry(typed)

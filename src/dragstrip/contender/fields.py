@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BeforeValidator, Field
 
-from dragstrip.contender.definition import Key, Source, Strict, check_placeholders, read
+from dragstrip.contender.definition import Key, Source, Strict, check_placeholders, parsed, validated
 
 FILE_NAME = "contender.toml"
 
@@ -197,6 +197,34 @@ class StartFields(Strict):
     unprivileged: bool = Field(default=True, description="run it as `nobody` if Dragstrip runs as root")
 
 
+class ContainerFields(Strict):
+    """An image that is started instead of a program of this machine; docs/containers.md describes it."""
+
+    image: str = Field(
+        min_length=1,
+        description="a file that `docker save` or `podman save` wrote, in this folder or by its whole path; otherwise "
+        "an image's name, which Podman or Docker must have",
+    )
+    engine: Literal["auto", "podman", "docker", "none"] = Field(
+        default="auto", description="which engine has the image; `none`: it must be a file"
+    )
+    port: int | None = Field(
+        default=None,
+        ge=1,
+        le=65_535,
+        description="the port that it listens on, in a network of its own; by default the one that the image exposes, "
+        "otherwise 8080",
+    )
+    mounts: Annotated[dict[str, str], _STARTING] = Field(
+        default_factory=dict,
+        description='files and folders of this machine by their places in the container, read-only, like `"/data" = '
+        '"{data}"`',
+    )
+    writable: Words = Field(
+        default=(), description="further folders that the program may write; each launch gets a copy of its own"
+    )
+
+
 class Served(Strict):
     """The server's own count of requests, read between blocks and compared with the engine's count."""
 
@@ -283,6 +311,19 @@ class ContenderFile(Strict):
     database: ForDatabase = Field(
         default=ForDatabase(), description="what it needs in addition for workloads that query the database"
     )
+    container: ContainerFields | None = Field(default=None, description="the image that is started")
+
+
+class ContainerStart(StartFields):
+    """How to start and stop an image; everything is optional, because the image says it."""
+
+    command: Annotated[Words, _STARTING] = Field(default=(), description="command in place of the image's own")
+
+
+class ContainerFile(ContenderFile):
+    """One contender.toml with `[container]`."""
+
+    start: ContainerStart = Field(default=ContainerStart(), description="how to start and stop it")
 
 
 _Table = TypeVar("_Table", bound=Strict)
@@ -377,8 +418,8 @@ def load(path: Path) -> Contender:
     Raises:
         BadDefinition: names file, line, field, the given value and a valid one.
     """
-    fields, source = read(path, ContenderFile)
-    contender = Contender(fields, source)
+    given, source = parsed(path)
+    contender = Contender(validated(given, source, ContainerFile if "container" in given else ContenderFile), source)
     _check_files(contender)
     _check_names_in_braces(contender)
     _check_rest(contender)

@@ -16,13 +16,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 
-from dragstrip.contender import discovery
+from dragstrip.contender import boxes, discovery
 from dragstrip.contender.definition import fill
 from dragstrip.contender.discovery import Missing, Ready, cache_dir
 from dragstrip.contender.entries import Entry
 from dragstrip.contender.fields import DATABASE, PER_CORE, TLS_FILES, Contender
 from dragstrip.contender.template import Json, TemplateRefused, render
 from dragstrip.errors import BadDefinition, NotReady, StageError
+from dragstrip.image import Box
 
 #: Seconds that a build may take: enough for a compiler that compiles its standard library on a slow machine.
 BUILD_S = 900.0
@@ -83,6 +84,7 @@ class Start:
         address: the address that it listens on, at ``port``.
         socket: the unix socket that it listens on instead; None: it listens at the port.
         own_count: where it reports its own count of requests; None: it has no count.
+        box: the container that ``command`` starts; None: no container.
     """
 
     name: str
@@ -97,12 +99,15 @@ class Start:
     address: str = LOOPBACK
     socket: Path | None = None
     own_count: OwnCount | None = None
+    box: Box | None = None
 
 
 def check(entry: Entry | Contender) -> Ready | Missing:
     """Whether an entrant can run on this machine. May run its version command; builds and installs nothing."""
     if isinstance(entry, Contender):
         return discovery.look(entry)
+    if entry.container is not None:
+        return boxes.look(entry)
     if entry.contender is not None:
         return discovery.look(entry.contender)
     if entry.url is not None:
@@ -119,11 +124,14 @@ def commands(entry: Entry) -> list[str]:
     """The commands that a race runs for an entrant, and its changed parameters, a line each."""
     if entry.url is not None:
         return [f"{entry.name}: load on the server at {entry.url.host}:{entry.url.port}"]
+    if entry.contender is None and entry.container is not None:
+        return [f"{entry.name}: image {entry.container.image}, in a container"]
     if entry.contender is None:
         return [f"{entry.name}: {shlex.join(entry.command)} (in {entry.folder})"]
     contender, fields, parameters = entry.contender, entry.contender.fields, entry.parameters
     origin = "a shipped definition" if contender.shipped else f"definition {contender.source.file}"
-    lines = [f"{shlex.join(fields.start.command)} ({origin})"]
+    lines = [f"{shlex.join(fields.start.command)} ({origin})"] if fields.start.command else [f"its image ({origin})"]
+    lines += [f"image {entry.container.image}, in a container"] if entry.container else []
     lines += [f"{shlex.join(fields.build.command)} (its build)"] if fields.build else []
     lines += [f"{program} is {place}" for program, place in contender.places.items()]
     lines += [f"{key} is {parameters[key]!r}" for key, usual in fields.parameters.items() if parameters[key] != usual]
@@ -153,13 +161,15 @@ def pending_build(entry: Entry) -> tuple[str, ...] | None:
         NotReady: a program it needs is missing.
     """
     contender = entry.contender
+    if entry.container is not None:
+        return boxes.pending(entry)
     if contender is None or contender.fields.build is None or _build_dir(contender, _ready(contender)).is_dir():
         return None
     return tuple(contender.fields.build.command)
 
 
 def build(entry: Entry) -> Path | None:
-    """Runs a definition's build unless its result exists already; returns the folder of the result.
+    """Runs a definition's build unless its result exists already; returns the folder of the result, or of its image.
 
     A result is reused for the same definition and files, command, environment and compiler version. Two builds at once
     do no harm: the result of the first to end is kept.
@@ -169,6 +179,8 @@ def build(entry: Entry) -> Path | None:
         StageError: the build fails; with the compiler's last lines.
     """
     contender = entry.contender
+    if entry.container is not None:
+        return boxes.unpacked(entry).root
     if contender is None or contender.fields.build is None:
         return None
     ready = _ready(contender)
@@ -291,6 +303,10 @@ def prepare(
         BadDefinition: a template is refused. NotReady, StageError: as ``check`` and ``build``.
     """
     entry.refuse_unless_it_serves(workload)
+    if entry.container is not None:
+        if database:
+            raise StageError(f"{entry.name} is in a container, whose network has no database; race a program instead")
+        port = boxes.port(entry)
     for name, content in data.items():
         _place(scratch / DATA, name).write_bytes(content)
     (scratch / DATA).mkdir(parents=True, exist_ok=True)
@@ -304,6 +320,9 @@ def prepare(
         values |= {"certificate": str(scratch / CERTIFICATE), "certificate_key": str(scratch / CERTIFICATE_KEY)}
     if entry.contender is not None:
         start = _prepare_definition(entry, entry.contender, scratch, port, values | {"workload": workload})
+    elif entry.container is not None:
+        start = Start(name=entry.name, command=(), cwd=scratch, port=port, wake_s=entry.wake_s, kind=entry.kind)
+        start = _in_box(entry, start, scratch, {})
     else:
         command = tuple(fill(word, values) for word in entry.command)
         start = Start(
@@ -319,6 +338,15 @@ def prepare(
     return replace(start, address=address, env=_database_environment(database) | start.env)
 
 
+def _in_box(entry: Entry, start: Start, scratch: Path, mounts: Mapping[str, str]) -> Start:
+    """A start whose program and environment are an image's, with what the definition changes."""
+    box = boxes.box(entry, start.command, start.env, mounts, scratch)
+    declared = entry.contender is not None and "stop_signal" in entry.contender.fields.start.model_fields_set
+    stop_signal = start.stop_signal if declared or not box.stop_signal else box.stop_signal
+    # bubblewrap, not this user switch, decides which user the program runs as.
+    return replace(start, command=box.command, env={}, box=box, stop_signal=stop_signal, unprivileged=False)
+
+
 def _prepare_definition(entry: Entry, contender: Contender, scratch: Path, port: int, values: dict[str, Json]) -> Start:
     ready, fields, cores = _ready(contender), contender.fields.start, values["cores"]
     values |= {key: cores if value == PER_CORE else value for key, value in entry.parameters.items()}
@@ -332,12 +360,13 @@ def _prepare_definition(entry: Entry, contender: Contender, scratch: Path, port:
     _open_to_all(scratch)
     command = discovery.resolve(fields.command, ready.programs, values)
     env = {key: fill(text, values) for key, text in fields.env.items()}
+    own = {"HOME": str(scratch), "TMPDIR": str(scratch), "LANG": "C.UTF-8", **_path_to(ready, scratch)}
     served = contender.fields.served if values["served"] else None
     socket = fill(served.socket, values) if served else ""
-    return Start(
+    start = Start(
         name=entry.name,
         command=command,
-        env={"HOME": str(scratch), "TMPDIR": str(scratch), "LANG": "C.UTF-8", **_path_to(ready, scratch), **env},
+        env=env if entry.container else {**own, **env},
         socket=_requested_socket(scratch, (*command, *env.values(), *rendered.values())),
         cwd=scratch,
         port=port,
@@ -347,6 +376,9 @@ def _prepare_definition(entry: Entry, contender: Contender, scratch: Path, port:
         kind=entry.kind,
         own_count=OwnCount(f"unix:{socket}" if socket else "", served.path, served.pattern) if served else None,
     )
+    if entry.container is None:
+        return start
+    return _in_box(entry, start, scratch, {at: fill(text, values) for at, text in entry.container.mounts.items()})
 
 
 def _database_environment(database: Mapping[str, str | int]) -> dict[str, str]:

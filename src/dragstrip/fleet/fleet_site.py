@@ -335,6 +335,8 @@ class FleetSite:
         """Whether a contender is installed on the servers' machine."""
         if entry.url is not None:
             return Ready("running", {})
+        if entry.container is not None:
+            return Missing("a container's network can't be reached from another machine", "leave --fleet out")
         state = self._server.begin(ServerDuties.check, SentEntry.of(entry))(60.0)
         if isinstance(state, Missing):
             return Missing(f"on {self._server.name}: {state.reason}", state.remedy)

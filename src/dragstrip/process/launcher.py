@@ -30,10 +30,11 @@ import psutil
 
 from dragstrip import machine
 from dragstrip.errors import PortTaken, StageError
-from dragstrip.process.ports import is_held, listens_elsewhere
+from dragstrip.image import within
+from dragstrip.process.ports import HOST_TABLES, is_held, listens_elsewhere
 from dragstrip.process.running import GRACE_S, Ended, Running
 from dragstrip.process.scratch import make_cgroup, remove_cgroup, scratch_root, strays, sweep_stale
-from dragstrip.process.supervisor import descendants
+from dragstrip.process.supervisor import box_processes, descendants
 
 if TYPE_CHECKING:
     from dragstrip.contender import Start
@@ -66,6 +67,7 @@ class ServerProcess(Running):
         cgroup: its cgroup v2, None if none could be made.
         cpu_source: "cgroup" or "proc".
         note: a deviation from the start, like "runs as uid 0, for …"; "" if there is none.
+        around: of a container, bubblewrap's two processes, which are not the server's.
     """
 
     name: str
@@ -76,6 +78,7 @@ class ServerProcess(Running):
     number: int
     scratch: Path
     launcher: Launcher = field(repr=False)
+    around: frozenset[int] = frozenset()
     _ended: Ended | None = field(default=None, repr=False)
     _frozen: bool = field(default=False, repr=False)
 
@@ -83,6 +86,9 @@ class ServerProcess(Running):
         """Every living process of the tree now, daemonised ones included; the main process is first."""
         living = [pid for pid, (_, state) in descendants(self.launcher.pid).items() if state not in "ZX"]
         return tuple(sorted(living, key=lambda pid: pid != self.pid))
+
+    def _own_pids(self) -> list[int]:
+        return [pid for pid in self.pids() if pid not in self.around]
 
     def schedstats(self) -> tuple[str, ...]:
         return tuple(f"/proc/{pid}/task/{tid}/schedstat" for pid in self.pids() for tid in _threads(pid))
@@ -92,7 +98,7 @@ class ServerProcess(Running):
 
     def users(self) -> tuple[str, ...]:
         names = set()
-        for pid in self.pids():
+        for pid in self._own_pids():
             with contextlib.suppress(psutil.Error):
                 names.add(_user_name(psutil.Process(pid).uids().effective))
         return tuple(sorted(names))
@@ -108,12 +114,12 @@ class ServerProcess(Running):
         return "\n".join(text.splitlines()[-lines:])
 
     def counts(self) -> tuple[int, int]:
-        pids = self.pids()
+        pids = self._own_pids()
         return len(pids), sum(len(_threads(pid)) for pid in pids)
 
     def resident_bytes(self) -> int:
         total = 0
-        for pid in self.pids():
+        for pid in self._own_pids():
             with contextlib.suppress(psutil.Error):
                 total += psutil.Process(pid).memory_info().rss
         return total
@@ -148,6 +154,9 @@ class ServerProcess(Running):
             self._ended = self.launcher.finish(self.number, grace_s)
             _remove(self.scratch, self.log)
             self.launcher.forget(self)
+            if self.namespace is not None:
+                os.close(int(self.namespace.name))
+                self.namespace = None
         return self._ended
 
 
@@ -238,6 +247,7 @@ class Launcher:
         self._send({
             "do": "start", "launch": number, "command": list(start.command), "env": environment | dict(start.env),
             "cwd": str(start.cwd), "cores": list(cores), "user": list(user) if user else None,
+            "box": start.box is not None, "ids": list(start.box.ids) if start.box and start.box.ids else None,
             "log": str(log), "log_limit_bytes": LOG_LIMIT_BYTES, "scratch": str(scratch),
             "cgroup": str(made) if made else None, "signal": start.stop_signal,
         })  # fmt: skip
@@ -249,11 +259,26 @@ class Launcher:
                 f"{start.name}: {report['why'] if report else 'its supervisor was lost before it started'}"
             )
         cgroup = Path(report["cgroup"]) if report["cgroup"] else None
-        return ServerProcess(
+        running = ServerProcess(
             name=start.name, host=f"unix:{start.socket}" if start.socket else start.address, port=start.port,
             pid=report["pid"], log=log, cgroup=cgroup, cpu_source="cgroup" if cgroup else "proc", note=report["note"],
             stop_signal=start.stop_signal, number=number, scratch=scratch, launcher=self,
         )  # fmt: skip
+        if start.box is not None:
+            self._look_into_box(running)
+        return running
+
+    def _look_into_box(self, running: ServerProcess) -> None:
+        """Opens the network namespace of a container as soon as its process 1 is there, unless it ends before that."""
+        until = time.monotonic() + LOST_S
+        while running.alive() and time.monotonic() < until:
+            found = box_processes(running.pid)
+            if len(found) > 1:
+                with contextlib.suppress(OSError):
+                    number = os.open(f"/proc/{found[1]}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+                    running.namespace, running.around = Path(f"/proc/self/fd/{number}"), frozenset(found[:2])
+                    return
+            time.sleep(FIRST_TRY_S)
 
     def _wait_until_right(
         self, running: ServerProcess, start: Start, began_ns: int, is_right: Callable[[str, int], str | None]
@@ -262,7 +287,8 @@ class Launcher:
         pause_s, reason = FIRST_TRY_S, None
         while running.alive():
             try:
-                reason = is_right(running.host, running.port)
+                with within(running.namespace):
+                    reason = is_right(running.host, running.port)
             except OSError as error:
                 reason = error.strerror or str(error)
             if reason is None and running.alive():  # otherwise another server responded on that port
@@ -274,7 +300,8 @@ class Launcher:
         waited_s = (time.monotonic_ns() - began_ns) / 1e9
         died = not running.alive()
         tcp = reason is not None and not died and not running.host.startswith("unix:")
-        elsewhere = listens_elsewhere(running.pids(), running.host, running.port) if tcp else ""
+        tables = Path(f"/proc/{max(running.around)}/net") if running.around else HOST_TABLES
+        elsewhere = listens_elsewhere(running.pids(), running.host, running.port, tables) if tcp else ""
         ended = running.stop(grace_s=INTERRUPTED_GRACE_S)
         longer = "start.wake_s in its definition" if start.kind == "definition" else "--wake, for example --wake 60s"
         if ended.daemonized:
@@ -288,7 +315,7 @@ class Launcher:
             )
         last = f"; the last try: {reason}" if reason else ""
         message = f"{running.name}: {what}{last}; its last lines:\n{without_repeats(ended.log_tail) or '(no output)'}"
-        if not running.host.startswith("unix:") and is_held(running.port, running.host):
+        if not (running.around or running.host.startswith("unix:")) and is_held(running.port, running.host):
             raise PortTaken(f"{message}\nAnother program holds port {running.port}, which was free before its start.")
         raise StageError(message)
 

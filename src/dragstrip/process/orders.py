@@ -13,6 +13,9 @@ class StartOrder(TypedDict):
 
     ``user`` has the ids of a user and a group; None for the supervisor's own. ``signal`` (a name without SIG) is
     sent if the parent is gone; ``scratch`` and ``log`` are then removed.
+
+    ``box``: the command is bubblewrap's, whose own two processes are not the server. ``ids`` has the base, user and
+    group of the user namespace to make for it, and its descriptor replaces that word in the command.
     """
 
     do: Literal["start"]
@@ -22,6 +25,8 @@ class StartOrder(TypedDict):
     cwd: str
     cores: list[int]
     user: list[int] | None
+    box: bool
+    ids: list[int] | None
     log: str
     log_limit_bytes: int
     scratch: str

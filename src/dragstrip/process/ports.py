@@ -16,7 +16,7 @@ from dragstrip.contender import LOOPBACK
 HOST = LOOPBACK
 
 #: proc(5)'s tables of sockets, and the state of one that listens there: TCP_LISTEN.
-_TABLES, _LISTENS = Path("/proc/net"), "0A"
+HOST_TABLES, _LISTENS = Path("/proc/net"), "0A"
 
 _given: set[int] = set()
 _giving = threading.Lock()
@@ -34,9 +34,13 @@ def free_port(host: str = HOST) -> int:
                 return port
 
 
-def listening(pids: Iterable[int]) -> tuple[str, ...]:
-    """Addresses where these processes listen over TCP, like ``[::1]:8080``, from proc(5)'s ``fd`` and ``net/tcp``."""
-    listeners = {**_listeners("tcp", socket.AF_INET), **_listeners("tcp6", socket.AF_INET6)}
+def listening(pids: Iterable[int], tables: Path = HOST_TABLES) -> tuple[str, ...]:
+    """Addresses where these processes listen over TCP, like ``[::1]:8080``, from proc(5)'s ``fd`` and ``net/tcp``.
+
+    Args:
+        tables: the folder of the tables of their network namespace.
+    """
+    listeners = {**_listeners(tables / "tcp", socket.AF_INET), **_listeners(tables / "tcp6", socket.AF_INET6)}
     addresses: set[str | None] = set()
     for pid in pids:
         with contextlib.suppress(OSError):  # the process ended, or is another user's
@@ -46,23 +50,23 @@ def listening(pids: Iterable[int]) -> tuple[str, ...]:
     return tuple(sorted(filter(None, addresses)))
 
 
-def listens_elsewhere(pids: Iterable[int], host: str, port: int) -> str:
+def listens_elsewhere(pids: Iterable[int], host: str, port: int, tables: Path = HOST_TABLES) -> str:
     """Where processes listen, in words, if that is not at ``host`` and ``port``; otherwise ""."""
-    addresses = listening(pids)
+    addresses = listening(pids, tables)
     if {f"{name}:{port}" for name in (host, "0.0.0.0", "[::]")} & set(addresses):
         return ""
     where = f"listens on {', '.join(addresses)}" if addresses else "listens on no TCP port"
     return f": it {where}, and Dragstrip connects to {host}:{port}"
 
 
-def _listeners(table: str, family: socket.AddressFamily) -> dict[str, str]:
+def _listeners(table: Path, family: socket.AddressFamily) -> dict[str, str]:
     """Addresses of listening sockets, by the sockets' names among descriptors.
 
     A table also has every closed connection of the last minute (TIME_WAIT): over 100,000 lines on a busy machine.
     Several launches may read it at the same time, so it is read line by line.
     """
     listeners = {}
-    with contextlib.suppress(OSError), (_TABLES / table).open() as lines:
+    with contextlib.suppress(OSError), table.open() as lines:
         next(lines, None)  # the heading
         for line in lines:
             fields = line.split(maxsplit=10)

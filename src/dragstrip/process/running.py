@@ -6,6 +6,7 @@ import contextlib
 import signal
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 #: Seconds from the stop signal to SIGKILL: healthy servers take up to 10 s.
 GRACE_S = 15.0
@@ -57,13 +58,18 @@ class Ended:
 
 @dataclass
 class Running:
-    """A contender that is up. This base class only has its address, and never stops it."""
+    """A contender that is up. This base class only has its address, and never stops it.
+
+    Args:
+        namespace: of the network that has its address, like ``/proc/PID/ns/net``; None: this process's own.
+    """
 
     host: str
     port: int
     ready_ns: int = 0
     cpu_source: str = "none"
     note: str = ""
+    namespace: Path | None = None
 
     def pids(self) -> tuple[int, ...]:
         """Its living processes on this machine; none if Dragstrip did not start them here."""

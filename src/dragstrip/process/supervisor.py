@@ -48,7 +48,11 @@ NO_CGROUP = "no cgroup"
 #: Lines and bytes of the log that a report of the end carries.
 TAIL_LINES, TAIL_BYTES = 20, 4096
 
+#: The word of a command that the descriptor of a new user namespace replaces, and how many ids it has.
+USER_NAMESPACE, NAMESPACE_IDS = "{user namespace}", 65_536
+
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+CLONE_NEWUSER = 0x10000000
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -123,6 +127,28 @@ def descendants(root: int) -> dict[int, tuple[int, str]]:
     return family
 
 
+def box_processes(monitor: int) -> list[int]:
+    """The processes of a box, in the order monitor, process 1, server; fewer while it starts or ends.
+
+    bubblewrap's monitor starts process 1 of the box, whose first child is the server. Later children of process 1 are
+    orphans of the server.
+    """
+    line = [monitor]
+    while len(line) < 3:
+        children = []
+        for word in os.listdir("/proc"):
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                if word.isdigit():
+                    with open(f"/proc/{word}/stat", "rb") as file:
+                        fields = file.read().rpartition(b")")[2].split()
+                    if int(fields[1]) == line[-1]:
+                        children.append((int(fields[19]), int(word)))  # when it started, in ticks since boot
+        if not children:
+            break
+        line.append(min(children)[1])
+    return line
+
+
 def _number_in(path: str, pattern: bytes) -> int | None:
     """The number that ``pattern`` captures in a kernel file; None if the file or the number isn't there."""
     try:
@@ -170,6 +196,44 @@ def _take_user(user: list[int]) -> None:
     os.setgroups([])
     os.setgid(user[1])
     os.setuid(user[0])
+
+
+def _new_user_namespace(base: int, user: int, group: int) -> int:
+    """The descriptor of a user namespace with ids of its own, from ``base`` on; this process becomes its user.
+
+    bubblewrap may enter it only as the user that made it, so a child makes it as that user, and root writes its map.
+    """
+
+    def become() -> None:
+        os.setgroups([])
+        os.setgid(base + group)
+        os.setuid(base + user)
+
+    made, ready = os.pipe()
+    over, holding = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(holding)
+        become()
+        why = b"" if _libc.unshare(CLONE_NEWUSER) == 0 else os.strerror(ctypes.get_errno()).encode()
+        os.write(ready, why or b"made")
+        os.read(over, 1)
+        os._exit(0)
+    os.close(over)
+    try:
+        if (why := os.read(made, 100)) != b"made":
+            raise OSError(f"a user namespace can't be made: {why.decode()}")
+        for name in ("uid_map", "gid_map"):
+            with open(f"/proc/{pid}/{name}", "w") as file:
+                file.write(f"0 {base} {NAMESPACE_IDS}")
+        namespace = os.open(f"/proc/{pid}/ns/user", os.O_RDONLY)
+    finally:
+        os.close(holding)
+        os.waitpid(pid, 0)
+        os.close(made)
+        os.close(ready)
+    become()
+    return namespace
 
 
 def find_program(order: StartOrder) -> str:
@@ -246,6 +310,11 @@ def _become_server(order: StartOrder, output: int, supervisor: int, pipe: int) -
     default_signals()
     if order["user"]:
         _take_user(order["user"])
+    command = order["command"]
+    if order["ids"]:
+        namespace = _new_user_namespace(*order["ids"])
+        os.set_inheritable(namespace, True)
+        command = [str(namespace) if word == USER_NAMESPACE else word for word in command]
     # If the supervisor itself is killed, at least the main process ends with it (set last: setuid clears it).
     _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != supervisor:
@@ -253,7 +322,7 @@ def _become_server(order: StartOrder, output: int, supervisor: int, pipe: int) -
     program = find_program(order)
     try:
         os.chdir(order["cwd"])
-        os.execve(program, order["command"], order["env"])
+        os.execve(program, command, order["env"])
     except OSError as error:
         os.write(pipe, f"cannot execute {program} in {order['cwd']}: {error.strerror}\n".encode())
 
@@ -267,6 +336,7 @@ class Launch:
         self.log_path = order["log"]
         self.cgroup = order["cgroup"]
         self.stop_signal = order["signal"]
+        self.box = order["box"]
         self.note = self.why = ""
         self.silent = False
         self.exit_status: int | None = None
@@ -430,7 +500,9 @@ class Supervisor:
     def _finish(self, launch: Launch, signal_name: str, grace_s: float) -> None:
         """Ends the tree, reports, forgets the launch; removes the files of an abandoned launch."""
         died = launch.exit_status is not None
-        peak = None if died else peak_memory_bytes(list(descendants(os.getpid())))  # a zombie has no VmHWM
+        around = box_processes(launch.pid)[:2] if launch.box else []
+        pids = [pid for pid in descendants(os.getpid()) if pid not in around]
+        peak = None if died else peak_memory_bytes(pids)  # a zombie has no VmHWM
         how = self._end_tree(launch, signal.Signals[f"SIG{signal_name}"], grace_s)
         launch.drain()
         cgroup_us = _number_in(f"{launch.cgroup}/cpu.stat", rb"^usage_usec (\d+)") if launch.cgroup else None
@@ -457,7 +529,8 @@ class Supervisor:
         began = time.monotonic()
         how = "ended by itself"
         if launch.exit_status is None:
-            os.kill(launch.pid, number)  # its pid can't be reused: only this loop reaps it
+            # The pid can't be reused: only this loop reaps it, and in a box bubblewrap, which ends with its server.
+            self._signal(box_processes(launch.pid)[-1] if launch.box else launch.pid, number)
             for pid, (_, state) in descendants(os.getpid()).items():
                 if state == "T":  # a process that stopped itself gets the signal only once it continues
                     self._signal(pid, signal.SIGCONT)

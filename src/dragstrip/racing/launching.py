@@ -85,7 +85,7 @@ class LaunchedServer:
 
     @property
     def server(self) -> Server:
-        return Server(self.running.host, self.running.port, self.tls)
+        return Server(self.running.host, self.running.port, self.tls, self.running.namespace)
 
     def connected(self) -> int:
         """The number of the engine's session with it.

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from dragstrip import parity
+from dragstrip import contender, parity
 from dragstrip.contender import BUILD_S, Entry, Missing, Ready
 from dragstrip.errors import NotReady, StageError
 from dragstrip.machine import Lanes
@@ -234,7 +234,8 @@ class _Candidate:
     def result(self) -> Qualified | Rejected:
         """Its result: qualified by calibration, qualified by a stored qualification, or rejected."""
         if self.calibrated is not None and self.rejected is None:
-            facts = {**parity.sheet_texts(self.facts), **self.entry.parity, **self.calibrated.facts}
+            own = contender.box_facts(self.entry)
+            facts = {**parity.sheet_texts(self.facts), **own, **self.entry.parity, **self.calibrated.facts}
             entry, calibration = self.calibrated.entry, self.calibrated.calibration
         elif self.kept is not None:
             facts = {"scrutineering": f"of {self.kept.when} UTC, reused", **self.kept.parity}

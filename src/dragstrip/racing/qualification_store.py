@@ -75,7 +75,7 @@ class QualificationStore:
 
     def key(self, entry: Entry, ready: Ready, built: Path | None) -> str | None:
         """A hash of what a contender's qualification depends on; None if that is unknown, as for an ad hoc server."""
-        if entry.contender is None:
+        if entry.contender is None or entry.container is not None:
             return None
         try:
             parts = [

@@ -211,8 +211,9 @@ def session_plan(
 
     workload, tls = asking.workload, server.tls
     unix = server.host.startswith("unix:")
+    inside = {"namespace": server.namespace} if server.namespace else {}
     return SessionPlan(
-        Target.unix(server.host.removeprefix("unix:")) if unix else Target(server.host, server.port),
+        Target.unix(server.host.removeprefix("unix:")) if unix else Target(server.host, server.port, **inside),
         exchanges,
         connections=connections,
         keepalive=load.keepalive,

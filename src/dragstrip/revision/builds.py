@@ -10,18 +10,19 @@ import fcntl
 import hashlib
 import json
 import os
-import shutil
 import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from dragstrip import paths
 from dragstrip.errors import StageError
+from dragstrip.image.kept import bytes_of, locked
+from dragstrip.image.kept import remove_old as remove
 from dragstrip.revision.project import BuildFields, Project
 from dragstrip.revision.repository import Repository, Revision
 
@@ -66,7 +67,7 @@ def build(
     """
     key = _key(project, repository, revision)
     place = repository.cache / "builds" / key
-    lock = resources.enter_context(_locked(place))
+    lock = resources.enter_context(locked(place))
     note = place / _NOTE
     if not note.is_file():
         fcntl.flock(lock, fcntl.LOCK_EX)  # another diff may be building the same one
@@ -81,7 +82,7 @@ def build(
             _run(project.fields.build, revision, tree)
         made = Build(
             folder=tree, commit=revision.commit, subject=revision.subject, seconds=time.monotonic() - begun,
-            bytes=_bytes(tree), used=time.time(),
+            bytes=bytes_of(tree), used=time.time(),
         )  # fmt: skip
         paths.write(note, json.dumps(asdict(made) | {"folder": str(tree)}))
     fcntl.flock(lock, fcntl.LOCK_SH)
@@ -97,37 +98,12 @@ def kept(repository: Repository) -> list[Build]:
 
 def remove_old(repository: Repository, most: int = MAX_BUILDS) -> int:
     """Removes the builds beyond ``most`` that no race uses, and what interrupted builds left; returns how many."""
-    listed = sorted((repository.cache / "builds").glob("*/"), key=lambda place: -_used(place))
-    removed = 0
-    for place in listed[most:] + [place for place in listed[:most] if not (place / _NOTE).is_file()]:
-        with suppress(BlockingIOError), _locked(place) as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            (place / _NOTE).unlink(missing_ok=True)
-            repository.remove(place / "tree")
-            shutil.rmtree(place, ignore_errors=True)
-            removed += 1
-    return removed
-
-
-def _used(place: Path) -> float:
-    note = place / _NOTE
-    return note.stat().st_mtime if note.is_file() else 0.0
+    return remove(repository.cache / "builds", _NOTE, most, lambda place: repository.remove(place / "tree"))
 
 
 def _read(note: Path) -> Build:
     stored = json.loads(note.read_text(encoding="utf-8"))
     return Build(**stored | {"folder": Path(stored["folder"]), "used": note.stat().st_mtime})
-
-
-@contextmanager
-def _locked(place: Path) -> Iterator[int]:
-    """The lock of a build; the descriptor is still unlocked."""
-    place.parent.mkdir(parents=True, exist_ok=True)
-    lock = os.open(place.with_name(f"{place.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        yield lock
-    finally:
-        os.close(lock)
 
 
 def _key(project: Project, repository: Repository, revision: Revision) -> str:
@@ -181,7 +157,3 @@ def _run(fields: BuildFields, revision: Revision, folder: Path) -> None:
     how = f"did not end within {fields.timeout_s:g} s" if late else f"failed with status {running.returncode}"
     shown = "; its last lines:\n" + "\n".join(lines) if lines else " without any output"
     raise StageError(f"{revision.name}: its build `{fields.command}` {how}{shown}")
-
-
-def _bytes(folder: Path) -> int:
-    return sum(place.lstat().st_size for place in folder.rglob("*") if not place.is_dir())

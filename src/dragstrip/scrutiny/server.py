@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dragstrip import parity
+from dragstrip.image import within
 from dragstrip.scrutiny.http2 import ALPN
 from dragstrip.scrutiny.reader import RESPONSE_S, Deadline, LateError, ResponseError
 from dragstrip.workload import HOST, HTTP2
@@ -64,11 +65,16 @@ def facts_of(encrypted: ssl.SSLSocket) -> dict[str, parity.Fact]:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """Where a server listens; ``tls`` is None without encryption. The host "unix:PATH" has no port."""
+    """Where a server listens; ``tls`` is None without encryption. The host "unix:PATH" has no port.
+
+    Args:
+        namespace: of the network that has this address, as a container has; None: this process's own.
+    """
 
     host: str
     port: int
     tls: Encryption | None = None
+    namespace: Path | None = None
 
     def connect(self, deadline: Deadline | None = None, session: ssl.SSLSession | None = None) -> socket.socket:
         """A new connection.
@@ -83,7 +89,8 @@ class Server:
         if self.host.startswith("unix:"):
             sock = socket.socket(socket.AF_UNIX)
         else:
-            sock = socket.create_connection((self.host, self.port), timeout=max(deadline.left_s(), 0.001))
+            with within(self.namespace):
+                sock = socket.create_connection((self.host, self.port), timeout=max(deadline.left_s(), 0.001))
         try:
             if sock.family == socket.AF_UNIX:
                 deadline.lend(sock)

@@ -257,3 +257,53 @@ def test_a_record_without_its_server_is_refused_in_words(kind: str, parameters: 
     """Its file may be anybody's."""
     with pytest.raises(BadUsage, match="its record lacks its"):
         contender.entry_of("mine", kind, parameters)
+
+
+CONTAINER = """
+name = "mine"
+title = "Mine"
+host = "mine"
+language = "C"
+workloads = ["hello"]
+
+[container]
+image = "mine.tar"
+"""
+
+
+def test_a_container_needs_no_start_command_and_its_file_is_beside_the_definition(tmp_path: Path) -> None:
+    (tmp_path / "contender.toml").write_text(CONTAINER)
+    assert contender.entry(str(tmp_path)).container.image == "mine.tar"  # type: ignore[union-attr]
+    (tmp_path / "mine.tar").touch()
+    made = contender.entry(str(tmp_path))
+    assert made.container is not None
+    assert made.container.image == str(tmp_path / "mine.tar")
+    assert contender.commands(made)[0].startswith("mine: its image (definition ")
+
+
+def test_a_wrong_key_of_a_container_is_named(tmp_path: Path) -> None:
+    for text, why in (
+        ("port = 0", "container.port: given 0"),
+        ('engine = "lxc"', "container.engine: given 'lxc'"),
+        ("prot = 1", "container.prot: unknown key"),
+        ('mounts = { "/data" = "{date}" }', "container.mounts"),
+    ):
+        (tmp_path / "contender.toml").write_text(f"{CONTAINER}{text}\n")
+        with pytest.raises(BadDefinition, match=why):
+            contender.entry(str(tmp_path))
+
+
+def test_an_image_entry_is_made_again_from_its_record(tmp_path: Path) -> None:
+    (tmp_path / "mine.tar").write_bytes(b"1")
+    made = contender.image_entry("mine=mine.tar", tmp_path, wake_s=30.0)
+    again = contender.entry_of(made.name, made.kind, made.parameters)
+    assert (again, again.wake_s) == (made, 30.0)
+    (tmp_path / "mine.tar").write_bytes(b"2")
+    assert contender.entry_of(made.name, made.kind, made.parameters).definition_hash != made.definition_hash
+    assert contender.image_entry("mine=registry.example/mine:1").container.image == "registry.example/mine:1"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("text", ["mine", "=image", "mine=", "\n=image", "x" * 61 + "=image"])
+def test_an_image_without_a_usable_name_is_refused(text: str) -> None:
+    with pytest.raises(BadUsage, match="--image"):
+        contender.image_entry(text)

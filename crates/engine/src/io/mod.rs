@@ -228,22 +228,27 @@ pub trait Transport: Sized {
 
 /// Whether [`Blocking`] can carry this session, and suits it best.
 pub fn suits_blocking(plan: &SessionPlan, connections: usize) -> bool {
-    connections == 1 && plan.keepalive && !plan.polls && matches!(plan.target, Target::Tcp(_))
+    connections == 1 && plan.keepalive && !plan.polls && plan.target.address().is_some()
 }
 
 /// Whether [`UringLinked`] can carry this session, and works here.
 pub fn suits_linked(plan: &SessionPlan) -> bool {
     let short = plan.exchanges.iter().all(|exchange| exchange.request.len() <= uring::LONG_REQUEST);
+    // The kernel makes those sockets itself, in the namespace of the process.
     let plain = !plan.keepalive && plan.sources <= 1 && matches!(plan.target, Target::Tcp(_));
     plain && short && uring_linked::works()
 }
 
 fn socket(target: &Target, source: Option<Ipv4Addr>) -> io::Result<(Socket, SockAddr)> {
     let (domain, address) = match target {
-        Target::Tcp(address) => (Domain::for_address(*address), (*address).into()),
+        Target::Tcp(address) | Target::Inside(address, _) => (Domain::for_address(*address), (*address).into()),
         Target::Unix(path) => (Domain::UNIX, SockAddr::unix(path)?),
     };
-    let socket = Socket::new(domain, Type::STREAM.nonblocking().cloexec(), None)?;
+    let make = || Socket::new(domain, Type::STREAM.nonblocking().cloexec(), None);
+    let socket = match target {
+        Target::Inside(_, namespace) => namespace.within(make)?,
+        Target::Tcp(_) | Target::Unix(_) => make()?,
+    };
     if let Some(source) = source {
         late_port(&socket)?;
         socket.bind(&SocketAddr::from((source, 0)).into())?;
@@ -270,7 +275,7 @@ fn late_port(socket: &Socket) -> io::Result<()> {
 /// The kernel's error; WouldBlock: a unix socket's queue of connections is full.
 pub fn connect(target: &Target, source: Option<Ipv4Addr>, keepalive: bool) -> io::Result<(Socket, bool)> {
     let (socket, address) = socket(target, source)?;
-    if keepalive && matches!(target, Target::Tcp(_)) {
+    if keepalive && target.address().is_some() {
         // With one request per connection, Nagle's algorithm has nothing to hold back.
         socket.set_tcp_nodelay(true)?;
     }
@@ -299,7 +304,7 @@ fn opened(socket: &Socket, limit: Duration) -> io::Result<()> {
 
 /// Connects and waits for it.
 pub fn connect_wait(target: &Target, source: Option<Ipv4Addr>, limit: Duration) -> io::Result<Socket> {
-    if matches!(target, Target::Tcp(_)) {
+    if target.address().is_some() {
         let (socket, connected) = connect(target, source, true)?;
         return if connected { Ok(socket) } else { opened(&socket, limit).map(|()| socket) };
     }

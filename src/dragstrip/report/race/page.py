@@ -334,6 +334,7 @@ def command(race: Race) -> str:
 def _entry_words(entrant: Entrant) -> list[str]:
     if entrant.kind != "serve":
         return [entrant.name]
-    text = entrant.parameters.get("command", "…")
+    option = "image" if "image" in entrant.parameters else "serve"
+    text = entrant.parameters.get("image" if option == "image" else "command", "…")
     wake = ["--wake", f"{entrant.parameters['wake_s']}s"] if "wake_s" in entrant.parameters else []
-    return ["--serve", f"{entrant.name}={text}", *wake]
+    return [f"--{option}", f"{entrant.name}={text}", *wake]

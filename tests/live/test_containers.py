@@ -1,0 +1,279 @@
+"""Containers as contenders: images made here, raced in boxes, and nothing of them is left, however they end."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import images
+import psutil
+import pytest
+from commands import dragstrip
+
+from dragstrip import contender, image
+from dragstrip.contender import Entry, prepare
+from dragstrip.errors import StageError
+from dragstrip.process.launcher import Launcher, ServerProcess, scratch_root
+from dragstrip.process.supervisor import box_processes, descendants
+from dragstrip.store.database import Store
+
+pytestmark = [
+    pytest.mark.live,
+    pytest.mark.skipif(shutil.which(image.PROGRAM) is None, reason="bubblewrap is missing: no container can start"),
+    pytest.mark.skipif(os.geteuid() != 0, reason="not root: tests/live/test_containers_as_user.py is for other users"),
+]
+
+CORE = max(os.sched_getaffinity(0))
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Path]:
+    """A folder that the users of containers may enter, unlike pytest's."""
+    folder = Path(tempfile.mkdtemp(prefix="containers-", dir="/tmp"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="module")
+def server(place: Path) -> bytes:
+    """The program of the images."""
+    if (made := images.compiled_server(place / "server")) is None:
+        pytest.skip("`cc -static` does not work: no image can be made")
+    return made
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DRAGSTRIP_CACHE", str(place / "cache"))
+
+
+@pytest.fixture
+def made(place: Path, server: bytes) -> Callable[..., Path]:
+    """Makes a saved image whose server behaves in some way."""
+
+    def make(how: str = "plain", **start: object) -> Path:
+        file = place / f"{how}-{len(list(place.glob('*.tar')))}.tar"
+        passwd = b"root:x:0:0::/root:/bin/sh\nweb:x:33:34::/srv:/bin/sh\n"
+        content = images.layer(
+            images.entry("srv/server", server, mode=0o755), images.entry("etc/passwd", passwd),
+            images.folder("var/log"), images.entry("var/log/old", b"old", uid=33, gid=34),
+        )  # fmt: skip
+        images.save(file, [content], **({"Entrypoint": ["/srv/server"], "Cmd": [how], "WorkingDir": "/srv"} | start))
+        return file
+
+    return make
+
+
+@pytest.fixture
+def root() -> Iterator[Path]:
+    with scratch_root() as folder:
+        yield folder
+
+
+@pytest.fixture
+def launcher(root: Path) -> Iterator[Launcher]:
+    with Launcher(name="boxed", scratch_root=root) as made:
+        yield made
+
+
+def is_right(host: str, port: int) -> str | None:
+    with socket.create_connection((host, port), timeout=5) as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\nConnection: close\r\n\r\n")
+        answer = b"".join(iter(lambda: connection.recv(1000), b""))
+    return None if answer.endswith(b"\r\n\r\nhello world\n") else f"answered {answer!r}"
+
+
+def _launch(launcher: Launcher, root: Path, entry: Entry) -> ServerProcess:
+    scratch = root / f"launch-{time.monotonic_ns()}"
+    scratch.mkdir()
+    start = prepare(entry, scratch=scratch, port=1, cores=(CORE,), workload="hello")
+    return launcher.launch(start, scratch=scratch, cores=(CORE,), is_right=is_right)
+
+
+def _entry(file: Path) -> Entry:
+    return contender.image_entry(f"boxed={file}")
+
+
+def _wait_until_gone(pids: list[int]) -> list[int]:
+    """The processes that are left after 15 s at most."""
+    until = time.monotonic() + 15
+    left = pids
+    while left and time.monotonic() < until:
+        left = [pid for pid in left if psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE]
+        time.sleep(0.01)
+    return left
+
+
+def test_a_container_runs_as_any_other_server(launcher: Launcher, root: Path, made: Callable[..., Path]) -> None:
+    """As a descendant of its supervisor, on its cores, in its cgroup; with a network and a user of its own."""
+    running = _launch(launcher, root, _entry(made("family", Env=["MODE=a b"], User="web")))
+    monitor, init, own = box_processes(running.pid)
+    assert {monitor, init, own} < set(descendants(launcher.pid))
+    assert running.counts()[0] == 4, "the server and three children, without bubblewrap's own two"
+    assert os.sched_getaffinity(own) == {CORE}
+    assert running.users() == (str(image.images.BASE_ID + 33),)
+    network = Path(f"/proc/{own}/ns/net").readlink()
+    assert network != Path("/proc/self/ns/net").readlink()
+    assert running.namespace is not None
+    assert running.namespace.readlink() == network
+    assert running.port == 8080
+    if running.cgroup:
+        assert {monitor, init, own} <= set(map(int, (running.cgroup / "cgroup.procs").read_text().split()))
+    assert "family, uid 33, pid 2, in /srv, MODE=a b" in running.log_tail()
+    spent_ns = sum(ns for path, ns in running.thread_cpu_ns().items() if path.split("/")[2] == str(monitor))
+    assert spent_ns < 50_000_000, "bubblewrap starts the server, and then sleeps"
+    running.freeze()
+    with pytest.raises(TimeoutError), image.within(running.namespace):
+        socket.create_connection(("127.0.0.1", 8080), timeout=1).recv(1) and None
+    running.thaw()
+    ended = running.stop()
+    assert (ended.died, ended.exit_status) == (False, 0), ended
+    assert "stopped by SIGTERM" in ended.log_tail
+    assert _wait_until_gone([monitor, init, own]) == []
+    assert not running.scratch.exists()
+    assert running.namespace is None
+
+
+def test_two_containers_have_the_same_port_and_the_machine_keeps_its_own(root: Path, made: Callable[..., Path]) -> None:
+    file = made()
+    with Launcher(name="a", scratch_root=root) as a, Launcher(name="b", scratch_root=root) as b:
+        one, two = _launch(a, root, _entry(file)), _launch(b, root, _entry(file))
+        assert one.namespace is not None
+        assert two.namespace is not None
+        assert one.namespace.readlink() != two.namespace.readlink()
+        for running in (one, two):
+            with image.within(running.namespace):
+                assert is_right("127.0.0.1", 8080) is None
+        before = Path("/proc/thread-self/ns/net").readlink()
+        with pytest.raises(ZeroDivisionError), image.within(one.namespace):
+            _ = 1 / 0
+        assert Path("/proc/thread-self/ns/net").readlink() == before
+
+
+def test_what_a_container_writes_changes_nothing_outside_of_it(
+    launcher: Launcher, root: Path, made: Callable[..., Path]
+) -> None:
+    """The image is read-only, folders for logs are copies; devices and the kernel's settings can't be written."""
+    swappiness = Path("/proc/sys/vm/swappiness").read_text()
+    file = made("writes")
+    entry = _entry(file)
+    unpacked = contender.build(entry)
+    assert unpacked is not None
+    before = sorted((place, place.lstat().st_mtime_ns) for place in unpacked.rglob("*"))
+    running = _launch(launcher, root, entry)
+    written = [line for line in running.log_tail().splitlines() if line.endswith(": written")]
+    assert set(written) <= {"/tmp/file: written", "kill -9 -1: written"}, running.log_tail()
+    assert "/tmp/file: written" in written
+    assert (running.scratch / ".writable").is_dir()
+    running.stop()
+    assert sorted((place, place.lstat().st_mtime_ns) for place in unpacked.rglob("*")) == before
+    assert Path("/proc/sys/vm/swappiness").read_text() == swappiness
+    assert Path("/dev/null").is_char_device()
+
+
+def test_a_container_that_ignores_its_signal_or_goes_away_is_ended(root: Path, made: Callable[..., Path]) -> None:
+    with Launcher(name="stubborn", scratch_root=root) as launcher:
+        running = _launch(launcher, root, _entry(made("stubborn")))
+        pids = box_processes(running.pid)
+        assert "killed" in running.stop(grace_s=0.2).how
+        assert _wait_until_gone(pids) == []
+    with Launcher(name="away", scratch_root=root) as launcher:
+        with pytest.raises(StageError, match=r"died .* after its start"):
+            _launch(launcher, root, _entry(made("away")))
+        assert descendants(launcher.pid) == {}
+
+
+def test_a_start_that_fails_says_why(launcher: Launcher, root: Path, made: Callable[..., Path]) -> None:
+    with pytest.raises(StageError, match="No such file or directory"):
+        _launch(launcher, root, _entry(made(Entrypoint=["/srv/absent"])))
+    assert descendants(launcher.pid) == {}
+
+
+KILLED = r"""
+import sys, time
+from pathlib import Path
+from dragstrip import contender
+from dragstrip.process.launcher import Launcher, scratch_root
+from test_containers import _entry, _launch
+with scratch_root() as root, Launcher(name="boxed", scratch_root=root) as launcher:
+    running = _launch(launcher, root, _entry(Path(sys.argv[1])))
+    print(root, launcher.pid, running.cgroup, *running.pids(), flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("victim", ["program", "supervisor", "monitor", "process 1", "server"])
+def test_after_a_kill_of_anybody_nothing_is_left(victim: str, made: Callable[..., Path]) -> None:
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(
+        [sys.executable, "-c", KILLED, made("family")], stdout=subprocess.PIPE, text=True, env=env
+    ) as program:
+        try:
+            assert program.stdout is not None
+            folder, supervisor, cgroup, *others = program.stdout.readline().split()
+            pids = [int(pid) for pid in others]
+            monitor, init, own = box_processes(pids[0])
+            assert len(pids) == 6
+            chosen = {"program": program.pid, "supervisor": int(supervisor), "monitor": monitor, "process 1": init}
+            os.kill(chosen.get(victim, own), signal.SIGKILL)
+            assert _wait_until_gone(pids) == []
+        finally:
+            program.kill()
+            program.wait()
+        assert _wait_until_gone([int(supervisor)]) == []
+        until = time.monotonic() + 15
+        while (Path(folder).exists() or Path(cgroup).exists()) and time.monotonic() < until:
+            time.sleep(0.01)
+        if victim != "supervisor":  # then the next race removes both (scratch.sweep_stale)
+            assert not Path(folder).exists()
+            assert not Path(cgroup).exists()
+    assert str(folder) not in Path("/proc/self/mountinfo").read_text()
+
+
+@pytest.mark.thorough
+def test_a_race_of_two_containers_on_one_port_and_a_program_ends_in_a_verdict(
+    place: Path, made: Callable[..., Path]
+) -> None:
+    """Templates, mounts and the image's own command work in a definition; the parity sheet describes the box."""
+    file = made(ExposedPorts={"8080/tcp": {}})
+    folder = place / "definition"
+    folder.mkdir()
+    shutil.copy(file, folder / "mine.tar")
+    (folder / "given.txt").write_text("port {{ port }}")
+    (folder / "contender.toml").write_text(
+        'name = "mine"\ntitle = "Mine"\nhost = "mine"\nlanguage = "C"\nworkloads = ["hello"]\n'
+        '[container]\nimage = "mine.tar"\nmounts = { "/etc/given" = "{scratch}/given.txt" }\nwritable = ["/data"]\n'
+        '[start]\nrender = ["given.txt"]\nenv = { MODE = "{cores}" }\n'
+    )
+    done = dragstrip(
+        "race", str(folder), "--image", f"adhoc={file}", "--workload", "hello", "--rounds", "2",
+        "--store", str(place / "races.sqlite"), "--html", str(place / "race.html"),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    with Store(place / "races.sqlite") as store:
+        parity = {one.name: one.parity for one in store.load("last").entrants}
+    assert set(parity) == {"mine", "adhoc"}
+    for sheet in parity.values():
+        assert "bubblewrap" in sheet["namespaces"]
+        assert "id " in sheet["image"]
+        assert sheet["image's user"] == "root (id 0)"
+        assert "overlayfs" in sheet["without, as Docker has"]
+    assert f"adhoc={file}" in (place / "race.html").read_text()
+
+
+def test_verify_names_what_is_missing(place: Path, made: Callable[..., Path]) -> None:
+    done = dragstrip("verify", "--image", f"a={place}/absent.tar", "--workload", "hello")
+    assert (done.returncode, "the file does not exist" in done.stdout) == (2, True), done.stdout
+    done = dragstrip("verify", "--image", f"a={made()}", "--workload", "db")
+    assert done.returncode in (1, 2)
+    assert "container" in done.stdout + done.stderr
