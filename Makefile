@@ -11,13 +11,13 @@ RUST_SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml 2>/dev/null
 FUZZ_CASES ?= 20000
 FUZZ_RUNS ?= 200000
 # With what is to be installed and built first, half an hour on two cores.
-CLAIMS_BUDGET ?= 22m
+CLAIMS_MINUTES ?= 22
 BENCH_ROUNDS ?= 5
 FUZZ_LINES ?= 1000
 FUZZ_FILES ?= 1000
 FUZZ_SEED ?= 1
 
-.PHONY: race build test check soak test-deps check-deps test-unit test-rust test-live test-thorough test-contenders test-release lint prose fmt bench claims \
+.PHONY: race build test check soak test-deps check-deps test-unit test-rust test-live test-thorough test-contenders test-release lint prose fmt bench evidence claims \
 	check-live awake calibrate answers simulate fuzz fuzz-cli soak-kill soak-rogue soak-fleet soak-fuzz mutations sanitize check-stacks \
 	docs architecture pictures dist clean
 
@@ -151,10 +151,14 @@ bench: build  ## this engine beside other generators and beside the floor, into 
 	$(BIN)/python benchmarks/request_kinds.py --record
 	-$(BIN)/python benchmarks/delay_factor.py --record
 
-claims: build  ## published claims, put to the test: docs/CLAIMS.md; goes on where it was cut off, `make clean` begins anew
-	-$(BIN)/dragstrip install --yes $$($(BIN)/dragstrip claims list --contenders)
-	$(BIN)/dragstrip claims check --all --resume --budget $(CLAIMS_BUDGET) --store runs/claims.sqlite \
-		--markdown docs/CLAIMS.md --svg docs/pictures/claims.svg --json runs/claims.json
+PART ?=
+MINUTES ?= 0
+LIST ?=
+evidence: .stamps/test-deps  ## measures what README and docs show again, in parts that go on where they were cut off; LIST=1, PART=claims, MINUTES=30
+	@$(BIN)/python benchmarks/evidence.py $(if $(LIST),--list) --part '$(PART)' --minutes $(MINUTES)
+
+claims: build  ## published claims, put to the test: docs/CLAIMS.md; goes on where it was cut off
+	$(BIN)/python benchmarks/claims_page.py --minutes $(CLAIMS_MINUTES)
 
 check-live: build  ## does a race call what is true here today: a server against itself, and 10 % planted
 	cargo build --release --examples -p dragstrip-engine
@@ -186,8 +190,9 @@ simulate: build  ## the same by simulation and on recorded noise, into docs/meth
 check-stacks: build  ## install all contenders, verify each; as root also as nobody; nothing may be left
 	$(BIN)/python benchmarks/check_stacks.py
 
-docs: architecture  ## the tables of CONTENDERS.md, workloads.md, other-tools.md and ARCHITECTURE.md; all pages into runs/docs
+docs: architecture  ## the tables of CONTENDERS.md, workloads.md, other-tools.md and ARCHITECTURE.md; which measured pages are older; all pages into runs/docs
 	$(BIN)/python docs/write_reference.py
+	$(BIN)/python benchmarks/evidence.py --mark
 	$(BIN)/pip install --quiet -c constraints.txt --editable '.[docs]'
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 

@@ -39,6 +39,8 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 import answers_page  # noqa: E402
 import calibration  # noqa: E402
 from disturbed_record import MARK, marked  # noqa: E402
+from evidence_parts import GOES_ON  # noqa: E402
+from measuring_code import state  # noqa: E402
 
 from dragstrip.record import METHOD_VERSION  # noqa: E402
 
@@ -276,12 +278,14 @@ def turn(kind: Kind, duty: int, old: Path | None) -> Iterator[Line]:
 
 
 def read(path: Path) -> list[Line]:
-    """All races so far; a line that a power cut left half is skipped."""
-    lines = []
+    """All races so far, of today's method those of the newest measuring code; a half line is skipped."""
+    lines: list[Line] = []
     for text in path.read_text().splitlines() if path.exists() else []:
         with contextlib.suppress(ValueError):
             lines.append(json.loads(text))
-    return lines
+    mine = [line for line in lines if line.get("method") == METHOD_VERSION and "state" in line]
+    newest = mine[-1]["state"] if mine else None
+    return [line for line in lines if line.get("method") != METHOD_VERSION or line.get("state") == newest]
 
 
 def ready(kinds: Sequence[Kind], old: Path | None) -> list[Kind]:
@@ -310,7 +314,7 @@ def run(told: argparse.Namespace) -> None:
             return
         kind, duty = cell
         for line in turn(kind, duty, told.old):
-            calibration.append(told.file, line)
+            calibration.append(told.file, line | {"state": state()})
             # A race that does not run at all is not tried for ever.
             failed[kind.name, duty] += bool(line.get("failed")) and line["code"] == "now"
             print(f"{time.strftime('%H:%M:%S')} {answers_page.in_words(line)}", flush=True)
@@ -341,6 +345,9 @@ def main() -> None:
         help="only kinds whose name matches: '^same'",
     )
     wanted.add_argument("--old", type=Path, metavar="FOLDER", help="a worktree of former code, built, for kind speed")
+    wanted.add_argument(
+        "--until-enough", action="store_true", help=f"exit code {GOES_ON} until there are enough races of all kinds"
+    )
     wanted.add_argument("--list", action="store_true", help="what there is, and what is to come")
     wanted.add_argument("--write", action="store_true", help="race nothing, write the page from what there is")
     wanted.add_argument("--method", type=int, default=METHOD_VERSION, help="races of this version for the page")
@@ -354,8 +361,11 @@ def main() -> None:
         signal.signal(signal.SIGTERM, _interrupted)
         with contextlib.suppress(KeyboardInterrupt):
             run(told)
+        kinds = ready([kind for kind in KINDS if re.search(told.kinds, kind.name)], told.old)
+        if told.until_enough and following(kinds, counted(read(told.file)), told.each) is not None:
+            sys.exit(GOES_ON)
         return
-    answers_page.write_page(read(told.file), told.method, told.page)
+    answers_page.write_page(read(told.file), told.method, told.page.resolve())
     print(f"written: {told.page}")
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from calibration_page import share
+from pages import splice
 
 Line = dict[str, Any]
 
@@ -31,16 +31,11 @@ def write_page(lines: Sequence[Line], method: int, page: Path) -> None:
 
 
 def put(page: Path, mark: str, body: str) -> None:
-    """Replaces what stands between ``<!-- MARK:begin -->`` and ``<!-- MARK:end -->``."""
-    begin, end = f"<!-- {mark}:begin -->\n", f"<!-- {mark}:end -->"
+    """Replaces a section of the page; the section is made at the page's end if there is none."""
     text = page.read_text()
-    if begin not in text:
-        text += f"\n{begin}{end}\n"
-    marks = re.compile(f"({re.escape(begin)}).*?({re.escape(end)})", re.DOTALL)
-    text, found = marks.subn(lambda match: f"{match[1]}{body}\n{match[2]}", text)
-    if found != 1:
-        raise SystemExit(f"{page} has {found} sections between {mark}:begin and :end marks; one would do")
-    page.write_text(text)
+    if f"<!-- {mark}:begin -->" not in text:
+        page.write_text(f"{text}\n<!-- {mark}:begin -->\n<!-- {mark}:end -->\n")
+    splice(page, mark, body)
 
 
 # --- one race ---------------------------------------------------------------------------------------------------

@@ -39,6 +39,8 @@ sys.path.insert(0, str(ROOT / "src"))
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 from calibration_page import FORECAST, write_page  # noqa: E402
+from evidence_parts import GOES_ON  # noqa: E402
+from measuring_code import state  # noqa: E402
 
 from dragstrip import machine  # noqa: E402
 from dragstrip.record import METHOD_VERSION  # noqa: E402
@@ -104,6 +106,9 @@ def _node(share: float) -> tuple[str, ...]:
 
 #: The doctor runs again after this many races.
 FORECAST_EVERY = 20
+
+#: Races of each kind for a page, per share of the kind in a cycle: about two hours in all.
+ENOUGH = 10
 
 #: Budget of a server against itself, s: "same" and an undecided pair are both correct.
 SAME_S = 25
@@ -243,16 +248,22 @@ def forecast() -> dict[str, Any]:
             return {"kind": FORECAST, "failed": said[-500:]}
         told = json.loads(out.read_text())
     (noise,) = [finding["numbers"] for finding in told["findings"] if finding["name"] == "noise"]
-    return {"kind": FORECAST, "method": METHOD_VERSION, "noise": {name: _short(value) for name, value in noise.items()}}
+    return {
+        "kind": FORECAST,
+        "method": METHOD_VERSION,
+        "noise": {name: _short(value) for name, value in noise.items()},
+    }
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """All races so far; a line that a power cut left half is skipped, and a check has its present name."""
+    """All races by today's method and the newest measuring code; half lines are skipped, checks have present names."""
     lines = []
     for text in path.read_text().splitlines() if path.exists() else []:
         with contextlib.suppress(ValueError):
             lines.append(json.loads(text.replace('"turn-round"', '"turnaround"')))
-    return [line for line in lines if line.get("failed") or line.get("method") == METHOD_VERSION]
+    mine = [line for line in lines if line.get("failed") or line.get("method") == METHOD_VERSION]
+    newest = next((line["code"] for line in reversed(mine) if "code" in line), None)
+    return [line for line in mine if line.get("code") == newest]
 
 
 def append(path: Path, line: dict[str, Any]) -> None:
@@ -299,6 +310,9 @@ def main() -> None:
     wanted.add_argument(
         "--kinds", type=pattern, default="", metavar="PATTERN", help="only kinds whose name matches: '^same', 'node'"
     )
+    wanted.add_argument(
+        "--until-enough", action="store_true", help=f"exit code {GOES_ON} until each kind has {ENOUGH} races per share"
+    )
     wanted.add_argument("--list", action="store_true", help="the kinds, how many races each has, seconds of one")
     wanted.add_argument("--file", type=Path, default=ROOT / "docs" / "calibration" / "races.jsonl")
     wanted.add_argument("--folder", type=Path, default=ROOT / "runs" / "calibration", help="for races called wrongly")
@@ -314,7 +328,10 @@ def main() -> None:
         signal.signal(signal.SIGTERM, _interrupted)
         with contextlib.suppress(KeyboardInterrupt):
             run(told)
-    write_page(read(told.file), [kind.name for kind in KINDS], told.page)
+    if told.until_enough and not told.write_only and not enough(read(told.file)):
+        print("not enough races yet; the page stays as it is")
+        sys.exit(GOES_ON)
+    write_page(read(told.file), [kind.name for kind in KINDS], told.page.resolve())
     print(f"written: {told.page}")
 
 
@@ -327,6 +344,12 @@ def show(lines: Sequence[dict[str, Any]]) -> None:
     for kind in KINDS:
         mine = [line for line in lines if line["kind"] == kind.name and not line.get("failed")]
         print(f"{kind.name:32} {len(mine):4} races, {usual_s(kind, lines):4.0f} s each, share {kind.share}")
+
+
+def enough(lines: Sequence[dict[str, Any]]) -> bool:
+    """Whether every kind that can run here has its races."""
+    done = Counter(line["kind"] for line in lines if not line.get("failed"))
+    return all(done[kind.name] >= ENOUGH * kind.share for kind in ready(KINDS))
 
 
 def usual_s(kind: Kind, lines: Sequence[dict[str, Any]]) -> float:
@@ -345,11 +368,13 @@ def run(told: argparse.Namespace) -> None:
     done = Counter(line["kind"] for line in lines if not line.get("failed"))
     until = time.monotonic() + 60 * told.minutes
     for number, kind in enumerate(cycle(kinds, done)):
+        if told.until_enough and enough(lines):
+            return
         if time.monotonic() + usual_s(kind, lines) > until or (told.races and number >= told.races):
             return
         if number % FORECAST_EVERY == 0:
-            append(told.file, forecast())
-        lines.append(race(kind, told.folder, core))
+            append(told.file, forecast() | {"code": state()})
+        lines.append(race(kind, told.folder, core) | {"code": state()})
         append(told.file, lines[-1])
         print(f"{number + 1:4} {kind.name}: {_said(lines[-1])}", flush=True)
 

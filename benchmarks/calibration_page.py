@@ -11,6 +11,7 @@ from typing import Any
 from xml.sax.saxutils import escape
 
 import numpy as np
+from pages import splice
 from scipy.stats import binom, binomtest
 
 from dragstrip.validity import CheckName
@@ -114,16 +115,13 @@ the rhythm of its responses. The measured ratio includes that difference.
 
 def write_page(lines: Sequence[Line], kinds: Sequence[str], page: Path) -> None:
     """Puts tables and chart between the page's marks; the page is made where there is none."""
-    text = page.read_text() if page.exists() else HEAD
+    if not page.exists():
+        page.write_text(HEAD)
     picture = page.parent / "pictures" / "calibration.svg"
     picture.parent.mkdir(parents=True, exist_ok=True)
     picture.write_text(chart(lines, kinds))
     for mark, body in (("conclusion", conclusion(lines, kinds)), ("calibration", report(lines, kinds))):
-        marks = re.compile(rf"(<!-- {mark}:begin -->\n).*?(<!-- {mark}:end -->)", re.DOTALL)
-        text, found = marks.subn(lambda match, body=body: f"{match[1]}{body}\n{match[2]}", text)
-        if found != 1:
-            raise SystemExit(f"{page} has {found} sections between {mark}:begin and :end marks; one would do")
-    page.write_text(text)
+        splice(page, mark, body)
 
 
 def conclusion(lines: Sequence[Line], kinds: Sequence[str]) -> str:

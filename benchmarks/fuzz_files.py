@@ -28,9 +28,10 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+import pages
+
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "testing.md"
-BEGIN, END = "<!-- fuzz-files: begin -->", "<!-- fuzz-files: end -->"
 
 MAX_CPU_S, MAX_BYTES = 2.0, 500 * 2**20
 
@@ -405,8 +406,7 @@ def record(told: dict[str, object]) -> None:
         f"{told['slowest_cpu_s']} s of CPU time. A worker had at most {told['resident_mb']} MB resident.",
         "", "| file | read | refused |", "|-|-:|-:|", *rows,
     ])  # fmt: skip
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    PAGE.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.partition(END)[2]}", encoding="utf-8")
+    pages.splice(PAGE, "fuzz-files", text)
 
 
 def main() -> None:

@@ -1,46 +1,64 @@
-"""Splices what a program measured into a page, between markers: numbers come into docs by no other way.
+"""Records what a program measured in its page, between marks: numbers come into docs by no other way.
 
-A part of a page named NAME stands between ``<!-- NAME: begin -->`` and ``<!-- NAME: end -->`` lines.
+A section of a page named NAME is between ``<!-- NAME: begin -->`` and ``<!-- NAME: end -->`` lines. If
+``evidence_parts`` lists the section, its stamp is renewed with it.
 """
 
 from __future__ import annotations
 
+import os
 import platform
-import subprocess
+import re
+import shlex
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
+
+import evidence_parts
+import stamps
 
 ROOT = Path(__file__).resolve().parents[1]
 ENGINE_PAGE = ROOT / "docs" / "ENGINE.md"
 
 
 def splice(page: Path, name: str, text: str) -> None:
-    """Replaces one part of a page; the rest stays as it is.
+    """Replaces a section of a page, whole or not at all, and renews its stamp; the rest stays as it is.
 
     Raises:
-        SystemExit: the page has no such part.
+        SystemExit: the page has no such section, or two.
     """
-    begin, end = f"<!-- {name}: begin -->\n", f"<!-- {name}: end -->"
-    before, found, rest = page.read_text().partition(begin)
-    _, also, after = rest.partition(end)
-    if not found or not also:
-        raise SystemExit(f"{page}: no part {name!r}; it wants the lines {begin.strip()} and {end}")
-    page.write_text(f"{before}{begin}{text.strip()}\n{end}{after}")
+    mark = re.escape(name)
+    section = re.compile(rf"(<!-- {mark}: ?begin -->\n).*?(<!-- {mark}: ?end -->)", re.DOTALL)
+    after, found = section.subn(lambda match: f"{match[1]}{text.strip()}\n{match[2]}", page.read_text("utf-8"))
+    if found != 1:
+        raise SystemExit(f"{page} has {found} sections named {name!r}; it needs one, begun by <!-- {name}: begin -->")
+    stamps.replace(page, after)
+    stamp(f"{page.relative_to(ROOT / 'docs')}#{name}" if page.is_relative_to(ROOT / "docs") else "")
+
+
+def stamp(*sections: str) -> None:
+    """Renews the stamps of measured sections; of a name that ``evidence_parts`` does not list, none."""
+    known = [section for section in sections if section in evidence_parts.FOLDERS_OF]
+    if known:
+        command = os.environ.get("DRAGSTRIP_EVIDENCE") or shlex.join(["python", *map(_within, sys.argv)])
+        evidence_parts.renew(dict.fromkeys(known, stamps.now(command)))
+
+
+def _within(word: str) -> str:
+    """A path of the repository without the way to it."""
+    path = Path(word).resolve()
+    return str(path.relative_to(ROOT)) if "/" in word and path.is_relative_to(ROOT) else word
 
 
 def part(page: Path, name: str) -> str:
-    """What stands in one part of a page."""
-    _, _, rest = page.read_text().partition(f"<!-- {name}: begin -->\n")
+    """The text of a section of a page."""
+    _, _, rest = page.read_text("utf-8").partition(f"<!-- {name}: begin -->\n")
     return rest.partition(f"<!-- {name}: end -->")[0].strip()
 
 
 def circumstances() -> str:
-    """When and on what it was measured, as one line."""
+    """When and on what it was measured, as one line; the section's stamp has the commit."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     cpus = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    commit = subprocess.run(
-        ["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
-    )
-    told = f", commit {commit.stdout.strip()}" if commit.returncode == 0 else ""
     model = cpus[0] if cpus else platform.machine()
-    return f"{datetime.now(UTC):%Y-%m-%d}, {len(cpus)} × {model}, Linux {platform.release()}{told}"
+    return f"{datetime.now(UTC):%Y-%m-%d}, {len(cpus)} × {model}, Linux {platform.release()}"

@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import csv
 import gzip
-import re
 from collections.abc import Iterator
 from itertools import combinations
 from pathlib import Path
@@ -19,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import simulate_many
 from numpy.typing import NDArray
+from pages import splice
 from scipy import stats
 from simulation import (
     ALPHA,
@@ -203,11 +203,7 @@ def main() -> None:
     if words.write is None:
         print(tables)
         return
-    marks = re.compile(r"(<!-- simulate:begin -->\n).*?(<!-- simulate:end -->)", re.DOTALL)
-    text, found = marks.subn(lambda match: f"{match[1]}{tables}\n{match[2]}", words.write.read_text())
-    if found != 1:
-        parser.error(f"{words.write} has {found} sections between simulate:begin and simulate:end marks; one would do")
-    words.write.write_text(text)
+    splice(words.write.resolve(), "simulate", tables)
 
 
 if __name__ == "__main__":

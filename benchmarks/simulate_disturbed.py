@@ -254,7 +254,7 @@ def main() -> None:
     if words.write is None:
         print(tables)
         return
-    put(words.write, "disturbed-simulated", tables)
+    put(words.write.resolve(), "disturbed-simulated", tables)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,10 @@ from pathlib import Path
 import architecture
 import check_prose as prose
 import click
+import evidence_parts
+import measuring_code
 import pytest
+import stamps
 
 from dragstrip.cli.main import cli
 
@@ -115,6 +118,26 @@ def test_the_architecture_page_is_what_the_sources_say() -> None:
     assert [(int(circles), int(up)) for circles, up in told] == counted, "make architecture"
     rows = re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)
     assert rows == [*architecture.ROOMS, *architecture.RUST_ROOMS], "make architecture"
+
+
+def test_no_page_shows_older_evidence_as_if_it_were_of_today() -> None:
+    """After a change of the measuring code, ``make docs`` marks what was measured before it."""
+    stale = [
+        page for page, text in evidence_parts.marked().items() if (ROOT / "docs" / page).read_text("utf-8") != text
+    ]
+    assert not stale, "make docs (or .venv/bin/python benchmarks/evidence.py --mark), and commit what it writes"
+
+
+def test_commits_that_pages_and_stamps_name_exist() -> None:
+    """A rebase changes names of commits; ``make docs`` mends stamps. A clone without its history proves nothing."""
+    if not measuring_code.history_is_whole():
+        pytest.skip("this checkout has no git history, or a shallow one")
+    named = {(name, stamp.commit) for name, stamp in stamps.read().items() if stamp.commit}
+    for page in PAGES:
+        text = " ".join(page.read_text(encoding="utf-8").split())
+        named |= {(page.name, commit) for commit in re.findall(r"\bcommit ([0-9a-f]{7,40})\b", text)}
+    assert len(named) > 10
+    assert not sorted((place, commit) for place, commit in named if not measuring_code.in_history(commit))
 
 
 def test_the_prose_check_finds_what_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

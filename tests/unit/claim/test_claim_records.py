@@ -409,3 +409,18 @@ def test_a_program_that_comes_on_path_makes_its_claims_ready_and_its_stand_in_st
 
 #: A program that no registry holds, and a claim about it.
 STOOD_IN = {"openresty": "2023-uwsgi-lua54-openresty", "redbean": "2023-redbean-openresty"}
+
+
+def test_rows_say_which_claims_another_check_would_race(tmp_path: Path) -> None:
+    """None is raced yet: all that can run go on; ``benchmarks/claims_page.py`` writes no page from them."""
+    import claims_page
+
+    rows_file = tmp_path / "rows.json"
+    done = claims_command(tmp_path, "--json", str(rows_file))
+    assert done.returncode == 0, done.stderr
+    told = json.loads(rows_file.read_text())
+    ready = {row["claim"] for row in told if not row["published"]["detail"].startswith("missing")}
+    assert set(claims_page.unchecked(told, again=False)) & ready
+    raced = [row | {side: row[side] and row[side] | {"race": "a"} for side in ("published", "fair")} for row in told]
+    assert not claims_page.unchecked(raced, again=False)
+    assert claims_page.unchecked(raced, again=True)

@@ -8,7 +8,7 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from dragstrip.claim.definition import Claim
-from dragstrip.claim.finding import Finding, Outcome, Row
+from dragstrip.claim.finding import Finding, Ground, Outcome, Row
 from dragstrip.report import figures, glyphs
 from dragstrip.report.claims.wording import finding_text, remark_text, stand_in_text
 from dragstrip.store.json_values import JsonObject
@@ -144,6 +144,11 @@ def as_json(rows: Sequence[Row]) -> list[JsonObject]:
     ]
 
 
+def goes_on(finding: Finding) -> bool:
+    """Whether ``claims check --resume`` races it again on this machine."""
+    return bool(finding.again) or finding.reason in (Ground.NOT_CHECKED, Ground.NO_COUNTED_RUN)
+
+
 def _finding(finding: Finding) -> JsonObject:
     return {
         "verdict": finding.outcome.value,
@@ -154,6 +159,7 @@ def _finding(finding: Finding) -> JsonObject:
         "high": figures.finite(finding.high),
         "metric": finding.metric,
         "race": finding.race or None,
+        "goes_on": goes_on(finding),
         "stand_ins": [stand_in_text(stand_in) for stand_in in finding.stand_ins],
         "remarks": [remark_text(remark) for remark in finding.remarks],
     }

@@ -1,0 +1,166 @@
+"""Measures the tables, charts and pictures of README and docs again, part by part; an interrupted run goes on.
+
+    python benchmarks/evidence.py --list                  # each part: minutes, and whether it is older than the code
+    python benchmarks/evidence.py                         # all older parts, the shortest first
+    python benchmarks/evidence.py --part claims           # one part, also if it is not older
+    python benchmarks/evidence.py --minutes 30            # older parts until 30 minutes are over
+    python benchmarks/evidence.py --mark                  # measure nothing, write into each page whether it is older
+
+A part's results get into its page when the part is complete, with a stamp: commit, method, machine, date and command.
+``runs/evidence.json`` has the minutes of parts that are not complete. End it at any time with Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import evidence_parts
+import measuring_code as measuring
+import stamps
+from evidence_parts import GOES_ON, PARTS, Part
+
+ROOT = measuring.ROOT
+STATE = ROOT / "runs" / "evidence.json"
+
+#: A part with ``{minutes}`` gets at least this many.
+LEAST_MINUTES = 2.0
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A part that is not complete: minutes so far, and the measuring code that they were spent on."""
+
+    minutes: float
+    code: dict[str, str]
+    done: int = 0
+
+
+def begun() -> dict[str, Begun]:
+    """Parts that an earlier run began; without those whose measuring code has changed since."""
+    if not STATE.exists():
+        return {}
+    today = measuring.today()
+    found = {name: Begun(**fields) for name, fields in json.loads(STATE.read_text("utf-8")).items()}
+    return {name: state for name, state in found.items() if state.code == today}
+
+
+def keep(name: str, state: Begun | None) -> None:
+    """Notes how far a part is; None when it is complete."""
+    all_ = {**begun(), name: state}
+    STATE.parent.mkdir(exist_ok=True)
+    texts = {one: {"minutes": it.minutes, "code": it.code, "done": it.done} for one, it in all_.items() if it}
+    stamps.replace(STATE, json.dumps(texts, indent=1) + "\n")
+
+
+def listing() -> str:
+    """Each part on a line: minutes, state, command."""
+    known, states = stamps.read(), begun()
+    lines = [f"{'part':15} {'minutes':>7}  state"]
+    for part in PARTS:
+        why = evidence_parts.older(part, known)
+        state = f"older: {'; '.join(why)}" if why else "current"
+        if part.name in states:
+            state = f"begun, {states[part.name].minutes:.0f} minutes so far; {state}"
+        lines.append(f"{part.name:15} {minutes(part, known):7.0f}  {state}")
+    return "\n".join(lines)
+
+
+def minutes(part: Part, known: dict[str, stamps.Stamp]) -> float:
+    """What a part took when it was last measured, otherwise what it is expected to take."""
+    took = [known[section].minutes for section in part.sections if section in known]
+    return max(took, default=0.0) or part.minutes
+
+
+def run(part: Part, until: float) -> bool:
+    """Runs a part's commands from where it was; whether it is complete.
+
+    Args:
+        until: monotonic time, s, at which the sitting is over.
+    """
+    state = begun().get(part.name) or Begun(0.0, measuring.today())
+    env = dict(os.environ, DRAGSTRIP_EVIDENCE=f"make evidence PART={part.name}", PYTHONUNBUFFERED="1")
+    env["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{env['PATH']}"
+    for number, command in enumerate(part.commands):
+        if number < state.done:
+            continue
+        left = max(min((until - time.monotonic()) / 60, 24 * 60.0), LEAST_MINUTES)
+        words = command.replace("{minutes}", f"{left:.0f}")
+        print(f"{part.name}: {words}", flush=True)
+        began = time.monotonic()
+        try:
+            code = subprocess.run(["bash", "-c", words], cwd=ROOT, env=env, check=False).returncode
+        finally:
+            state = Begun(state.minutes + (time.monotonic() - began) / 60, state.code, number)
+            keep(part.name, state)
+        if code == GOES_ON:
+            print(f"{part.name}: goes on at the next `make evidence`", flush=True)
+            return False
+        if code:
+            print(f"{part.name}: {words} ended with exit code {code}; its page stays as it is", flush=True)
+            return False
+        keep(part.name, Begun(state.minutes, state.code, number + 1))
+    keep(part.name, None)
+    return complete(part, state)
+
+
+def complete(part: Part, state: Begun) -> bool:
+    """Notes the part's minutes and the code that it began with; whether its commands wrote all its sections."""
+    # A section that was just written has a stamp without minutes.
+    wrote = {
+        section: stamp
+        for section, stamp in stamps.read().items()
+        if section in part.sections and stamp.command == f"make evidence PART={part.name}" and not stamp.minutes
+    }
+    missing = [section for section in part.sections if section not in wrote]
+    if missing:
+        print(f"{part.name}: its commands wrote nothing into {', '.join(missing)}", flush=True)
+        return False
+    if measuring.today() != state.code:
+        print(f"{part.name}: the measuring code changed while it ran; it counts as older", flush=True)
+    spent = max(round(state.minutes, 1), 0.1)
+    fresh = {name: dataclasses.replace(stamp, minutes=spent, code=state.code) for name, stamp in wrote.items()}
+    evidence_parts.renew(fresh)
+    print(f"{part.name}: complete, {state.minutes:.1f} minutes", flush=True)
+    return True
+
+
+def main() -> int:
+    """The command line; exit code 1 if a part that was run is not complete."""
+    wanted = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    wanted.add_argument("--part", default="", help="parts to run, separated by commas, also if they are current")
+    wanted.add_argument("--minutes", type=float, default=0.0, help="begin no part that does not fit; 0: no limit")
+    wanted.add_argument("--list", action="store_true", help="print each part and its state, measure nothing")
+    wanted.add_argument("--mark", action="store_true", help="write into pages which parts are older, measure nothing")
+    given = wanted.parse_args()
+    if given.list:
+        print(listing())
+        return 0
+    if given.mark:
+        evidence_parts.mark()
+        return 0
+    known = stamps.read()
+    chosen = [evidence_parts.named(name) for name in given.part.split(",") if name]
+    if not chosen:
+        chosen = sorted((part for part in PARTS if evidence_parts.older(part, known)), key=lambda p: minutes(p, known))
+    until = time.monotonic() + (60 * given.minutes if given.minutes else 24 * 3600)
+    failed = False
+    for part in chosen:
+        sittings = any("{minutes}" in command for command in part.commands)
+        need = LEAST_MINUTES if sittings else minutes(part, known)
+        if given.minutes and time.monotonic() + 60 * need > until:
+            print(f"{part.name}: left for the next run; it takes {minutes(part, known):.0f} minutes", flush=True)
+            continue
+        failed |= not run(part, until)
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
