@@ -277,3 +277,22 @@ def test_verify_names_what_is_missing(place: Path, made: Callable[..., Path]) ->
     done = dragstrip("verify", "--image", f"a={made()}", "--workload", "db")
     assert done.returncode in (1, 2)
     assert "container" in done.stdout + done.stderr
+
+
+@pytest.mark.thorough
+@pytest.mark.skipif(shutil.which("podman") is None, reason="podman is not installed: it can't give an image")
+def test_an_image_of_podman_is_the_saved_one(place: Path, made: Callable[..., Path]) -> None:
+    """Its id is the same, so is what is unpacked; nothing of podman runs meanwhile."""
+    file = made(Labels={"made": str(time.time_ns())})
+    loaded = subprocess.run(["podman", "load", "-i", file], capture_output=True, text=True, check=False)
+    if loaded.returncode != 0:
+        pytest.skip(f"podman does not work here: {loaded.stderr.strip()}")
+    try:
+        found = image.find("localhost/made:1", "podman")
+        assert found.id == image.find(str(file), "none").id
+        unpacked = image.unpacked(found, place / "cache")
+        assert (unpacked.root / "srv" / "server").stat().st_size > 0
+        done = dragstrip("verify", "--image", "engines=localhost/made:1", "--workload", "hello")
+        assert done.returncode == 0, done.stdout + done.stderr
+    finally:
+        subprocess.run(["podman", "rmi", "-f", "localhost/made:1"], capture_output=True, check=False)

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from dragstrip import contender
+from dragstrip import contender, image
 from dragstrip.cli import options as opts
 from dragstrip.cli.options import gathered, switch
 from dragstrip.report import listing
@@ -20,6 +20,8 @@ class ContendersOptions:
     """Options of ``dragstrip contenders``."""
 
     as_json: bool = switch("--json", help="Print the list as JSON.")
+    list_images: bool = switch("--images", help="List the unpacked container images, and end.")
+    clean_images: bool = switch("--clean-images", help="Remove the unpacked container images, and end.")
     folders: tuple[Path, ...] = opts.folders_option()
     settings: tuple[str, ...] = opts.settings_option()
 
@@ -28,6 +30,9 @@ class ContendersOptions:
 @gathered(ContendersOptions)
 def contenders(options: ContendersOptions) -> None:
     """List every contender: ready, missing and how to make it ready, or broken and why."""
+    if options.list_images or options.clean_images:
+        _show_images(clean=options.clean_images)
+        return
     entries = contender.entrants(
         contender.names(options.folders), extra_dirs=options.folders, settings=options.settings
     )
@@ -35,3 +40,16 @@ def contenders(options: ContendersOptions) -> None:
     for folder, reason in contender.broken_definitions(options.folders).items():
         rows.append({"name": folder, "title": "", "status": "broken", "version": "", "reason": reason, "remedy": ""})
     click.echo(json.dumps(rows, indent=2)) if options.as_json else listing.contenders(Console(), rows)
+
+
+def _show_images(*, clean: bool) -> None:
+    cache = contender.cache_dir()
+    if clean:
+        removed = image.remove(cache)
+        click.echo(f"{removed} {'image was' if removed == 1 else 'images were'} removed from {cache / 'images'}")
+        return
+    kept = image.kept(cache)
+    for one in kept:
+        size = f"{one.bytes / 2**20:8.1f} MiB in {one.files:,} files"
+        click.echo(f"{one.id[:12]}  {size}  unpacked in {one.seconds:.1f} s  {one.name}")
+    click.echo(f"{len(kept)} of at most {image.MAX_IMAGES} images are kept in {cache / 'images'}")

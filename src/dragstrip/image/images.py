@@ -11,7 +11,7 @@ import shutil
 import stat
 import tempfile
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from dragstrip import paths
@@ -59,7 +59,7 @@ class Image:
 
     Args:
         root: its files.
-        name: as the user wrote it when it was unpacked. id: as in ``Found``.
+        name: as the user wrote it (in a list of kept images, when it was unpacked). id: as in ``Found``.
         config: its configuration, as JSON.
         base: its distribution. libc: its C library.
         files, bytes: what it has. left_out: devices, pipes and sockets that were not unpacked.
@@ -145,7 +145,7 @@ def unpacked(found: Found, cache: Path, limits: Limits | None = None) -> Image:
             _held[place] = os.dup(lock)
         remove_old(place.parent, _NOTE, MAX_IMAGES)
     os.utime(note)
-    return _read(note)
+    return replace(_read(note), name=found.name)
 
 
 def _make(found: Found, place: Path, limits: Limits) -> None:
@@ -209,9 +209,9 @@ def kept(cache: Path) -> list[Image]:
     return sorted(map(_read, notes), key=lambda image: -image.used)
 
 
-def remove(cache: Path, most: int = 0) -> int:
-    """Removes unpacked images beyond ``most`` that no process uses; returns how many."""
-    return remove_old(cache / "images", _NOTE, most)
+def remove(cache: Path) -> int:
+    """Removes all unpacked images that no process uses; returns how many."""
+    return remove_old(cache / "images", _NOTE, 0)
 
 
 def _read(note: Path) -> Image:

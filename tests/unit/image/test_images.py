@@ -9,6 +9,7 @@ from pathlib import Path
 
 import images
 import pytest
+from commands import dragstrip
 
 from dragstrip import image
 from dragstrip.errors import BadUsage, NotReady, StageError
@@ -69,6 +70,18 @@ def test_the_oldest_unused_images_are_removed_beyond_the_bound(tmp_path: Path, m
     assert image.remove(tmp_path / "cache") == 1, "the newest is in use"
     _release()
     assert image.remove(tmp_path / "cache") == 1
+    assert image.kept(tmp_path / "cache") == []
+
+
+def test_the_command_line_lists_and_removes_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DRAGSTRIP_CACHE", str(tmp_path / "cache"))
+    made = _unpacked(tmp_path)
+    listed = dragstrip("contenders", "--images").stdout.splitlines()
+    assert listed[0].startswith(made.id[:12])
+    assert listed[0].endswith(f"  {made.name}")
+    assert listed[1] == f"1 of at most 20 images are kept in {tmp_path / 'cache' / 'images'}"
+    _release()
+    assert dragstrip("contenders", "--clean-images").stdout.startswith("1 image was removed from ")
     assert image.kept(tmp_path / "cache") == []
 
 
