@@ -19,6 +19,7 @@ from dragstrip.record import (
     METHOD_VERSION,
     Backend,
     Block,
+    CodePlace,
     Column,
     Ending,
     Entrant,
@@ -30,6 +31,8 @@ from dragstrip.record import (
     Profile,
     Race,
     Round,
+    Stack,
+    StackFrame,
     Void,
     VoidKind,
 )
@@ -161,6 +164,22 @@ def profile(contender: str, index: int = 0, **changes: Any) -> Profile:
         "missing": {"segments": "each request has a connection of its own"},
     }
     return Profile(contender=contender, index=index, **(usual | changes))
+
+
+def stacks(counts: Mapping[str, int], **frames: tuple[str, str, str]) -> dict[str, Any]:
+    """Fields of a profile with a stack of one frame in main for each count.
+
+    Args:
+        counts: samples by the innermost function. frames: its place, module and name, if it is not in the program.
+    """
+    named = {name: frames.get(name, ("user", "/srv/app", name)) for name in counts}
+    listed = [("user", "/srv/app", "main"), *named.values()]
+    whole = float(sum(counts.values()))
+    return {
+        "frames": tuple(StackFrame(place=CodePlace(place), module=file, name=name) for place, file, name in listed),
+        "stacks": tuple(Stack(samples=count, frames=(at, 0)) for at, count in enumerate(counts.values(), 1)),
+        "counts": {"samples": whole, "kernel_samples": 1.0, "user_samples": whole, "rooted_samples": whole},
+    }
 
 
 def profiles(cpu_us: Mapping[str, float], launches: int = 6, **changes: Any) -> tuple[Profile, ...]:

@@ -737,6 +737,55 @@ class ReferenceServer:
     def stop(self) -> None:
         """Closes everything and ends its threads; stopping twice does nothing."""
 
+@final
+class Sampler:
+    """Samples the stacks of running processes, about a thousand times per second of their CPU time."""
+
+    def __init__(self, pids: Sequence[int], *, cores: Sequence[int]) -> None:
+        """Starts sampling every thread on these cores, and threads that they start later.
+
+        Raises:
+            EngineError: the kernel refuses, or all threads have ended.
+        """
+
+    def stop(self) -> SampledStacks:
+        """Ends sampling, unwinds and names all stacks; the processes must still run.
+
+        Raises:
+            EngineError: it was stopped before.
+        """
+
+@final
+class SampledStacks:
+    """Stacks of a run of samples."""
+
+    @property
+    def samples(self) -> int:
+        """How many samples there are."""
+
+    @property
+    def user_samples(self) -> int:
+        """Samples that have a user part."""
+
+    @property
+    def rooted(self) -> int:
+        """Samples of ``user_samples`` whose chain reached the root of the stack."""
+
+    @property
+    def lost(self) -> int:
+        """Records that the kernel had no room for."""
+
+    @property
+    def kernel(self) -> bool:
+        """Whether the kernel's part was sampled, which needs a privilege."""
+
+    @property
+    def stacks(self) -> list[tuple[list[tuple[str, str, str]], int]]:
+        """Each stack as frames of place ("kernel", "user", "compiled"), module and function, the innermost first.
+
+        And how many samples had it. A function without a symbol is "".
+        """
+
 def quantiles(histogram: bytes) -> tuple[int, int, int, int, int]:
     """p50, p90, p99, p99.9 and maximum of a V2 compressed histogram, as a tally has them.
 

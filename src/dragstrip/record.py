@@ -308,6 +308,49 @@ class Counter(StrEnum):
     #: Memory for each of many idle connections, and how many there were.
     CONNECTION_BYTES = "connection_bytes"
     HELD_CONNECTIONS = "held_connections"
+    #: Sampled stacks; of them, with a part in the kernel, with a user part, and whose user part reached its root; and
+    #: records that were lost.
+    SAMPLES = "samples"
+    KERNEL_SAMPLES = "kernel_samples"
+    USER_SAMPLES = "user_samples"
+    ROOTED_SAMPLES = "rooted_samples"
+    LOST_SAMPLES = "lost_samples"
+
+
+class CodePlace(StrEnum):
+    """Where the code of a frame is."""
+
+    KERNEL = "kernel"
+    #: In a program or a library.
+    USER = "user"
+    #: In memory without a file: code that a runtime compiled.
+    COMPILED = "compiled"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StackFrame:
+    """One frame of a stack.
+
+    Args:
+        module: path of its program or library; "" in the kernel and for compiled code.
+        name: its function; "" if no symbol covers the address.
+    """
+
+    place: CodePlace
+    module: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stack:
+    """A stack of a profile.
+
+    Args:
+        samples: how many samples had it. frames: indexes in ``Profile.frames``, the innermost first.
+    """
+
+    samples: int
+    frames: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -322,6 +365,7 @@ class Profile:
         answered, failed: responses in these blocks, correct ones and errors.
         counts: by ``Counter``; counted over the blocks, or a number at their end.
         missing: why a counter has no number, by ``Counter``.
+        frames, stacks: sampled stacks; none if stacks could not be sampled.
     """
 
     index: int
@@ -335,6 +379,8 @@ class Profile:
     failed: int
     counts: Mapping[str, float]
     missing: Mapping[str, str] = field(default_factory=dict)
+    frames: tuple[StackFrame, ...] = ()
+    stacks: tuple[Stack, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

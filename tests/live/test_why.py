@@ -36,6 +36,19 @@ def row(why: Any, counter: str) -> dict[str, Any]:
     return {cell["name"]: cell for cell in found["contenders"]}
 
 
+def assert_stacks(why: Any) -> None:
+    """Layers add up to the CPU time within 2 %; or the kernel refused to sample, which the launches say."""
+    sampled = [entry["rooted_share"] for entry in why["contenders"]]
+    if None in sampled:
+        assert not why["layers"]
+        return
+    assert min(sampled) > 0.95
+    for at, entry in enumerate(why["contenders"]):
+        whole = row(why, "cpu_ns")[entry["name"]]["estimate"]
+        layers = sum(layer["contenders"][at]["estimate"] for layer in why["layers"])
+        assert layers == pytest.approx(whole, rel=0.02)
+
+
 def test_a_planted_system_call_is_found_and_the_race_stays_as_it_was(tmp_path: Path) -> None:
     """One write more per response, to a tenth; the page has it; a second call has nothing to do."""
     env = settings(tmp_path)
@@ -59,6 +72,7 @@ def test_a_planted_system_call_is_found_and_the_race_stays_as_it_was(tmp_path: P
     assert (difference["estimate"] > 0) == ((first, second) == ("plain", "writes"))
     assert row(why, "segments")["plain"]["estimate"] == pytest.approx(1.0, abs=0.01)
     assert row(why, "received_bytes")["plain"]["estimate"] == pytest.approx(76, abs=1)
+    assert_stacks(why)
     assert "what a response costs" in page.read_text()
     with Store(tmp_path / "races.sqlite") as store:
         after = store.load("last")

@@ -6,6 +6,7 @@
 mod errors;
 mod observer;
 mod plan;
+mod profile;
 mod reference_server;
 mod run;
 mod script;
@@ -198,6 +199,8 @@ fn _engine(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<observer::Observer>()?;
     module.add_class::<observer::Marker>()?;
     module.add_class::<reference_server::ReferenceServer>()?;
+    module.add_class::<profile::Sampler>()?;
+    module.add_class::<profile::SampledStacks>()?;
     script::add_to(module)?;
     module.add("EngineError", module.py().get_type::<EngineError>())?;
     module.add_function(wrap_pyfunction!(quantiles, module)?)?;

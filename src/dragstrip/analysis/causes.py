@@ -17,6 +17,14 @@ from dragstrip.analysis.launch_differences import (
     counts,
     differences,
 )
+from dragstrip.analysis.layers import (
+    LEAST_OF_FUNCTION,
+    Layer,
+    Parts,
+    by_function,
+    by_layer,
+    unnamed_share,
+)
 from dragstrip.record import Counter, EventKind, Profile, Race
 
 #: Probability of any false alarm among a column's differences, and of missing a contender's own number.
@@ -87,6 +95,14 @@ class CauseRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PartRow:
+    """CPU time in one layer or one function: its name, and a cell for each contender in the table's order."""
+
+    name: str
+    cells: tuple[CauseCell, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Causes:
     """What responses cost in one column.
 
@@ -94,11 +110,21 @@ class Causes:
         names: contenders, the first is the one that others are compared with.
         launches: of each, in the same order.
         rows: counters that any launch has or that were looked for.
+        layers: CPU time by layer, the largest first; empty unless all contenders' stacks were sampled.
+        functions: the same by function, only for revisions of one server; their differences are tested together.
+        unnamed: share of each contender's samples whose innermost frame has no name; None without samples.
+        unsampled: by contender, why its stacks, or their part in the kernel, were not sampled; "" if they were.
+        rooted: share of its samples with a user part that reached the root of the stack; None without samples.
     """
 
     names: tuple[str, ...]
     launches: tuple[int, ...]
     rows: tuple[CauseRow, ...]
+    layers: tuple[PartRow, ...] = ()
+    functions: tuple[PartRow, ...] = ()
+    unnamed: tuple[float | None, ...] = ()
+    rooted: tuple[float | None, ...] = ()
+    unsampled: tuple[str, ...] = ()
 
     @property
     def few(self) -> tuple[str, ...]:
@@ -124,11 +150,11 @@ class Causes:
         return difference.interval.estimate if difference else None
 
 
-def causes(race: Race, *, alpha: float = ALPHA) -> Causes | None:
+def causes(race: Race, layers: Sequence[Layer] = (), *, alpha: float = ALPHA) -> Causes | None:
     """The table of one column; None if no contender has an extra launch.
 
     Args:
-        race: of one column (``by_column``).
+        race: of one column (``by_column``). layers: of a server, in the order in which they are tried.
     """
     by_name = {
         entrant.name: launches
@@ -160,13 +186,55 @@ def causes(race: Race, *, alpha: float = ALPHA) -> Causes | None:
 
     rows = (CauseRow(kind=kind, cells=tuple(cell(kind, name) for name in names)) for kind in COUNTERS)
     shown = tuple(row for row in rows if any(cell.interval or cell.missing for cell in row.cells))
-    return Causes(names=names, launches=tuple(len(by_name[name]) for name in names), rows=shown)
+    ordered = [by_name[name] for name in names]
+    return Causes(
+        names=names,
+        launches=tuple(map(len, ordered)),
+        rows=shown,
+        layers=_part_rows([by_layer(launches, layers) for launches in ordered], alpha) if layers else (),
+        functions=_part_rows([by_function(launches) for launches in ordered], alpha, LEAST_OF_FUNCTION)
+        if _of_revisions(race)
+        else (),
+        unnamed=tuple(map(unnamed_share, ordered)),
+        rooted=tuple(map(_rooted_share, ordered)),
+        unsampled=tuple(
+            _missing(Counter.SAMPLES, launches) or _missing(Counter.KERNEL_SAMPLES, launches) for launches in ordered
+        ),
+    )
+
+
+def _part_rows(parts: Sequence[Parts | None], alpha: float, least: int = 1) -> tuple[PartRow, ...]:
+    """Rows of the parts that have enough samples over all contenders; all their differences are one family."""
+    known = [part for part in parts if part is not None]
+    if len(known) < len(parts):
+        return ()
+    total = {name: sum(part.samples(name) for part in known) for name in frozenset().union(*(p.names for p in known))}
+    names = sorted((name for name, samples in total.items() if samples >= least), key=lambda name: (-total[name], name))
+    numbers = {name: [part.cpu_us(name) for part in known] for name in names}
+    tested = differences([(numbers[name][0], other) for name in names for other in numbers[name][1:]], alpha=alpha)
+    found = iter(tested)
+    rows = []
+    for name in names:
+        firsts = (CauseCell(interval=numbers[name][0].interval(alpha)),)
+        others = tuple(CauseCell(interval=n.interval(alpha), difference=next(found)) for n in numbers[name][1:])
+        rows.append(PartRow(name=name, cells=firsts + others))
+    return tuple(rows)
+
+
+def _rooted_share(launches: Sequence[Profile]) -> float | None:
+    user = sum(launch.counts.get(Counter.USER_SAMPLES, 0.0) for launch in launches)
+    return sum(launch.counts.get(Counter.ROOTED_SAMPLES, 0.0) for launch in launches) / user if user else None
+
+
+def _of_revisions(race: Race) -> bool:
+    """Whether the contenders are revisions of one server: only then can functions be compared."""
+    return any(event.kind is EventKind.REVISIONS for event in race.events)
 
 
 def _in_order(race: Race, by_name: Mapping[str, Sequence[Profile]]) -> tuple[str, ...]:
     """Contenders by CPU time per response, the thriftiest first; revisions in their own order."""
     names = tuple(by_name)
-    if any(event.kind is EventKind.REVISIONS for event in race.events):
+    if _of_revisions(race):
         return names
 
     def cost(name: str) -> float:

@@ -11,6 +11,7 @@ from dragstrip.errors import StageError
 from dragstrip.profile import process_counters, wire
 from dragstrip.profile.idle_connections import memory_per_connection
 from dragstrip.profile.process_counters import Reading, proportional_bytes
+from dragstrip.profile.stacks import StackSampling
 from dragstrip.racing.launching import LaunchedServer, Servers
 from dragstrip.racing.setup import RaceSetup, block_plan
 from dragstrip.racing.warm_up import wait_until_idle, warm_up
@@ -59,13 +60,21 @@ def profile_launch(setup: RaceSetup, plan: ProfilePlan) -> Profile:
         launched.warm_up = warm_up(setup, launched)
         wait_until_idle(launched.running)
         before, sockets = process_counters.read(launched.running.pids()), _sockets(setup, launched)
+        sampling = StackSampling(launched.running.pids(), setup.lanes.server)
         tallies = _load(setup, launched, plan)
         ended_ns = time.monotonic_ns()
         after = process_counters.read(launched.running.pids())
         received = wire.received_between(sockets, _sockets(setup, launched))
+        sampled = sampling.finish()
         if not launched.running.alive():
             raise StageError(f"{launched.name}: {launched.death('under load')}")
-        readings = (after.since(before), received, _size(launched), _idle_connections(setup, launched))
+        readings = (
+            after.since(before),
+            received,
+            sampled.reading,
+            _size(launched),
+            _idle_connections(setup, launched),
+        )
     counts, missing = _cpu(tallies, readings[0])
     if reason := _no_sockets(setup, launched):
         missing |= dict.fromkeys((Counter.RECEIVED_BYTES, Counter.SEGMENTS), reason)
@@ -84,6 +93,8 @@ def profile_launch(setup: RaceSetup, plan: ProfilePlan) -> Profile:
         failed=sum(tally.failed for tally in tallies),
         counts={str(counter): count for counter, count in counts.items() if counter not in missing},
         missing={str(counter): reason for counter, reason in missing.items()},
+        frames=sampled.frames,
+        stacks=sampled.stacks,
     )
 
 

@@ -298,7 +298,7 @@ class Store:
             events=tuple(kept),
             finished=finished,
             imported=any(event["kind"] == EventKind.IMPORTED for event in events),
-            profiles=tuple(Profile(**pick(race_id, Profile, row, _PROFILE)) for row in profiles),
+            profiles=tuple(_profile(race_id, row) for row in profiles),
         )
 
     def _columns(self, race_id: str, row: Mapping[str, Any]) -> tuple[Column, ...]:
@@ -539,6 +539,19 @@ def _with_out(columns: Sequence[Column], index: int | None, event: Mapping[str, 
         replace(column, entrants=tuple(entrants(column))) if number == index else column
         for number, column in enumerate(columns)
     )
+
+
+def _profile(race_id: str, row: Mapping[str, Any]) -> Profile:
+    """A profile from its row.
+
+    Raises:
+        Unreadable: a stack has a frame that does not exist.
+    """
+    profile = Profile(**pick(race_id, Profile, row, _PROFILE))
+    known = range(len(profile.frames))
+    if any(frame not in known for stack in profile.stacks for frame in stack.frames):
+        raise Unreadable(race_id, f"profile {profile.index} has a stack with a frame that is not among its frames")
+    return profile
 
 
 def _extended(columns: Sequence[Column], more: Mapping[str, Any]) -> tuple[Column, ...]:

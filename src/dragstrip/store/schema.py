@@ -15,7 +15,7 @@ from dragstrip.store.messages import ELSEWHERE
 APPLICATION_ID = 0x44524147
 
 #: ``PRAGMA user_version`` of the files that this Dragstrip writes and reads.
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 #: The first SQLite with STRICT tables.
 OLDEST_SQLITE = (3, 37, 0)

@@ -63,12 +63,22 @@ def test_a_race_comes_back_equal(path: Path) -> None:
         samples.noted(EventKind.VERDICT, "FASTER"),
     )
     race = samples.race(out={"dud": "body differs"}, events=events)
-    profiles = samples.profiles({"quick": 6.0, "steady": 9.5})
+    profiles = (*samples.profiles({"quick": 6.0}), samples.profile("steady", 6, **samples.stacks({"a": 3, "b": 1})))
     race = replace(race, rounds=(*race.rounds, odd), seed=2**63 - 1, backend=Backend.BEST, profiles=profiles)
     with Store(path) as store:
         store.begin(race)
     with Store(path) as store:
         assert store.load(race.id) == race
+
+
+def test_a_stack_of_frames_that_do_not_exist_is_refused_by_the_races_name(path: Path) -> None:
+    """An index past the frames, as only a changed file can have it."""
+    made = samples.profile("quick", **samples.stacks({"a": 3}))
+    race = replace(samples.race(rounds=1), profiles=(replace(made, frames=made.frames[:1]),))
+    with Store(path) as store:
+        store.begin(race)
+        with pytest.raises(Unreadable, match="profile 0 has a stack with a frame that is not among its frames"):
+            store.load(race.id)
 
 
 def test_a_race_grows_by_rounds_and_what_came_later_is_folded_in(path: Path) -> None:

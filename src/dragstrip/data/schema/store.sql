@@ -136,6 +136,10 @@ CREATE TABLE profile (
     missing TEXT NOT NULL
         CONSTRAINT "profile.missing must be a JSON object"
             CHECK (json_valid(missing) AND json_type(missing) = 'object'),
+    frames TEXT NOT NULL
+        CONSTRAINT "profile.frames must be a JSON array" CHECK (json_valid(frames) AND json_type(frames) = 'array'),
+    stacks TEXT NOT NULL
+        CONSTRAINT "profile.stacks must be a JSON array" CHECK (json_valid(stacks) AND json_type(stacks) = 'array'),
     PRIMARY KEY (race, "index"),
     FOREIGN KEY (race, "column", contender) REFERENCES contender (race, "column", name)
 ) STRICT;

@@ -9,11 +9,15 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from dragstrip.analysis import Interval
-from dragstrip.analysis.causes import CauseCell, CauseRow, Causes, causes
+from dragstrip.analysis.causes import CauseCell, CauseRow, Causes, PartRow, causes
 from dragstrip.analysis.launch_differences import LEAST_LAUNCHES, LaunchDifference
 from dragstrip.record import Counter, Race
 from dragstrip.report import figures, glyphs
+from dragstrip.report.race.layer_file import layers
 from dragstrip.store.json_values import Json, JsonObject
+
+#: The largest functions, which are shown also if they don't differ.
+MAX_FUNCTIONS = 8
 
 #: A difference that the test found.
 FOUND = "●"
@@ -40,9 +44,9 @@ LABELS: Mapping[Counter, str] = {
 
 #: The explanation below a table.
 NOTE = (
-    "Means per response; ± is half of a 95 % interval over launches. ● marks a difference that the test found; all "
-    "tested differences together have a probability of at most 5 % of any false alarm. None of this is part of the "
-    "verdict."
+    "Means per response; ± is half of a 95 % interval over launches; indented rows divide CPU time, in µs. ● marks a "
+    "difference that the test found; the tested differences of counters together have a probability of at most 5 % "
+    "of any false alarm, and so have layers and functions. None of this is part of the verdict."
 )
 
 
@@ -66,7 +70,7 @@ def compared_causes(race: Race) -> tuple[ComparedCauses, ...]:
     Args:
         race: of one column (``by_column``).
     """
-    table = causes(race)
+    table = causes(race, layers())
     if table is None:
         return ()
     return tuple(_compared(table, at) for at in range(1, len(table.names))) or (_compared(table, 0),)
@@ -84,9 +88,26 @@ def _compared(table: Causes, at: int) -> ComparedCauses:
         for row in table.rows
         if any(row.cells[place].interval or row.cells[place].missing for place in shown)
     )
+    rows += tuple(_part(f"  {row.name or 'in no layer'}", row, shown, at) for row in table.layers)
+    rows += tuple(_part(f"  {row.name}", row, shown, at) for row in table.functions if _is_shown(row, at, table))
     return ComparedCauses(
         heads=("", *heads, *(("difference",) if at else ())), rows=rows, sentences=tuple(_sentences(table, shown, at))
     )
+
+
+def _part(label: str, row: PartRow, shown: Sequence[int], at: int) -> tuple[str, ...]:
+    """A row of CPU time in one layer or function, µs."""
+    return (
+        label,
+        *(_number(row.cells[place]) for place in shown),
+        *((_difference(row.cells[at].difference),) if at else ()),
+    )
+
+
+def _is_shown(row: PartRow, at: int, table: Causes) -> bool:
+    """Whether a function is one of the largest, or differs."""
+    difference = row.cells[at].difference
+    return row in table.functions[:MAX_FUNCTIONS] or (difference is not None and difference.significant)
 
 
 def _number(cell: CauseCell) -> str:
@@ -130,6 +151,8 @@ def _sentences(table: Causes, shown: Sequence[int], at: int) -> Iterator[str]:
         yield _of_cpu(table, first, other, at)
         if costs := [_cost(row, at) for row in table.rows if _is_cost(row, at)]:
             yield f"Other costs per response of {other} that differ from those of {first}: {'; '.join(costs)}."
+    yield from _of_stacks(table, shown, at)
+    yield from _not_sampled(table, shown)
     for row in table.rows:
         for reason in dict.fromkeys(row.cells[place].missing for place in shown if row.cells[place].missing):
             names = tuple(table.names[place] for place in shown if row.cells[place].missing == reason)
@@ -161,6 +184,33 @@ def _of_cpu(table: Causes, first: str, other: str, at: int) -> str:
     return f"{text}: {' and '.join(parts)}." if parts else f"{text}."
 
 
+def _of_stacks(table: Causes, shown: Sequence[int], at: int) -> Iterator[str]:
+    """Which functions differ, and how complete the stacks are."""
+    for kind, rows in (("layers", table.layers), ("functions", table.functions)):
+        found = [row for row in rows if (known := row.cells[at].difference) is not None and known.significant]
+        texts = [
+            f"{row.name or 'in no layer'} {_difference(row.cells[at].difference).removesuffix(FOUND)}µs"
+            for row in found
+        ]
+        if texts:
+            yield f"CPU time differs in these {kind}: {'; '.join(texts)}."
+    for place in shown:
+        unnamed, rooted = table.unnamed[place], table.rooted[place]
+        if unnamed is not None and rooted is not None:
+            yield (
+                f"Sampled stacks of {table.names[place]}: {figures.as_percent(rooted)} reach their root, "
+                f"{figures.as_percent(unnamed)} have no name for the innermost function."
+            )
+
+
+def _not_sampled(table: Causes, shown: Sequence[int]) -> Iterator[str]:
+    """Whose stacks are missing or have no part in the kernel, and why."""
+    for place in shown:
+        if table.unsampled[place]:
+            what = "Stacks" if table.unnamed[place] is None else "The kernel's part of stacks"
+            yield f"{what}: not measured for {table.names[place]}, because {table.unsampled[place]}."
+
+
 def _is_cost(row: CauseRow, at: int) -> bool:
     difference = row.cells[at].difference
     return row.kind.counter not in _OF_CPU and difference is not None and difference.significant
@@ -185,7 +235,7 @@ def lines(race: Race) -> list[RenderableType]:
 
 def as_json(race: Race) -> JsonObject:
     """One column's causes under one key; nothing without extra launches."""
-    table = causes(race)
+    table = causes(race, layers())
     if table is None:
         return {}
     counters: list[Json] = [
@@ -199,9 +249,20 @@ def as_json(race: Race) -> JsonObject:
         for row in table.rows
     ]
     launches: list[Json] = [
-        {"name": name, "launches": count} for name, count in zip(table.names, table.launches, strict=True)
+        {"name": name, "launches": count, "rooted_share": rooted, "unnamed_share": unnamed}
+        for name, count, rooted, unnamed in zip(table.names, table.launches, table.rooted, table.unnamed, strict=True)
     ]
-    return {"why": {"contenders": launches, "counters": counters}}
+    parts: JsonObject = {
+        key: [
+            {
+                "name": row.name,
+                "contenders": [_cell(name, cell) for name, cell in zip(table.names, row.cells, strict=True)],
+            }
+            for row in rows
+        ]
+        for key, rows in (("layers", table.layers), ("functions", table.functions))
+    }
+    return {"why": {"contenders": launches, "counters": counters, **parts}}
 
 
 def _cell(name: str, cell: CauseCell) -> JsonObject:

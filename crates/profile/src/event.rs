@@ -1,0 +1,98 @@
+//! Opens sampling events of the kernel: one for each thread and core, all of a core into one ring.
+
+use perf_event_open_sys as sys;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd};
+use sys::bindings as perf;
+
+/// Samples per second of CPU time; a prime neighbour of 1000, so that it keeps no step with other clocks.
+pub const RATE_HZ: u64 = 999;
+
+/// Bytes of the user's stack in each sample.
+const STACK_BYTES: u32 = 16 * 1024;
+
+/// The registers that unwinding needs, as bits of the kernel's register numbers, in the order in which they are written.
+#[cfg(target_arch = "x86_64")]
+const REGISTERS: u64 = 1 << 6 | 1 << 7 | 1 << 8; // bp, sp, ip
+#[cfg(target_arch = "aarch64")]
+const REGISTERS: u64 = 1 << 29 | 1 << 30 | 1 << 31 | 1 << 32; // x29, lr, sp, pc
+
+/// One open event; closing its file ends it.
+#[derive(Debug)]
+pub struct Event(File);
+
+impl Event {
+    /// Opens an event, which does not count yet, for a thread on a core, and for the threads that it starts.
+    ///
+    /// # Errors
+    /// The kernel's: without privilege `kernel` is refused, and any event may be.
+    pub fn open(thread: u32, core: u32, kernel: bool) -> io::Result<Self> {
+        let mut attr = perf::perf_event_attr {
+            size: size_of::<perf::perf_event_attr>() as u32,
+            type_: perf::PERF_TYPE_SOFTWARE,
+            config: u64::from(perf::PERF_COUNT_SW_CPU_CLOCK),
+            sample_type: u64::from(
+                perf::PERF_SAMPLE_TID
+                    | perf::PERF_SAMPLE_CALLCHAIN
+                    | perf::PERF_SAMPLE_REGS_USER
+                    | perf::PERF_SAMPLE_STACK_USER,
+            ),
+            sample_regs_user: REGISTERS,
+            sample_stack_user: STACK_BYTES,
+            ..Default::default()
+        };
+        attr.__bindgen_anon_1.sample_freq = RATE_HZ;
+        attr.set_freq(1);
+        attr.set_disabled(1);
+        attr.set_inherit(1);
+        attr.set_exclude_hv(1);
+        attr.set_exclude_kernel(u64::from(!kernel));
+        attr.set_exclude_callchain_kernel(u64::from(!kernel));
+        // SAFETY: `attr` is a whole structure with its own size, which the kernel only reads.
+        let number = unsafe {
+            sys::perf_event_open(&mut attr, thread as i32, core as i32, -1, u64::from(perf::PERF_FLAG_FD_CLOEXEC))
+        };
+        if number < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the kernel has just returned this descriptor, and nothing else owns it.
+        Ok(Self(unsafe { File::from_raw_fd(number) }))
+    }
+
+    /// The event's descriptor, for its ring.
+    pub fn file(&self) -> &File {
+        &self.0
+    }
+
+    /// Writes this event's samples into the ring of another event on the same core.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn write_into(&self, other: &Self) -> io::Result<()> {
+        // SAFETY: both descriptors are open events.
+        self.checked(unsafe { sys::ioctls::SET_OUTPUT(self.0.as_raw_fd(), other.0.as_raw_fd()) })
+    }
+
+    /// Starts sampling.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn enable(&self) -> io::Result<()> {
+        // SAFETY: the descriptor is an open event.
+        self.checked(unsafe { sys::ioctls::ENABLE(self.0.as_raw_fd(), 0) })
+    }
+
+    /// Ends sampling.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn disable(&self) -> io::Result<()> {
+        // SAFETY: the descriptor is an open event.
+        self.checked(unsafe { sys::ioctls::DISABLE(self.0.as_raw_fd(), 0) })
+    }
+
+    fn checked(&self, outcome: i32) -> io::Result<()> {
+        if outcome < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+}

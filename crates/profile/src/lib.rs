@@ -1,0 +1,20 @@
+//! Samples the stacks of running processes, and unwinds and names them.
+//!
+//! A clock of the kernel (`cpu-clock` of perf_event_open(2)) interrupts each thread of the processes about a thousand
+//! times per second of its CPU time. It needs no hardware counter, so it also works on virtual machines. Each sample
+//! has the kernel's own chain of return addresses, by frame pointers, and the user's registers and a piece of its
+//! stack, from which `framehop` unwinds by the programs' unwind tables. Neither works for all runtimes: the chain that
+//! reaches the root of the stack wins, otherwise the longer one.
+//!
+//! Names come from symbol tables, from the kernel's, and from the maps that just-in-time compilers write
+//! (`/tmp/perf-PID.map`). An address without a symbol stays without a name.
+
+mod event;
+mod modules;
+mod record;
+mod ring;
+mod sampler;
+mod symbols;
+mod unwind;
+
+pub use sampler::{Frame, Place, ProfileError, Sampler, Stack, Stacks};
