@@ -9,13 +9,19 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
+import samples
 
-from dragstrip.lab.ledger import STORE_NAME, Ledger
-from dragstrip.record import EventKind
+from dragstrip.lab.ledger import STORE_NAME, CellRow, Ledger, Stored
+from dragstrip.lab.task import Kind
+from dragstrip.record import Ending, EventKind, Race
 from dragstrip.store.database import Store
+
+#: Workloads of the sampled lab.
+WORKLOADS = ("hello", "json", "multiply", "post")
 
 STUB = Path(__file__).with_name("stub_strip.py")
 
@@ -99,3 +105,50 @@ def assert_each_once(file: Path, cells: int) -> int:
     outbox = [place for place in (file.parent / "lab" / "strips").glob("*/outbox/*") if place.suffix == ".json"]
     assert not outbox
     return sum(attempt.outcome == "lost" for attempt in attempts)
+
+
+MATRIX = """
+[lab]
+name = "sampled"
+[[line_ups]]
+name = "two"
+contenders = ["quick", "steady"]
+"""
+
+
+def _cell(name: str, place: int, workload: str, why: str = "") -> CellRow:
+    return CellRow(
+        name=name, line_up="two", workload=workload, load="32 connections", revision="", machine="epyc", weight=1.0,
+        place=place, why=why,
+    )  # fmt: skip
+
+
+def sampled(folder: Path) -> Path:
+    """A lab of samples in ``folder/lab``, and ``folder/matrix.toml``.
+
+    Its cells: a decided race, an open one, a void one, a cell that can't run, and one that waits; a lost attempt.
+    """
+    (folder / "matrix.toml").write_text(MATRIX)
+    place = folder / "lab"
+    place.mkdir()
+    apart = samples.race()
+    races: dict[str, Race] = {
+        "a": replace(apart, id="a" * 12),
+        "b": samples.race({"quick": 3e4, "steady": 3e4}, id="b" * 12, noise=0.1, finished=Ending.INTERRUPTED),
+        "c": replace(apart, id="c" * 12, finished=Ending.VOID),
+    }
+    ledger = Ledger(place)
+    cells = [_cell(name, at, workload) for at, (name, workload) in enumerate(zip("abce", WORKLOADS, strict=True))]
+    ledger.plan([*cells, _cell("d", len(cells), "db", "quick: <no program>; install it")])
+    ledger.end(ledger.begin("a", "e1", 10), Kind.LOST, "it left no record")
+    with Store(place / STORE_NAME) as store:
+        for name, race in races.items():
+            store.begin(race)
+            void, open_ = name == "c", name == "b"
+            kept = Stored(
+                cell=name, race=race.id, strip="e1", rounds=12, decided=not (void or open_), over=not open_, void=void,
+                more=None,
+            )  # fmt: skip
+            ledger.end(ledger.begin(name, "e1", 10), Kind.VOID if void else Kind.STORED, "", kept)
+    ledger.close()
+    return place

@@ -13,6 +13,7 @@ import click
 from rich.console import Console
 
 from dragstrip.cli.options import EXIT_FAILURE, EXIT_INTERRUPTED
+from dragstrip.cli.outputs import OutputFile, json_text, write_all
 from dragstrip.cli.signals import as_interruptions
 from dragstrip.contender import cache_dir
 from dragstrip.errors import BadUsage
@@ -20,8 +21,9 @@ from dragstrip.lab import matrix as matrices
 from dragstrip.lab import planning, runner, strip_side
 from dragstrip.lab.ledger import CellRow, Ledger
 from dragstrip.lab.task import Inquiry, Task, from_json, to_json
-from dragstrip.report.lab import summary
+from dragstrip.report.lab import export, heat, page, summary
 from dragstrip.report.lab import terminal as lab_terminal
+from dragstrip.report.race import tables
 from dragstrip.store.database import default_path
 
 #: Seconds between two looks of ``status --watch``.
@@ -33,7 +35,7 @@ folder_option = click.option(
     type=click.Path(path_type=Path),
     help="Folder with the lab's ledger and races. [default: labs/NAME next to the store]",
 )
-work_option = click.option("--work", required=True, help="Folder of the strip, or its name below the cache.")
+work_option = click.option("--work", default="", help="Folder of the strip, or its name below the cache.")
 
 
 @click.group(invoke_without_command=True)
@@ -126,6 +128,28 @@ def status(matrix: Path, folder: Path | None, watch: bool, cells: bool, as_json:
 @lab.command()
 @matrix_file
 @folder_option
+@click.option("--html", "html_path", type=OutputFile(), help="Write heat maps and pairs as one self-contained page.")
+@click.option("--json", "json_path", type=OutputFile(dash=True), help="Write every cell as JSON; - for stdout.")
+@click.option("--parquet", "parquet_path", type=OutputFile(), help="Write a row for each pair of each cell.")
+def report(
+    matrix: Path, folder: Path | None, html_path: Path | None, json_path: Path | None, parquet_path: Path | None
+) -> None:
+    """Show the lab's heat maps: contenders by workloads, for each line-up, load and class."""
+    counted = summary.counted(_folder(matrix, folder))
+    cells = heat.judged(counted)
+    lab_terminal.show_maps(Console(stderr=str(json_path) == "-"), heat.heat_maps(cells))
+    write_all(
+        [
+            ("--html", html_path, lambda: page.render(counted, cells)),
+            ("--json", json_path, lambda: json_text(export.lab_json(counted, cells))),
+            ("--parquet", parquet_path, lambda: tables.parquet(export.pair_rows(cells))),
+        ]
+    )
+
+
+@lab.command()
+@matrix_file
+@folder_option
 def pause(matrix: Path, folder: Path | None) -> None:
     """End a running `dragstrip lab run` after the slices that are being raced now."""
     runner.pause(_folder(matrix, folder))
@@ -134,7 +158,7 @@ def pause(matrix: Path, folder: Path | None) -> None:
 
 @lab.command()
 @matrix_file
-@click.argument("cells", nargs=-1, required=True)
+@click.argument("cells", nargs=-1)
 @folder_option
 def drop(matrix: Path, cells: tuple[str, ...], folder: Path | None) -> None:
     """Give up CELLS, named by the beginning of their names."""
@@ -143,7 +167,7 @@ def drop(matrix: Path, cells: tuple[str, ...], folder: Path | None) -> None:
 
 @lab.command()
 @matrix_file
-@click.argument("cells", nargs=-1, required=True)
+@click.argument("cells", nargs=-1)
 @folder_option
 def retry(matrix: Path, cells: tuple[str, ...], folder: Path | None) -> None:
     """Try CELLS again that failed, can't run or were dropped."""
@@ -151,6 +175,8 @@ def retry(matrix: Path, cells: tuple[str, ...], folder: Path | None) -> None:
 
 
 def _change(folder: Path, cells: tuple[str, ...], change: Callable[[Ledger, str], None], how: str) -> None:
+    if not cells:
+        raise BadUsage("no cell given; `dragstrip lab status --cells` lists all")
     Ledger(folder, write=False).close()  # refuses a lab that does not exist
     ledger = Ledger(folder)
     try:
@@ -194,29 +220,27 @@ def inquire() -> None:
 
 @lab.command(hidden=True)
 @work_option
-@click.argument("cell")
-@click.argument("attempt", type=int)
-def collect(work: str, cell: str, attempt: int) -> None:
+@click.argument("stem")
+def collect(work: str, stem: str) -> None:
     """Print what an attempt left on this strip, as JSON."""
-    click.echo(strip_side.sent(strip_side.collected(_work(work), _cell(cell), attempt)))
+    click.echo(strip_side.sent(strip_side.collected(_work(work), *_parts(stem))))
 
 
 @lab.command(hidden=True)
 @work_option
-@click.argument("cell")
-@click.argument("attempt", type=int)
+@click.argument("stem")
 @click.option("--whole", is_flag=True, help="Also remove the cell's own race.")
-def clear(work: str, cell: str, attempt: int, whole: bool) -> None:
+def clear(work: str, stem: str, whole: bool) -> None:
     """Remove what an attempt left on this strip."""
-    strip_side.cleared(_work(work), _cell(cell), attempt, whole=whole)
+    strip_side.cleared(_work(work), *_parts(stem), whole=whole)
 
 
-def _cell(name: str) -> str:
-    """A cell's name.
+def _parts(stem: str) -> tuple[str, int]:
+    """A cell's name and an attempt's number, from ``CELL.NUMBER``.
 
     Raises:
-        BadUsage: it is not one, so it could lead out of the folder.
+        BadUsage: it is not of that form, so it could lead out of the folder.
     """
-    if not re.fullmatch(r"[0-9a-f]{16}", name):
-        raise BadUsage(f"cell {name!r}: use the 16 hexadecimal digits of its name")
-    return name
+    if not (match := re.fullmatch(r"([0-9a-f]{16})\.([0-9]{1,9})", stem)):
+        raise BadUsage(f"attempt {stem!r}: use the 16 hexadecimal digits of a cell, a dot, and a number")
+    return match[1], int(match[2])

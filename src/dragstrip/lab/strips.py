@@ -87,7 +87,7 @@ class Link:
         """
         if self.is_here:
             return strip_side.collected(Path(self.work), cell, attempt)
-        return strip_side.received(self._asked("collect", "--work", self.work, cell, str(attempt), limit_s=None))
+        return strip_side.received(self._asked("collect", "--work", self.work, f"{cell}.{attempt}", limit_s=None))
 
     def clear(self, cell: str, attempt: int, *, whole: bool) -> None:
         """Removes what the client has stored from the outbox; a strip that is away keeps it."""
@@ -96,7 +96,7 @@ class Link:
             return
         flags = ["--whole"] if whole else []
         with suppress(MachineLost):
-            self._asked("clear", "--work", self.work, *flags, cell, str(attempt))
+            self._asked("clear", "--work", self.work, *flags, f"{cell}.{attempt}")
 
     def _asked(self, *arguments: str, text: str = "", limit_s: float | None = REPLY_S) -> bytes:
         name, words = self.fields.name, self.words(*arguments)

@@ -95,7 +95,7 @@ _GROWING = {"round": "index", "launch": "round", "block": "round"}
 
 def continues(db: sqlite3.Connection, race_id: str, source: str, target: str) -> bool:
     """Whether a race in ``source`` is the race in ``target`` with further rounds."""
-    for table in TABLES[: TABLES.index("event")]:
+    for table in (name for name in TABLES if name not in ADDED_LATER):
         columns, key = _columns_and_key(db, source, table)
         rows = f"SELECT {columns} FROM {{}}.{table} WHERE {key} = ?"
         ways = [(target, source)] if table in (*_GROWING, "profile") else [(source, target), (target, source)]
@@ -121,6 +121,11 @@ def add_continuation(db: sqlite3.Connection, race_id: str, source: str, target: 
         f"INSERT INTO {target}.profile ({columns}) SELECT {columns} FROM {source}.profile WHERE race = ? AND "
         f'"index" > (SELECT coalesce(max("index"), -1) FROM {target}.profile WHERE race = ?) ORDER BY "index"',
         (race_id, race_id),
+    )
+    columns, _ = _columns_and_key(db, source, "profile")
+    db.execute(
+        f"INSERT OR IGNORE INTO {target}.profile ({columns}) SELECT {columns} FROM {source}.profile WHERE race = ?",
+        (race_id,),
     )
     columns, _ = _columns_and_key(db, source, "event")
     same = " AND ".join(f"known.{name} IS more.{name}" for name in columns.split(", "))

@@ -42,6 +42,18 @@ EVERY_OPTION = {
     "fleet install": "f a b --yes",
     "import": "here --beside last --name n --store s",
     "install": "a b --all --line-up default --workload db --yes --contenders . --set a.b=c",
+    "lab": "",
+    "lab clear": "--work w/s 0123456789abcdef.1 --whole",
+    "lab collect": "--work w/s 0123456789abcdef.1",
+    "lab drop": "m a b --folder f",
+    "lab inquire": "",
+    "lab pause": "m --folder f",
+    "lab plan": "m --folder f",
+    "lab race": "--work w/s",
+    "lab report": "m --folder f --html h --json j --parquet p",
+    "lab retry": "m a b --folder f",
+    "lab run": "m --folder f --only workload=json",
+    "lab status": "m --folder f --watch --cells --json",
     "load": "http://127.0.0.1/ a b -s s.lua -c 2k -n 1M -d 10s -t 2 -H k:v -m POST -b x -D f -T text/plain --pool p "
     "--raw r "
     "--url-template /{int:1..2} --urls 5 --latency --no-keepalive --close-after 3 --pipeline 4 --streams 2 --unix u "

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import labs
 import pytest
 import samples
 from commands import Done, dragstrip
@@ -48,7 +49,7 @@ from dragstrip.store.database import Store
 #: Paths that a command only reads, or in which it creates files that must not exist: each with its own tests.
 NOT_WRITTEN = {
     "store_path", "folders", "fleet", "pool", "raw", "script", "cacert", "outputs", "show_path", "into", "folder",
-    "file", "project",
+    "file", "project", "matrix",
 }  # fmt: skip
 
 #: How to call each command so that it writes without measuring.
@@ -60,6 +61,7 @@ CALLS = {
     "diff": "diff HEAD~1 HEAD --anyway -q",
     "doctor": "doctor",
     "history": "history",
+    "lab report": "lab report {at}/matrix.toml --folder {at}/lab",
     "load": "load http://127.0.0.1:1/ -q",
     "race": "race --serve 'one=true {{port}}' --serve 'other=true {{port}}' -q",
     "report": "report 000000000001",
@@ -124,6 +126,9 @@ def at(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         (folder / name).mkdir()
         (folder / name).chmod(0o777)
     (folder / "swept.json").write_text(json.dumps(swept()))
+    labs.sampled(folder)
+    for place in (folder / "lab", *(folder / "lab").iterdir()):
+        place.chmod(0o777)
     made = Made(folder / "repository")
     made.commit("first", dragstrip_toml='[serve]\ncommand = "true {port}"\n[race]\nworkloads = ["hello"]\n')
     made.commit("second")

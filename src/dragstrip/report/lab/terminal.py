@@ -11,7 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from dragstrip.lab.matrix import Matrix
-from dragstrip.report.figures import visible
+from dragstrip.report.figures import ratio, visible
+from dragstrip.report.lab.heat import Fill, HeatMap, Shade
 from dragstrip.report.lab.summary import Counted
 
 if TYPE_CHECKING:
@@ -24,7 +25,8 @@ LISTED = 200
 def show_plan(console: Console, matrix: Matrix, planned: Sequence[PlannedCell], away: Mapping[str, str]) -> None:
     """Cells, reasons and hours, before anything is raced."""
     table = Table(box=None, padding=(0, 2, 0, 0))
-    for head in ("cell", "line-up", "workload", "load", "revision", "class", "strips"):
+    table.add_column("cell", no_wrap=True)
+    for head in ("line-up", "workload", "load", "revision", "class", "strips"):
         table.add_column(head, overflow="fold")
     for one in planned[:LISTED]:
         cell = one.cell
@@ -43,7 +45,7 @@ def show_plan(console: Console, matrix: Matrix, planned: Sequence[PlannedCell], 
     lab = matrix.fields.lab
     first_s = sum(one.seconds(lab.first_rounds) for one in able)
     line = f"{len(able):,} of {len(planned):,} cells can run, on {count} {'strip' if count == 1 else 'strips'}"
-    hours = f"first {lab.first_rounds} rounds: about {first_s / 3600:.1f} hours of machine time"
+    hours = f"first {lab.first_rounds} rounds: about {_time(first_s)} of machine time"
     budget = f"; budget: {lab.budget}" if lab.budget else f"; at most {lab.most_rounds} rounds for each cell"
     console.print(f"{line}; {hours}{budget}", soft_wrap=True)
 
@@ -66,6 +68,31 @@ def show_status(console: Console, lab: Counted, *, cells: bool = False) -> None:
         more = what if isinstance(what, str) else "".join(what)
         line = f"{cell.name}  {label}: {lab.progress[cell.name]}{': ' + more if more else ''}"
         console.print(Text(visible(line)), soft_wrap=True)
+
+
+def show_maps(console: Console, maps: Sequence[HeatMap]) -> None:
+    """One table for each line-up, load and class; an undecided contender has a question mark."""
+    for heat in maps:
+        console.print(Text(visible(f"{heat.line_up}, {heat.load}, {heat.machine}"), style="bold"))
+        table = Table(box=None, padding=(0, 2, 0, 0))
+        table.add_column("")
+        for column in heat.columns:
+            table.add_column(Text(visible(column.column)), justify="right")
+        for name in heat.contenders:
+            fields = [_shade_text(heat.shade(name, column)) for column in heat.columns]
+            table.add_row(Text(visible(name)), *map(Text, fields))
+        console.print(table)
+        console.print()
+
+
+def _shade_text(shade: Shade) -> str:
+    if shade.fill is not Fill.RATIO or shade.ratio is None:
+        return str(shade.fill)
+    return f"{ratio(shade.ratio)} {shade.letters}{'?' if shade.open else ''}".strip()
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds / 3600:.1f} hours" if seconds >= 3600 else f"{seconds / 60:.0f} minutes"
 
 
 _QUIET = ("stored", "waiting", "racing", "dropped")

@@ -1,0 +1,176 @@
+"""Heat maps of a lab: contender by workload, for each line-up, load and class of machines; plain values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from dragstrip.errors import DragstripError
+from dragstrip.lab.choice import Progress
+from dragstrip.lab.ledger import STORE_NAME, CellRow, Stored
+from dragstrip.metrics import KNOWN
+from dragstrip.report import figures
+from dragstrip.report.lab.summary import Counted
+from dragstrip.report.race.summary import JudgedRace, Part, tie_letters
+from dragstrip.store.database import Store
+
+
+class Fill(StrEnum):
+    """What a field of a heat map shows."""
+
+    RATIO = "ratio"
+    VOID = "void"
+    #: The contender is out of this race.
+    OUT = "out"
+    CANT_RUN = "can't run"
+    FAILED = "failed"
+    WAITING = "waiting"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shade:
+    """One contender in one cell.
+
+    Args:
+        ratio: its speed over that of the column's best, at most 1; None without a number.
+        letters: contenders of the column that share a letter are tied.
+        open: a pair of it is undecided. why: the reason without a number.
+    """
+
+    fill: Fill
+    ratio: float | None = None
+    letters: str = ""
+    open: bool = False
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ratio:
+    """One pair of one cell: the speed of a over that of b, with its interval and verdict."""
+
+    a: str
+    b: str
+    estimate: float
+    low: float
+    high: float
+    verdict: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """A cell and its race, judged again from its record.
+
+    Args:
+        stored: None without a race. shades: by contender. metric: that decides; "" without a race.
+    """
+
+    cell: CellRow
+    progress: Progress
+    why: str
+    stored: Stored | None = None
+    metric: str = ""
+    shades: Mapping[str, Shade] = field(default_factory=dict)
+    ratios: Sequence[Ratio] = ()
+
+    @property
+    def column(self) -> str:
+        """The cell's column in its heat map."""
+        return " at ".join(filter(None, (self.cell.workload, self.cell.revision)))
+
+    @property
+    def starved(self) -> bool:
+        """Whether a decision was foreseen and it did not get the rounds for it."""
+        stored = self.stored
+        return stored is not None and not (stored.decided or stored.void or stored.over)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeatMap:
+    """The cells of one line-up, load and class: a column for each workload and revision.
+
+    Args:
+        contenders: rows, best first by their mean ratio.
+    """
+
+    line_up: str
+    load: str
+    machine: str
+    contenders: tuple[str, ...]
+    columns: tuple[Judged, ...]
+
+    def shade(self, contender: str, column: Judged) -> Shade:
+        """A field; a cell without a race has the same one in all rows."""
+        if contender in column.shades:
+            return column.shades[contender]
+        fills = {Progress.CANT_RUN: Fill.CANT_RUN, Progress.FAILED: Fill.FAILED, Progress.DROPPED: Fill.CANT_RUN}
+        if column.stored is not None:
+            return Shade(fill=Fill.OUT, why="it is not in this race")
+        return Shade(fill=fills.get(column.progress, Fill.WAITING), why=column.why or str(column.progress))
+
+
+def judged(lab: Counted) -> list[Judged]:
+    """Every planned cell with its race, in the matrix's order."""
+    with Store(lab.folder / STORE_NAME, write=False) as store:
+        return [_judged(lab, cell, store) for cell in lab.cells]
+
+
+def _judged(lab: Counted, cell: CellRow, store: Store) -> Judged:
+    progress, why, stored = lab.progress[cell.name], lab.why(cell), lab.stored.get(cell.name)
+    if stored is None:
+        return Judged(cell=cell, progress=progress, why=why)
+    try:
+        race = JudgedRace.of(store.load(stored.race))
+    except DragstripError as error:
+        return Judged(cell=cell, progress=progress, why=str(error))
+    part = race.parts[0]
+    return Judged(
+        cell=cell,
+        progress=progress,
+        why=why,
+        stored=stored,
+        metric=part.verdict.metric,
+        shades=_shades(part),
+        ratios=[
+            Ratio(a=p.a, b=p.b, estimate=p.interval.estimate, low=p.low, high=p.high, verdict=str(p.verdict))
+            for p in part.valid_pairs
+        ],
+    )
+
+
+def _shades(part: Part) -> dict[str, Shade]:
+    """Each contender's field: ratios are to the best of the column, ties by letters."""
+    shades = {entrant.name: Shade(fill=Fill.OUT, why=entrant.out) for entrant in part.out}
+    letters = tie_letters(part.names, part.verdict)
+    open_ = {name for pair in part.verdict.pairs if not pair.decided for name in (pair.a, pair.b)}
+    best = part.valid_rows[0].main.estimate if part.valid_rows else math.nan
+    more_is_better = KNOWN[part.verdict.metric].more_is_better
+    for row in part.rows:
+        if row.name in part.void_contenders or part.void:
+            shades[row.name] = Shade(fill=Fill.VOID, why="no measurement of it is valid")
+            continue
+        ratio = row.main.estimate / best if more_is_better else best / row.main.estimate
+        shades[row.name] = Shade(
+            fill=Fill.RATIO, ratio=figures.finite(ratio), letters=letters[row.name], open=row.name in open_
+        )
+    return shades
+
+
+def heat_maps(cells: Sequence[Judged]) -> list[HeatMap]:
+    """One map for each line-up, load and class, in the matrix's order."""
+    groups: dict[tuple[str, str, str], list[Judged]] = {}
+    for one in cells:
+        groups.setdefault((one.cell.line_up, one.cell.load, one.cell.machine), []).append(one)
+    maps = []
+    for (line_up, load, machine), columns in groups.items():
+        names = dict.fromkeys(name for column in columns for name in column.shades)
+        known = {name: [column.shades[name].ratio for column in columns if name in column.shades] for name in names}
+        mean = {name: _mean([ratio for ratio in ratios if ratio is not None]) for name, ratios in known.items()}
+        rows = tuple(sorted(names, key=lambda name: -mean[name])) or ("–",)
+        maps.append(HeatMap(line_up=line_up, load=load, machine=machine, contenders=rows, columns=tuple(columns)))
+    return maps
+
+
+def _mean(ratios: Sequence[float]) -> float:
+    return sum(ratios) / len(ratios) if ratios else -1.0
