@@ -1,0 +1,116 @@
+"""Share of cells decided: python benchmarks/lab_spending.py [--cells 300] [--seeds 10]
+
+Two-contender cells with drawn ratios and noise, no servers. Each line has one allowance of rounds per cell: every cell
+for itself with that last round, all cells alike up to round 80, and the cells closest to a decision up to round 80.
+Choice and intervals are the product's own.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+
+import numpy as np
+
+from dragstrip.analysis.interval import decide
+from dragstrip.analysis.pairs import Rules, _Draft
+from dragstrip.lab.choice import Progress, Spending, next_cell
+from dragstrip.lab.ledger import CellRow, Stored
+from dragstrip.metrics import PairVerdict
+
+MARGIN, ALPHA, FIRST, MOST, STEP = 0.01, 0.05, 10, 80, 10
+
+
+class Cells:
+    """Cells with true log ratios and noise; rounds are drawn once, so that all ways see the same ones."""
+
+    def __init__(self, count: int, seed: int) -> None:
+        drawn = np.random.default_rng(seed)
+        equal = drawn.random(count) < 0.15
+        self.true = np.where(equal, 0.0, drawn.normal(0, 0.06, count))
+        noise = 0.025 * np.exp(drawn.normal(0, 0.5, count))
+        self.rounds = self.true[:, None] + noise[:, None] * drawn.standard_normal((count, MOST))
+
+    def look(self, at: int, rounds: int, planned: int) -> tuple[PairVerdict, int | None]:
+        """Verdict and forecast of a cell at a round."""
+        rules = Rules("throughput", MARGIN, ALPHA, planned, rounds >= planned, False)
+        draft = replace(_Draft.of(self.rounds[at, :rounds]), freedom=rounds - 1.0)
+        verdict, _ = decide(draft.mean, draft.half(rules), MARGIN)
+        return verdict, None if verdict is not PairVerdict.UNDECIDED else draft.more_rounds(rules)
+
+    def wrong(self, at: int, verdict: PairVerdict) -> bool:
+        """Whether a verdict contradicts the truth."""
+        true = self.true[at]
+        return (
+            (verdict is PairVerdict.FASTER and true <= 0)
+            or (verdict is PairVerdict.SLOWER and true >= 0)
+            or (verdict is PairVerdict.SAME and abs(true) > np.log1p(MARGIN))
+        )
+
+
+def alone(cells: Cells, allowance: int) -> tuple[float, int, float]:
+    """Every cell for itself: it looks at every round up to its allowance. Share decided, wrong calls, rounds used."""
+    decided = wrong = used = 0
+    for at in range(len(cells.true)):
+        for rounds in range(FIRST, max(allowance, FIRST) + 1):
+            verdict, _ = cells.look(at, rounds, max(allowance, FIRST))
+            if verdict is not PairVerdict.UNDECIDED:
+                break
+        used += rounds
+        decided += verdict is not PairVerdict.UNDECIDED
+        wrong += cells.wrong(at, verdict)
+    count = len(cells.true)
+    return decided / count, wrong, used / (allowance * count)
+
+
+def together(cells: Cells, allowance: int, *, even: bool) -> tuple[float, int, float]:
+    """One strip that spends all rounds together, as ``lab run`` does; the same three numbers."""
+    count = len(cells.true)
+    rows = [
+        CellRow(name=str(at), line_up="", workload="", load="", revision="", machine="", weight=1.0, place=at)
+        for at in range(count)
+    ]
+    able = {row.name: frozenset({"s"}) for row in rows}
+    progress = {row.name: Progress.WAITING for row in rows}
+    stored: dict[str, Stored] = {}
+    verdicts: dict[str, PairVerdict] = {}
+    spent = 0
+    while spent < allowance * count:
+        found = next_cell("s", rows, able, progress, {}, stored, Spending(FIRST, MOST, STEP, even))
+        if found is None:
+            break
+        name, aim = found
+        before = stored[name].rounds if name in stored else 0
+        for rounds in range(before + 1, aim + 1):  # the race itself ends when it is decided
+            spent += 1
+            verdict, more = cells.look(int(name), rounds, MOST) if rounds >= FIRST else (PairVerdict.UNDECIDED, None)
+            if verdict is not PairVerdict.UNDECIDED:
+                break
+        decided = verdict is not PairVerdict.UNDECIDED
+        progress[name], verdicts[name] = Progress.STORED, verdict
+        stored[name] = Stored(
+            cell=name, race=name, strip="s", rounds=rounds, decided=decided, over=rounds >= MOST, void=False, more=more
+        )
+    wrong = sum(cells.wrong(int(name), verdict) for name, verdict in verdicts.items())
+    return sum(one.decided for one in stored.values()) / count, wrong, spent / (allowance * count)
+
+
+def main() -> None:
+    """Prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cells", type=int, default=300)
+    parser.add_argument("--seeds", type=int, default=10)
+    asked = parser.parse_args()
+    print("rounds per cell | each for itself | all alike | closest to a decision   (share decided; wrong calls; used)")
+    for allowance in (12, 20, 40):
+        results = []
+        for seed in range(asked.seeds):
+            cells = Cells(asked.cells, seed)
+            ways = (alone(cells, allowance), together(cells, allowance, even=True))
+            results.append((*ways, together(cells, allowance, even=False)))
+        mean = np.array(results, dtype=float).mean(axis=0)
+        print(f"{allowance:15} | " + " | ".join(f"{share:.2f}; {wrong:.1f}; {used:.2f}" for share, wrong, used in mean))
+
+
+if __name__ == "__main__":
+    main()
