@@ -129,7 +129,8 @@ def finished(
     """
     before = [line.race for line in store.runs()]
     try:
-        with as_interruptions():
+        with as_interruptions() as interruption:
+            progress.after_round = interruption.check
             return drive()
     except KeyboardInterrupt as error:
         progress.close()

@@ -6,7 +6,7 @@ rich's refresh thread would take CPU time in the middle of a block, so it is nev
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -45,6 +45,8 @@ class Progress:
         self._decided = -1
         drawn = console.is_terminal and not console.options.ascii_only and not quiet
         self._live = Live(console=console, auto_refresh=False, transient=True) if drawn else None
+        #: Called after each round; what it raises ends the race.
+        self.after_round: Callable[[], None] = lambda: None
 
     def __enter__(self) -> Self:
         if self._live:
@@ -93,6 +95,7 @@ class Progress:
 
     def round_done(self, race: Race, verdict: Verdict) -> None:
         """The standings after a round."""
+        self.after_round()
         done, pairs = len(race.rounds), len(verdict.pairs)
         decided = sum(pair.decided for pair in verdict.pairs)
         spent_s = sum(round_.ended_ns - round_.started_ns for round_ in race.rounds) / 1e9
