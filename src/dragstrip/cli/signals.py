@@ -40,7 +40,7 @@ class Interruption:
         raise EndedBySignal(number)
 
     def check(self) -> None:
-        """Raises again if a signal came and the program goes on all the same.
+        """Raises again if a signal came and the program still runs.
 
         A handler's exception is lost if the interpreter was about to run a finalizer or a callback of the garbage
         collector (``sys.unraisablehook``). Without this, a race that lost it would run to its end.
