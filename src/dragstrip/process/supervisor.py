@@ -541,7 +541,11 @@ class Supervisor:
             how = f"{number.name} ended it in {took_s * 1000:.0f} ms"
         self._wait(lambda: self._childless, LEFTOVER_WAIT_S)
         if left := [] if self._childless else list(descendants(os.getpid())):
-            launch.left_over = [f"{pid} ({_name(pid)})" for pid in left]
+            named = {pid: _name(pid) for pid in left}
+            # A box's process 1 ends a moment after its monitor.
+            launch.left_over = [
+                f"{pid} ({name})" for pid, name in named.items() if not (launch.box and name == "bwrap")
+            ]
             for pid in left:
                 self._signal(pid, signal.SIGTERM)
             self._wait(lambda: self._childless, min(LEFTOVER_GRACE_S, grace_s))
