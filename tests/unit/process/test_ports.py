@@ -7,8 +7,6 @@ import socket
 import tracemalloc
 from pathlib import Path
 
-import pytest
-
 from dragstrip.process import ports
 
 
@@ -23,17 +21,16 @@ def test_where_a_process_listens() -> None:
     assert not places & set(ports.listening([os.getpid()]))
 
 
-def test_connections_of_the_last_minute_take_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connections_of_the_last_minute_take_no_memory(tmp_path: Path) -> None:
     """A table of 50,000 closed connections (7 MB) is never held whole: launches that fail together read it together."""
     closed = f"{'0: 0100007F:1F90 0100007F:9C40 06 00000000:00000000 03:00001770 00000000     0        0 0 3 0':<149}\n"
     with socket.create_server(("127.0.0.1", 0)) as sock:
         heading, *real = Path("/proc/net/tcp").read_text().splitlines(keepends=True)
         (tmp_path / "tcp").write_text("".join([heading, *real, closed * 50_000]))
         (tmp_path / "tcp6").write_text(heading)
-        monkeypatch.setattr(ports, "_TABLES", tmp_path)
         tracemalloc.start()
         try:
-            addresses = ports.listening([os.getpid()])
+            addresses = ports.listening([os.getpid()], tmp_path)
             peak = tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
