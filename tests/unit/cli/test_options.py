@@ -24,6 +24,8 @@ from dragstrip.sweep.run import Request as SweepRequest
 
 #: A command line for each command that gives every option once, as far as they may stand together.
 EVERY_OPTION = {
+    "bisect": "v1 HEAD --threshold 3% -d 1m --fresh --json j -q --store s --project p --workload w -c 2 --metric cpu "
+    "--seed 1 --server-cores 1 --engine-cores 0",
     "claims": "--remarks --markdown m --svg s --json j --store x",
     "claims add": "mine a b --outputs p q --rates 2 1 --ratio 2 --statement s --source w --year 2013 --workload hello "
     "--serve a=b --tolerance 5% -c 10 --http 1.0 --keepalive --to .",
@@ -32,7 +34,10 @@ EVERY_OPTION = {
     "claims list": "--json --contenders",
     "compare": "a b --metric cpu --margin 2% --reference c --fail-if slower:3% --strict --anyway --json j --markdown m "
     "--junit x --store s",
-    "contenders": "--json --contenders . --set a.b=c",
+    "contenders": "--json --contenders . --set a.b=c --images --clean-images",
+    "diff": "v1 HEAD --a-a -d 1m --rounds 10 --margin 2% --anyway --builds --clean --json j --html h --junit x "
+    "--export-markdown m --fail-if slower:3% --strict --pairs -v -q --store s --project p --workload w -c 2 "
+    "--metric cpu --seed 1 --server-cores 1 --engine-cores 0",
     "doctor": "--server-cores 1 --engine-cores 0 --io epoll --seconds 1s --null-race --budget 1m --json j --store s",
     "export": "last f --as csv --contender a --rounds --chart pairs --column c --dark --store s",
     "fleet": "",
@@ -40,6 +45,8 @@ EVERY_OPTION = {
     "fleet check": "f --idle 2",
     "fleet down": "f",
     "fleet install": "f a b --yes",
+    "history": "mine --reference r --workload w --last 20 --json j --html h --store s",
+    "init": "--build b --serve s --workload w --fail-if slower:3% --yes",
     "import": "here --beside last --name n --store s",
     "install": "a b --all --line-up default --workload db --yes --contenders . --set a.b=c",
     "lab": "",
@@ -62,7 +69,8 @@ EVERY_OPTION = {
     "--pace precise --arrivals poisson --seed 3 --json j --hgrm h --hlog l --style wrk --max-p99 5ms --max-errors 1% "
     "--min-reached 99% --allow-host lab --fleet f -q",
     "new": "mine --into .",
-    "race": "a b --line-up default --serve x=y --wake 30s --contenders . --set a.b=c --workload hello -c 2 -t 1 "
+    "race": "a b --line-up default --serve x=y --image i=j.tar --why --wake 30s --contenders . --set a.b=c "
+    "--workload hello -c 2 -t 1 "
     "--no-keepalive --http 1.0 --tls --streams 2 --timeout 1s -d +2m --margin 2% --metric cpu "
     "-R auto --pace precise --efficiency --typical --runs 3 --last-round 80 --pause-after 5 --seed 1 --json j --html h "
     "--junit x --export-markdown m --into . --exclusive "
@@ -74,11 +82,13 @@ EVERY_OPTION = {
     "runs": "--json --store s",
     "serve": "--port 0 --store s",
     "show": "last --pairs -v --parity --json --store s",
-    "sweep": "a --serve x=y --wake 30s --contenders . --set a.b=c --slo p99=5ms --rates 1k:2k:3 --launches 5 "
+    "sweep": "a --serve x=y --image i=j.tar --wake 30s --contenders . --set a.b=c --slo p99=5ms "
+    "--rates 1k:2k:3 --launches 5 "
     "--workload w -c 2 -t 1 --timeout 1s --pace precise --seed 3 --json j --show s --server-cores 1 --engine-cores 0 "
     "--io auto --awake off -q --store s --fleet f --node-wait 5s",
-    "verify": "a --line-up default --serve x=y --wake 30s --workload w --json --parity --server-cores 1 "
-    "--engine-cores 0 --contenders . --set a.b=c",
+    "why": "last --column c --contender a --launches 6 -d 1m --workload w --json j --html h -q --yes --store s",
+    "verify": "a --line-up default --serve x=y --image i=j.tar --wake 30s --workload w --json --parity "
+    "--server-cores 1 --engine-cores 0 --contenders . --set a.b=c",
 }  # fmt: skip
 
 
