@@ -39,6 +39,7 @@ def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(stamps, "read", lambda: read(ledger))
     monkeypatch.setattr(stamps, "write", lambda known: write(known, ledger))
     monkeypatch.setattr(measuring, "history_is_whole", lambda: False)
+    monkeypatch.setenv("DRAGSTRIP_EVIDENCE", "make x")  # otherwise the words of pytest
     return tmp_path
 
 
