@@ -20,7 +20,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-from answers_page import put
+from pages import splice
 
 from dragstrip.analysis.change_points import MIN_RACES, PENALTY, changes
 from dragstrip.analysis.history import Point
@@ -114,7 +114,7 @@ def main() -> None:
     text = "\n".join([head, "|-|-:|-:|-:|", *(row(name, look) for name, look in programs.items())])
     sys.stdout.write(text + "\n")
     if options.record:
-        put(ROOT / "docs" / "diff.md", "change-points", text)
+        splice(ROOT / "docs" / "diff.md", "change-points", text)
 
 
 if __name__ == "__main__":

@@ -59,6 +59,14 @@ PARTS = (
         "intervals or verdicts",
         code=(ANALYSIS,),
     ),
+    Part(
+        "change-points",
+        ("diff.md#change-points",),
+        ("python benchmarks/change_points.py --record",),
+        2,
+        "how a history is judged",
+        code=(ANALYSIS,),
+    ),
     Part("awake", ("CALIBRATION.md#awake",), (EXAMPLES, "python benchmarks/awake.py"), 5, "waking or polling"),
     Part(
         "cheats", ("biases.md#cheats",), ("python benchmarks/cheats.py --record",), 4, "scrutineering",

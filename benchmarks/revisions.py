@@ -24,7 +24,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from answers_page import put
+from pages import splice
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
@@ -212,7 +212,7 @@ def main() -> None:
     text = "\n".join(table())
     sys.stdout.write(text + "\n")
     if options.record:
-        put(PAGE, "revisions", text)
+        splice(PAGE, "revisions", text)
 
 
 if __name__ == "__main__":
