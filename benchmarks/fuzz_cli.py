@@ -61,6 +61,9 @@ FOREIGN = ["--vus", "--qps", "--warmup", "--runs", "--export-json", "--name", "-
 #: Never given: they would install something, listen for good, or run until the budget ends.
 NEVER = {"--yes", "--line-up", "--all", "--everything", "--null-race"}
 
+#: Subcommands that end the process that they run in: ours.
+ENDS_ITS_PROCESS = {"agent"}
+
 #: Commands that would start a server or measure for long if all they were given was right: one word of theirs is not.
 SPOILED = {"race": "nobody", "sweep": "nobody", "verify": "nobody", "install": "nobody", "doctor": "--no-such"}
 SPOILED |= {"serve": "--no-such", "rerun": "/nonexistent"}
@@ -104,7 +107,7 @@ def line(rng: random.Random, place: Path, url: str) -> list[str]:
     assert command is not None
     words, odd = [name], rng.choice((0.0, 0.1, 0.5))
     if isinstance(command, click.Group) and rng.random() < 0.7:
-        sub = rng.choice(sorted(command.commands))
+        sub = rng.choice(sorted(set(command.commands) - ENDS_ITS_PROCESS))
         command, words = command.commands[sub], [*words, sub]
         if sub == "check":
             words.append("nobody")

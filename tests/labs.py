@@ -77,8 +77,10 @@ def chaos(file: Path, *, kills: int, seed: int, pause_s: float, stub_s: float = 
             if drawn.random() < 0.25:
                 running.kill()
                 killed["clients"] += 1
-            elif pids := races(file):
-                with suppress(ProcessLookupError):
+            else:
+                while not (pids := races(file)) and running.poll() is None:
+                    time.sleep(0.01)
+                with suppress(ProcessLookupError, IndexError):
                     os.kill(drawn.choice(pids), signal.SIGKILL)
                     killed["races"] += 1
             if running.poll() is None:

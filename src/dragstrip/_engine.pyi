@@ -8,7 +8,8 @@ from typing import Literal, Protocol, final, type_check_only
 #: ``address``: can't be resolved; ``address_in_use``; ``busy``: with a run in another thread; ``connect``: a connection
 #: can't be opened, for another reason than those below; ``cores``: none given, or one that can't be used;
 #: ``defect``: of the engine; ``descriptors``: too few; ``histogram``: unreadable; ``http2``: not spoken there;
-#: ``plan``: a field is out of bounds;
+#: ``namespace``: a network namespace can't be entered; ``plan``: a field is out of bounds; ``profile``: the sampler
+#: can't start, or has stopped;
 #: ``ports``: all in use; ``refused``: no listener; ``session``: not open; ``shut_down``; ``system``: no thread,
 #: ring or epoll instance; ``timeout``: no connection in time; ``tls``: no handshake, or a wrong certificate; ``uring``:
 #: does not work here; ``watch``: a file of the server's CPU time can't be opened.
@@ -22,8 +23,10 @@ ErrorKind = Literal[
     "descriptors",
     "histogram",
     "http2",
+    "namespace",
     "plan",
     "ports",
+    "profile",
     "refused",
     "session",
     "shut_down",

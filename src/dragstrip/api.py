@@ -168,6 +168,9 @@ class Plan(TypedDict, total=False):
     timeout_s: float
     budget_s: float | None
     rounds: int | None
+    last_round: int | None
+    pause_after: int | None
+    exclusive: bool
     margin: float
     metric: str
     alpha: float

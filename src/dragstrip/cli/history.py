@@ -8,7 +8,6 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from dragstrip.analysis.change_points import changes
 from dragstrip.analysis.history import collect
 from dragstrip.cli import options as opts
 from dragstrip.cli.options import gathered, option, read_store
@@ -17,7 +16,6 @@ from dragstrip.cli.quantities import whole_number
 from dragstrip.errors import DragstripError, StoreError
 from dragstrip.racing.options import IntRange
 from dragstrip.record import Race
-from dragstrip.report import history as report
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +42,10 @@ def history(options: HistoryOptions) -> None:
     speed relative to a contender that is the same in all races, so that the machine's own changes cancel. A change of
     machine, kernel, method or load is shown, and never called a change of the server.
     """
+    # The page's and the test's libraries load slowly, and the help needs neither.
+    from dragstrip.analysis.change_points import changes
+    from dragstrip.report import history as report
+
     races: list[Race] = []
     with read_store(options.store_path) as store:
         for line in store.runs()[: options.last]:

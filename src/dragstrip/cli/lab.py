@@ -21,7 +21,7 @@ from dragstrip.lab import matrix as matrices
 from dragstrip.lab import planning, runner, strip_side
 from dragstrip.lab.ledger import CellRow, Ledger
 from dragstrip.lab.task import Inquiry, Task, from_json, to_json
-from dragstrip.report.lab import export, heat, page, summary
+from dragstrip.report.lab import export, heat, summary
 from dragstrip.report.lab import terminal as lab_terminal
 from dragstrip.report.race import tables
 from dragstrip.store.database import default_path
@@ -135,6 +135,8 @@ def report(
     matrix: Path, folder: Path | None, html_path: Path | None, json_path: Path | None, parquet_path: Path | None
 ) -> None:
     """Show the lab's heat maps: contenders by workloads, for each line-up, load and class."""
+    from dragstrip.report.lab import page  # its charts' library loads slowly
+
     counted = summary.counted(_folder(matrix, folder))
     cells = heat.judged(counted)
     lab_terminal.show_maps(Console(stderr=str(json_path) == "-"), heat.heat_maps(cells))

@@ -21,6 +21,7 @@ from rich.console import Console
 from dragstrip.analysis import judge
 from dragstrip.analysis.fitness import GeneratorLimit
 from dragstrip.cli import race as cli_race
+from dragstrip.cli.conclusion import conclude
 from dragstrip.record import Ending, Race
 from dragstrip.report.race import (
     badge,
@@ -169,7 +170,7 @@ def test_a_race_exits_3_only_where_nothing_that_was_measured_can_stand(
         store.begin(race)
     options = cli_race.RaceOptions(**cli_race.race.make_context("race", ["--store", str(place)]).params)
     try:
-        cli_race._conclude(Console(width=80), race, options)
+        conclude(Console(width=80), race, options)
         ended = 0
     except SystemExit as leaving:
         ended = int(str(leaving.code))
