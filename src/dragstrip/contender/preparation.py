@@ -7,11 +7,8 @@ import hashlib
 import os
 import shlex
 import shutil
-import signal
-import subprocess
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -24,11 +21,11 @@ from dragstrip.contender.fields import DATABASE, PER_CORE, TLS_FILES, Contender
 from dragstrip.contender.template import Json, TemplateRefused, render
 from dragstrip.errors import BadDefinition, NotReady, StageError
 from dragstrip.image import Box
+from dragstrip.machine.bounded_command import bounded
 
 #: Seconds that a build may take: enough for a compiler that compiles its standard library on a slow machine.
 BUILD_S = 900.0
 
-_TAIL_LINES, _TAIL_BYTES = 15, 65_536
 
 #: Environment variable: the number of database connections that a server may open; unset without a database.
 CONNECTIONS_VARIABLE = "DATABASE_CONNECTIONS"
@@ -231,41 +228,20 @@ def _run_build(contender: Contender, ready: Ready, *, source: Path, out: Path) -
     values = discovery.settings(contender, ready.programs) | {"build": str(out), "cache": str(cache_dir())}
     command = discovery.resolve(declared.command, ready.programs, values)
     env = {"HOME": str(cache_dir()), **os.environ} | {key: fill(text, values) for key, text in declared.env.items()}
-    status, output = _run_bounded(contender.name, command, source, env)
-    if status != 0:
-        tail = "\n".join(output.strip().splitlines()[-_TAIL_LINES:])
+    try:
+        ended = bounded(command, BUILD_S, folder=source, env=env)
+    except OSError as error:
+        raise StageError(f"{contender.name}: its build can't be run: {error}") from error
+    if ended.late:
         raise StageError(
-            f"{contender.name}: its build failed with status {status} (`{' '.join(command)}`); its last lines:\n{tail}"
+            f"{contender.name}: its build (`{' '.join(command)}`) did not end within {BUILD_S:g} s and was stopped; "
+            "run a longer build by hand, and name its result in the definition"
         )
-
-
-def _run_bounded(name: str, command: Sequence[str], folder: Path, env: Mapping[str, str]) -> tuple[int, str]:
-    """Runs a build for at most ``BUILD_S``, then ends all its processes; returns its status and last output.
-
-    The output is written to a file, because its length has no limit.
-    """
-    with tempfile.TemporaryFile() as output:
-        try:
-            running = subprocess.Popen(
-                command, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )  # fmt: skip
-        except OSError as error:
-            raise StageError(f"{name}: its build can't be run: {error}") from error
-        try:
-            running.wait(timeout=BUILD_S)
-        except subprocess.TimeoutExpired as error:
-            raise StageError(
-                f"{name}: its build (`{' '.join(command)}`) did not end within {BUILD_S:g} s and was stopped; run a "
-                "longer build by hand, and name its result in the definition"
-            ) from error
-        finally:
-            with suppress(ProcessLookupError):
-                os.killpg(running.pid, signal.SIGKILL)
-            running.wait()
-        size = output.seek(0, os.SEEK_END)
-        output.seek(max(size - _TAIL_BYTES, 0))
-        return running.returncode, output.read().decode(errors="replace")
+    if ended.status != 0:
+        raise StageError(
+            f"{contender.name}: its build failed with status {ended.status} (`{' '.join(command)}`); its last "
+            f"lines:\n{ended.tail}"
+        )
 
 
 def _open_to_all(folder: Path) -> None:

@@ -10,12 +10,10 @@ import fcntl
 import hashlib
 import json
 import os
-import signal
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -23,14 +21,12 @@ from dragstrip import paths
 from dragstrip.errors import StageError
 from dragstrip.image.kept import bytes_of, locked
 from dragstrip.image.kept import remove_old as remove
+from dragstrip.machine.bounded_command import bounded
 from dragstrip.revision.project import BuildFields, Project
 from dragstrip.revision.repository import Repository, Revision
 
 #: Builds of one repository that are kept; the one that was used longest ago goes first.
 MAX_BUILDS = 30
-
-#: The lines of a failed build's output that a message shows, and the bytes that they are taken from.
-TAIL_LINES, TAIL_BYTES = 15, 65_536
 
 _NOTE = "build.json"
 
@@ -135,25 +131,9 @@ def _said_by(command: str, folder: Path) -> str:
 def _run(fields: BuildFields, revision: Revision, folder: Path) -> None:
     """Runs a build in its checkout; what it started ends with it."""
     env = {**os.environ, "DRAGSTRIP_COMMIT": revision.commit}
-    with tempfile.TemporaryFile() as output:  # its output may have no end
-        running = subprocess.Popen(
-            ["sh", "-c", fields.command], cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=output,
-            stderr=subprocess.STDOUT, start_new_session=True,
-        )  # fmt: skip
-        late = False
-        try:
-            running.wait(timeout=fields.timeout_s)
-        except subprocess.TimeoutExpired:
-            late = True
-        finally:
-            with suppress(ProcessLookupError):
-                os.killpg(running.pid, signal.SIGKILL)
-            running.wait()
-        if running.returncode == 0 and not late:
-            return
-        size = output.seek(0, os.SEEK_END)
-        output.seek(max(size - TAIL_BYTES, 0))
-        lines = output.read().decode(errors="replace").strip().splitlines()[-TAIL_LINES:]
-    how = f"did not end within {fields.timeout_s:g} s" if late else f"failed with status {running.returncode}"
-    shown = "; its last lines:\n" + "\n".join(lines) if lines else " without any output"
+    ended = bounded(["sh", "-c", fields.command], fields.timeout_s, folder=folder, env=env)
+    if ended.status == 0 and not ended.late:
+        return
+    how = f"did not end within {fields.timeout_s:g} s" if ended.late else f"failed with status {ended.status}"
+    shown = f"; its last lines:\n{ended.tail}" if ended.tail else " without any output"
     raise StageError(f"{revision.name}: its build `{fields.command}` {how}{shown}")
