@@ -383,6 +383,10 @@ class Profile:
     stacks: tuple[Stack, ...] = ()
 
 
+#: The key of an entrant's parameters that names the commit from which its server was built.
+COMMIT = "commit"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entrant:
     """A contender as it entered this race.

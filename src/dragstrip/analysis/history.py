@@ -1,4 +1,4 @@
-"""The points of a history: in each race, a server's speed over that of a contender which is the same in all of them."""
+"""The points of a history: in each race, a server's speed over the speed of an unchanged contender."""
 
 from __future__ import annotations
 
@@ -9,15 +9,13 @@ from dataclasses import dataclass, fields
 from typing import TypeAlias
 
 from dragstrip.analysis.columns import by_column
+from dragstrip.analysis.interval import error_of_log
 from dragstrip.analysis.judgement import ColumnVerdict, judge
 from dragstrip.analysis.pairs import Pair
-from dragstrip.record import Entrant, EventKind, Race
+from dragstrip.record import COMMIT, Entrant, EventKind, Race
 
 #: What tells whether a contender is the same in two races: its name, version, definition and commit.
 Identity: TypeAlias = tuple[str, str, str, str]
-
-#: The key of an entrant's parameters that names the commit it was built from (``revision.difference``).
-_COMMIT = "commit"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +66,7 @@ class Point:
     @property
     def spread(self) -> float:
         """The standard deviation of that logarithm, by the interval."""
-        return (math.log(self.high) - math.log(self.low)) / (2 * 1.959964)
+        return error_of_log(self.low, self.high)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,13 +130,13 @@ def _points(race: Race, column: Race, part: ColumnVerdict) -> Iterator[tuple[str
 
 
 def _point(race: Race, column: Race, pair: Pair, server: Entrant, *, turned: bool) -> Point:
-    ratio, low, high = (1 / pair.ratio, 1 / pair.high, 1 / pair.low) if turned else (pair.ratio, pair.low, pair.high)
+    interval = pair.interval.inverted() if turned else pair.interval
     return Point(
         race=race.id,
         started=race.started,
-        ratio=ratio,
-        low=low,
-        high=high,
+        ratio=interval.estimate,
+        low=interval.low,
+        high=interval.high,
         version=server.version,
         commit=_commit(server),
         environment=_environment(race, column),
@@ -159,7 +157,7 @@ def _environment(race: Race, column: Race) -> Environment:
 
 
 def _commit(entrant: Entrant) -> str:
-    return str(entrant.parameters.get(_COMMIT, ""))
+    return str(entrant.parameters.get(COMMIT, ""))
 
 
 def _identity(entrant: Entrant) -> Identity:

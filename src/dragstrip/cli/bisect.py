@@ -24,7 +24,7 @@ from dragstrip.cli.quantities import BUDGET, SHARE
 from dragstrip.contender import Entry
 from dragstrip.errors import BadUsage, StageError
 from dragstrip.racing import run as racing
-from dragstrip.record import Race
+from dragstrip.record import COMMIT, Race
 from dragstrip.report import figures
 from dragstrip.report.race.live import Progress
 from dragstrip.report.race.summary import pair_of
@@ -147,7 +147,7 @@ class _Races:
             self._options,
             tuple(entries),
             workloads or self._workloads,
-            commits=(self._search.good, str(entries[1].parameters[difference.COMMIT])),
+            commits=(self._search.good, str(entries[1].parameters[COMMIT])),
             budget_s=self._options.budget,
             rounds=STEP_ROUNDS if known else None,
             # Within half of what is sought BAD counts as unchanged, so that its race ends early.

@@ -42,8 +42,7 @@ def history(options: HistoryOptions) -> None:
     speed relative to a contender that is the same in all races, so that the machine's own changes cancel. A change of
     machine, kernel, method or load is shown, and never called a change of the server.
     """
-    # The page's and the test's libraries load slowly, and the help needs neither.
-    from dragstrip.analysis.change_points import changes
+    # The page's and the tests' libraries load slowly, and the help needs neither.
     from dragstrip.report import history as report
 
     races: list[Race] = []
@@ -63,11 +62,12 @@ def history(options: HistoryOptions) -> None:
             "definition or commit); `dragstrip runs` lists the races"
         )
     console = Console(stderr=str(options.json_path) == "-")
-    for series in found:
-        report.show(console, series, changes(series.points))
+    judged = [report.Judged.of(series) for series in found]
+    for series in judged:
+        report.show(console, series)
     write_all(
         [
-            ("--json", options.json_path, lambda: json_text(report.as_json(found))),
-            ("--html", options.html_path, lambda: report.page(found)),
+            ("--json", options.json_path, lambda: json_text(report.as_json(judged))),
+            ("--html", options.html_path, lambda: report.page(judged)),
         ]
     )

@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
@@ -92,7 +92,7 @@ class Runner:
                 for process in list(self._processes.values()):
                     interrupt(process)
                 raise
-            return all(one is not Progress.FAILED for one in self._progress().values())
+            return all(progress is not Progress.FAILED for progress in self._progress().values())
 
     def _read(self) -> None:
         """Reads the matrix if it was changed, and plans it."""
@@ -109,8 +109,8 @@ class Runner:
             return
         self._read_ns = changed_ns
         planned = self._planner.plan(self._matrix)
-        self._planned = {one.name: one for one in planned}
-        self._ledger.plan([one.row(place) for place, one in enumerate(planned)])
+        self._planned = {cell.name: cell for cell in planned}
+        self._ledger.plan([cell.row(place) for place, cell in enumerate(planned)])
         for name, why in self._planner.away.items():
             self.say(f"strip {name} is left out: {why}")
 
@@ -131,7 +131,7 @@ class Runner:
             if not paused:
                 self._read()
                 self._start(pool)
-            resting = [one.rests_until_s for one in self._strips.values() if one.rests_until_s > time.monotonic()]
+            resting = [state.rests_until_s for state in self._strips.values() if state.rests_until_s > time.monotonic()]
             if not self._running:
                 if paused or not resting or not self._left():
                     return
@@ -144,10 +144,14 @@ class Runner:
 
     def _left(self) -> bool:
         """Whether a cell still waits for its first rounds, on a strip that rests."""
-        return any(one is Progress.WAITING for one in self._progress().values())
+        return any(progress is Progress.WAITING for progress in self._progress().values())
 
     def _progress(self) -> dict[str, Progress]:
-        attempts, stored = self._by_cell(), self._ledger.stored()
+        return self._progress_of(self._by_cell(), self._ledger.stored())
+
+    def _progress_of(
+        self, attempts: Mapping[str, Sequence[Attempt]], stored: Mapping[str, Stored]
+    ) -> dict[str, Progress]:
         return {
             cell.name: choice.progress_of(cell, attempts.get(cell.name, ()), stored.get(cell.name))
             for cell in self._ledger.cells()
@@ -181,15 +185,15 @@ class Runner:
                 continue
             if state.rests_until_s and not self._replies(link, state):
                 continue
-            found = choice.next_cell(
-                name, cells, able, self._progress(), self._by_cell(), self._ledger.stored(), self._spending()
-            )
+            attempts, stored = self._by_cell(), self._ledger.stored()
+            progress = self._progress_of(attempts, stored)
+            found = choice.next_cell(name, cells, able, progress, attempts, stored, self._spending())
             if found is not None:
                 self._begin(pool, link, *found)
 
     def _replies(self, link: Link, state: _StripState) -> bool:
         """Whether a strip that has rested can be used again."""
-        planned = next(one for one in self._planned.values() if link.fields.name in one.able)
+        planned = next(cell for cell in self._planned.values() if link.fields.name in cell.able)
         inquiry = Inquiry(contestants=planned.contestants, workloads=(planned.cell.workload,))
         try:
             link.inquire(inquiry)

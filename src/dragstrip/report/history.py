@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import altair as alt
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -24,17 +26,30 @@ from dragstrip.store.json_values import JSON_SCHEMA, JsonObject, plain
 MAX_LINES = 30
 
 
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A series with its changes, and the places at which its environment differs from the environment before."""
+
+    series: Series
+    changes: tuple[Change, ...]
+    cuts: Mapping[int, tuple[str, ...]]
+
+    @classmethod
+    def of(cls, series: Series) -> Self:
+        """Looks for the changes of a series."""
+        return cls(series, tuple(changes(series.points)), cuts(series.points))
+
+
 def change_text(change: Change) -> str:
     """A change, in words."""
     word = "faster" if change.ratio > 1 else "slower"
     return f"{word}: × {figures.ratio(change.ratio)} ({figures.ratio_span(change.low, change.high)}), {_range(change)}"
 
 
-def cut_text(series: Series, place: int) -> str:
-    """What the environment has been since a race, as far as it differs from that of the race before."""
-    now = series.points[place].environment
-    names = cuts(series.points)[place]
-    return "; ".join(f"{name.replace('_', ' ')} {_value_text(getattr(now, name))}" for name in names)
+def cut_text(judged: Judged, place: int) -> str:
+    """What the environment has been since a race, as far as it differs from the environment of the race before."""
+    now = judged.series.points[place].environment
+    return "; ".join(f"{name.replace('_', ' ')} {_value_text(getattr(now, name))}" for name in judged.cuts[place])
 
 
 def _value_text(value: object) -> str:
@@ -57,10 +72,10 @@ def head(series: Series) -> str:
     return f"{series.subject} at {series.workload}, {by} relative to {series.reference}, {len(series.points)} races"
 
 
-def show(console: Console, series: Series, found: Sequence[Change]) -> None:
+def show(console: Console, judged: Judged) -> None:
     """Prints a series: the latest races with their intervals, and what changed in which."""
-    by_place = {change.place: change for change in found}
-    breaks = cuts(series.points)
+    series, breaks = judged.series, judged.cuts
+    by_place = {change.place: change for change in judged.changes}
     usual = statistics.median(point.ratio for point in series.points)
     shown = list(enumerate(series.points))[-MAX_LINES:]
     axis = glyphs.Axis.of([(point.low / usual, point.high / usual) for _, point in shown], 0.01)
@@ -70,7 +85,7 @@ def show(console: Console, series: Series, found: Sequence[Change]) -> None:
     table.add_column("around the median", ratio=1, no_wrap=True)
     for place, point in shown:
         if place in breaks:
-            table.add_row("", "", Text(f"┄ now {cut_text(series, place)}", style="yellow"), "", "")
+            table.add_row("", "", Text(f"┄ now {cut_text(judged, place)}", style="yellow"), "", "")
         change = by_place.get(place)
         style = "" if change is None else glyphs.VERDICT_STYLE["faster" if change.ratio > 1 else "slower"]
         whisker = glyphs.Whisker(point.ratio / usual, point.low / usual, point.high / usual, axis, style)
@@ -82,22 +97,22 @@ def show(console: Console, series: Series, found: Sequence[Change]) -> None:
             whisker,
         )
     lines: list[RenderableType] = [Text(head(series), style="bold"), Text(), table, Text()]
-    for change in found:
+    for change in judged.changes:
         lines.append(Text.assemble(("● ", "bold"), (change.after.race, "bold"), f" {change_text(change)}"))
-    if not found:
+    if not judged.changes:
         lines.append(Text("no change of the server was found", style="dim"))
     for place in breaks:
-        lines.append(Text(f"┄ race {series.points[place].race}: {cut_text(series, place)}", style="yellow"))
+        lines.append(Text(f"┄ race {series.points[place].race}: {cut_text(judged, place)}", style="yellow"))
     glyphs.emit(console, *lines, Text())
 
 
-def as_json(listed: Sequence[Series]) -> JsonObject:
+def as_json(listed: Sequence[Judged]) -> JsonObject:
     """All points and changes, by series."""
-    return {"schema": JSON_SCHEMA, "series": [_series_json(series) for series in listed]}
+    return {"schema": JSON_SCHEMA, "series": [_series_json(judged) for judged in listed]}
 
 
-def _series_json(series: Series) -> JsonObject:
-    breaks = cuts(series.points)
+def _series_json(judged: Judged) -> JsonObject:
+    series = judged.series
     return {
         "name": series.subject,
         "reference": series.reference,
@@ -115,23 +130,23 @@ def _series_json(series: Series) -> JsonObject:
                 "high": change.high,
                 "p_value": change.p_value,
             }
-            for change in changes(series.points)
+            for change in judged.changes
         ],
         "environment_changes": [
-            {"race": series.points[place].race, "changed": list(names)} for place, names in breaks.items()
+            {"race": series.points[place].race, "changed": list(names)} for place, names in judged.cuts.items()
         ],
     }
 
 
-def chart(series: Series) -> str:
+def chart(judged: Judged) -> str:
     """An SVG whose colours are the page's own: ratios with intervals, changes as lines, other machines as dashes."""
-    found, breaks = {change.place: change for change in changes(series.points)}, cuts(series.points)
+    series = judged.series
     rows = [_row(place, point) for place, point in enumerate(series.points)]
     x = alt.X("place:O", title="races, oldest first", axis=alt.Axis(labelAngle=0, ticks=False, labelOverlap=True))
     scale = alt.Scale(zero=False, padding=12)
     base = alt.Chart(alt.InlineData(values=rows)).encode(x=x)
-    changed = alt.Chart(alt.InlineData(values=[rows[place] for place in found])).encode(x=x)
-    cut = alt.Chart(alt.InlineData(values=[rows[place] for place in breaks])).encode(x=x)
+    changed = alt.Chart(alt.InlineData(values=[rows[change.place] for change in judged.changes])).encode(x=x)
+    cut = alt.Chart(alt.InlineData(values=[rows[place] for place in judged.cuts])).encode(x=x)
     layers = alt.layer(
         cut.mark_rule(style="void", strokeDash=[4, 3], aria=False),
         changed.mark_rule(style="one", strokeWidth=2, aria=False),
@@ -149,21 +164,21 @@ def _row(place: int, point: Point) -> JsonObject:
     return {"place": place + 1, "ratio": point.ratio, "low": point.low, "high": point.high}
 
 
-def sections(listed: Sequence[Series]) -> list[dict[str, object]]:
+def sections(listed: Sequence[Judged]) -> list[dict[str, object]]:
     """What the page and ``dragstrip serve`` show of each series."""
     return [
         {
-            "head": head(series),
-            "chart": Markup(chart(series)),
-            "changes": [(change.after.race, change_text(change)) for change in changes(series.points)],
-            "breaks": [(series.points[place].race, cut_text(series, place)) for place in cuts(series.points)],
-            "points": list(reversed(series.points)),
+            "head": head(judged.series),
+            "chart": Markup(chart(judged)),
+            "changes": [(change.after.race, change_text(change)) for change in judged.changes],
+            "breaks": [(judged.series.points[place].race, cut_text(judged, place)) for place in judged.cuts],
+            "points": list(reversed(judged.series.points)),
         }
-        for series in listed
+        for judged in listed
     ]
 
 
-def page(listed: Sequence[Series]) -> str:
+def page(listed: Sequence[Judged]) -> str:
     """One self-contained page."""
     made = Environment(
         loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined,

@@ -16,6 +16,7 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from dragstrip import paths
+from dragstrip.analysis.interval import error_of_log
 
 #: Two races of the same servers differ by more than their intervals say: this much, as a standard deviation of the
 #: ratio's natural logarithm.
@@ -26,9 +27,6 @@ OUTLIERS = 0.02
 
 #: The probability at which the search ends.
 SURE = 0.95
-
-#: The half width of a standard normal's interval of 95 %.
-_NORMAL_95 = 1.959964
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,8 +46,7 @@ class Measured:
     @property
     def logs(self) -> tuple[float, float]:
         """The natural logarithm of the ratio, and its standard deviation."""
-        half = (math.log(self.high) - math.log(self.low)) / 2
-        return math.log(self.ratio), math.hypot(half / _NORMAL_95, BETWEEN_RACES)
+        return math.log(self.ratio), math.hypot(error_of_log(self.low, self.high), BETWEEN_RACES)
 
     def is_slower(self, threshold: float) -> bool:
         """Whether it is slower, by the whole interval, and by more than a share, by the estimate."""

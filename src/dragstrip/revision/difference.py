@@ -9,12 +9,13 @@ from types import MappingProxyType
 
 from dragstrip.contender import Entry, serve_entry
 from dragstrip.errors import BadUsage
+from dragstrip.record import COMMIT
 from dragstrip.revision.builds import build
 from dragstrip.revision.project import Project
 from dragstrip.revision.repository import Repository, Revision
 
-#: Keys of an entrant's parameters: the commit that it was built from, and the first line of the commit's message.
-COMMIT, SUBJECT = "commit", "subject"
+#: The key of an entrant's parameters that has the first line of its commit's message.
+SUBJECT = "subject"
 
 #: How the second launch of the same revision is called, so that its ratio shows the noise.
 AGAIN = " again"

@@ -8,6 +8,8 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
+from dragstrip.revision.project import toml_text
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
@@ -45,10 +47,10 @@ def text(draft: Draft, *, build: str, serve: str, workloads: tuple[str, ...], th
     if draft.files:
         lines += ["# Commits that differ only in other files are not raced.", f"files = {_list(draft.files)}", ""]
     if build:
-        lines += ["[build]", f"command = {_quoted(build)}"]
+        lines += ["[build]", f"command = {toml_text(build)}"]
         lines += [f"cache_by = {_list(draft.cache_by)}"] if draft.cache_by else []
         lines += [""]
-    lines += ["[serve]", f"command = {_quoted(serve)}", ""]
+    lines += ["[serve]", f"command = {toml_text(serve)}", ""]
     lines += [
         "[race]",
         '# Names of workloads, workload files, or paths like "/users/1".',
@@ -131,9 +133,5 @@ def _docker(folder: Path) -> Draft:
     return Draft(found="Dockerfile", serve=" ".join(words))
 
 
-def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
-
-
 def _list(texts: tuple[str, ...]) -> str:
-    return f"[{', '.join(map(_quoted, texts))}]"
+    return f"[{', '.join(map(toml_text, texts))}]"

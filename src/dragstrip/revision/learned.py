@@ -7,7 +7,6 @@ is not a text, only its status is compared, and a line says so.
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import secrets
 from collections.abc import Callable
@@ -19,6 +18,7 @@ from dragstrip.contender import Entry
 from dragstrip.errors import StageError
 from dragstrip.process.scratch import scratch_root
 from dragstrip.racing.launching import Launching
+from dragstrip.revision.project import toml_text
 from dragstrip.scrutiny import TROUBLE, Deadline, Response, Server, describe_error, read_response
 from dragstrip.workload import HOST, Workload, load
 
@@ -91,18 +91,13 @@ def _answer(first: Response, second: Response) -> tuple[str, str]:
         return f'{status}compare = "status"\n', lack
     # Braces of the body don't begin a template.
     template = re.sub(r"\{(?=[{%#])", "{{ '{' }}", body)
-    return f"{status}content_type = {_quoted(kind)}\nbody = {_quoted(template)}\n", ""
+    return f"{status}content_type = {toml_text(kind)}\nbody = {toml_text(template)}\n", ""
 
 
 def _text(name: str, path: str, answer: str) -> str:
     template = re.sub(r"\{(?=[{%#])", "{{ '{' }}", path)
-    head = f'name = "{name}"\ntitle = {_quoted(f"GET {path}")}\n'
-    return f"{head}\n[request]\npath = {_quoted(template)}\n\n[answer]\n{answer}"
-
-
-def _quoted(text: str) -> str:
-    """A text as a basic string of TOML, whose escapes are JSON's (toml.io, v1.0.0); DEL is one more."""
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+    head = f'name = "{name}"\ntitle = {toml_text(f"GET {path}")}\n'
+    return f"{head}\n[request]\npath = {toml_text(template)}\n\n[answer]\n{answer}"
 
 
 def _name(path: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -119,3 +120,8 @@ def load(file: Path | None, top: Path) -> Project:
     if folder.is_absolute() or ".." in folder.parts:
         raise source.bad(("serve", "folder"), f"given {fields.serve.folder!r}", "name a folder of the repository")
     return Project(fields, source)
+
+
+def toml_text(text: str) -> str:
+    """A text as a basic string of TOML, whose escapes are JSON's (toml.io, v1.0.0); DEL is one more."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -176,7 +176,8 @@ def _contender(request: Request) -> Response:
 
 def _history(request: Request) -> Response:
     listed = views.series(_store(request), request.query_params.get("name", ""))
-    return _page("history.html.j2", title="history", sections=history_report.sections(listed), link=True)
+    judged = [history_report.Judged.of(series) for series in listed]
+    return _page("history.html.j2", title="history", sections=history_report.sections(judged), link=True)
 
 
 def _page(template: str, *, status: int = 200, **values: object) -> HTMLResponse:
