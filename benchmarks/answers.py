@@ -278,7 +278,7 @@ def turn(kind: Kind, duty: int, old: Path | None) -> Iterator[Line]:
 
 
 def read(path: Path) -> list[Line]:
-    """All races so far, of today's method those of the newest measuring code; a half line is skipped."""
+    """All races so far; of today's method, only races of the newest measuring code; a half line is skipped."""
     lines: list[Line] = []
     for text in path.read_text().splitlines() if path.exists() else []:
         with contextlib.suppress(ValueError):

@@ -1,8 +1,8 @@
 """Writes a pull request's comment about a diff, and replaces it when the next diff has ended.
 
 It runs in a workflow of its own, which may write comments, after the workflow that measured, which may not: a fork's
-code ran there, so nothing of its reports is trusted. Numbers and names are read out of diff.json and written anew; text
-from there is shown as code. Which pull request it is comes from the event, never from the reports. It needs nothing but
+code ran there, so nothing of its reports is trusted. Only numbers and names are read out of diff.json; text from
+there is shown as code. Which pull request it is comes from the event, never from the reports. It needs nothing but
 the standard library.
 
     python3 comment.py FOLDER       # with GITHUB_EVENT_PATH, GITHUB_REPOSITORY, GITHUB_API_URL and GITHUB_TOKEN
@@ -134,7 +134,7 @@ def main() -> None:
     event = json.loads(Path(os.environ["GITHUB_EVENT_PATH"]).read_text(encoding="utf-8"))
     github = GitHub(os.environ)
     if (number_ := github.number_of(event)) is None:
-        sys.stdout.write("no pull request belongs to this run, so there is no comment to write\n")
+        sys.stdout.write("no pull request belongs to this run, so no comment is written\n")
         return
     github.put(number_, body)
 

@@ -141,7 +141,7 @@ impl NetworkNamespace {
     /// Opens a namespace by a path like `/proc/PID/ns/net`. It lives as long as this value.
     ///
     /// # Errors
-    /// The kernel's error: there is no such process, or it is another user's.
+    /// The kernel's error: the process does not exist, or it is another user's.
     pub fn open(path: &Path) -> io::Result<Self> {
         let here = File::open("/proc/thread-self/ns/net")?;
         enter(here.as_fd())?; // whoever may not enter its own could not return to it

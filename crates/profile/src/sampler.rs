@@ -67,7 +67,7 @@ pub struct Stacks {
     pub stacks: Vec<Stack>,
     /// Samples in all stacks.
     pub samples: u64,
-    /// Samples with a user part, and those of them whose chain reached the root.
+    /// Samples with a user part, and how many of these have a chain that reached the root.
     pub user_samples: u64,
     /// See `user_samples`.
     pub rooted: u64,

@@ -1,6 +1,6 @@
 """Where the level of a history changed, as far as the code can be the reason.
 
-Candidates are those of PELT with a squared-error cost (Killick, Fearnhead & Eckley 2012), by ``ruptures``. It has no
+PELT finds the candidates with a squared-error cost (Killick, Fearnhead & Eckley 2012), by ``ruptures``. It has no
 error rate, so each candidate must also pass Welch's t-test between its neighbouring segments, the least significant
 one first, until all that are left pass. A series is cut wherever machine, kernel, method or load changed: no change is
 looked for across a cut.
@@ -58,7 +58,7 @@ class Change:
 
 
 def cuts(points: Sequence[Point]) -> dict[int, tuple[str, ...]]:
-    """The places at which the environment differs from that of the race before, with the fields that differ."""
+    """The places at which the environment differs from the race before, with the fields that differ."""
     return {
         place: new.environment.changed_from(old.environment)
         for place, (old, new) in enumerate(pairwise(points), 1)

@@ -41,7 +41,7 @@ class LaunchNumbers:
 
     @property
     def variance(self) -> float:
-        """Variance of the mean: by the scatter of launches, but at least that of counting; infinite below two."""
+        """Variance of the mean: by the scatter of launches, at least the variance of counting; infinite below two."""
         launches = len(self.values)
         if launches < 2:
             return math.inf
@@ -55,7 +55,7 @@ class LaunchNumbers:
 
 
 def counts(total: Sequence[float], answered: Sequence[float]) -> LaunchNumbers:
-    """A count per response; its variance by counting is that of a Poisson count, of one event at least."""
+    """A count per response; its variance by counting is a Poisson count's, of one event at least."""
     events, responses = np.asarray(total, dtype=float), np.asarray(answered, dtype=float)
     return LaunchNumbers(values=events / responses, counting=np.maximum(events, 1.0) / responses**2)
 

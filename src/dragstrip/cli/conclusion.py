@@ -59,7 +59,7 @@ def conclude(console: Console, result: Race, options: Reports, *, head: str = ""
     """Shows a race's result, writes its files, and exits unless the exit code is 0.
 
     Args:
-        head: Markdown above that of the race.
+        head: Markdown that precedes the race's.
         except_for: as in ``thresholds.rulings``.
     """
     judged = JudgedRace.of(result)

@@ -181,7 +181,7 @@ def workloads_of(
     """Workloads by name, by file, or by path; what the first contender responds at a path is correct.
 
     Args:
-        words: those of the command line; the project file's if there are none, whose files are relative to it.
+        words: from the command line. If there are none, the project file's count, and their files are relative to it.
     """
     made: list[Workload] = []
     for word in words or asked.fields.race.workloads:

@@ -120,7 +120,7 @@ def status(matrix: Path, folder: Path | None, watch: bool, cells: bool, as_json:
             click.echo(summary.status_json(counted))
         else:
             lab_terminal.show_status(console, counted, cells=cells)
-        if not watch or not any(counted.progress[one.name] in summary.UNDONE for one in counted.cells):
+        if not watch or not any(counted.progress[cell.name] in summary.UNDONE for cell in counted.cells):
             return
         time.sleep(WATCH_S)
 

@@ -53,7 +53,7 @@ class Unpacked:
 
 
 class _Layer:
-    """A layer that is read forward only; its digest is that of every byte.
+    """A layer that is read forward only; its digest is over every byte.
 
     It has what `tarfile` needs of a seekable file: `tell`, `seek` forward or back by some bytes, and `read` in pieces
     of bounded size, so that a header that claims gigabytes can't fill the memory.

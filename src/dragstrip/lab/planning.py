@@ -87,7 +87,7 @@ class Planner:
         cells = matrix.cells()
         replies = self._inquire(matrix, cells)
         planned = [self._planned(matrix, cell, replies, len(cells)) for cell in cells]
-        return list({one.name: one for one in reversed(planned)}.values())[::-1]
+        return list({cell.name: cell for cell in reversed(planned)}.values())[::-1]
 
     def contestant(self, matrix: Matrix, word: str, revision: str) -> Contestant | str:
         """A contender of a cell, or the reason why there is none."""
@@ -123,7 +123,7 @@ class Planner:
         for name, link in self.links.items():
             own = [cell for cell in cells if cell.machine == link.fields.machine]
             made = (self.contestant(matrix, word, cell.revision) for cell in own for word in cell.contenders)
-            contestants = tuple(dict.fromkeys(one for one in made if isinstance(one, Contestant)))
+            contestants = tuple(dict.fromkeys(item for item in made if isinstance(item, Contestant)))
             fleet = str(matrix.folder / link.fields.fleet) if link.fields.fleet else ""
             workloads = tuple(dict.fromkeys(cell.workload for cell in own))
             inquiry = Inquiry(contestants=contestants, workloads=workloads, fleet=fleet)
@@ -149,7 +149,7 @@ class Planner:
             now = dict(reply.machine) | {"Dragstrip": reply.version}
             if apart := [key for key in facts if facts[key] != now.get(key)]:
                 self.away[name] = (
-                    f"its {apart[0]} is {now.get(apart[0])!r} and that of {known} is {facts[apart[0]]!r}; "
+                    f"its {apart[0]} is {now.get(apart[0])!r} and {known} has {facts[apart[0]]!r}; "
                     "give it a class of its own"
                 )
                 del replies[name]
@@ -158,13 +158,13 @@ class Planner:
         self, matrix: Matrix, cell: Cell, replies: Mapping[str, tuple[Inquiry, Reply]], count: int
     ) -> PlannedCell:
         made = [self.contestant(matrix, word, cell.revision) for word in cell.contenders]
-        contestants = tuple(one for one in made if isinstance(one, Contestant))
-        why = next((one for one in made if isinstance(one, str)), "")
+        contestants = tuple(item for item in made if isinstance(item, Contestant))
+        why = next((item for item in made if isinstance(item, str)), "")
         keys: dict[tuple[str, ...], list[str]] = {}
         for name, (inquiry, reply) in replies.items():
             if why or self.links[name].fields.machine != cell.machine:
                 continue
-            states = [reply.contestants[inquiry.contestants.index(one)] for one in contestants]
+            states = [reply.contestants[inquiry.contestants.index(contestant)] for contestant in contestants]
             if _unable(cell, contestants, states):
                 continue
             workload = reply.workloads[inquiry.workloads.index(cell.workload)]
@@ -183,7 +183,7 @@ class Planner:
     def _why(self, cell: Cell, contestants: Sequence[Contestant], replies: Mapping[str, tuple[Inquiry, Reply]]) -> str:
         for name, (inquiry, reply) in replies.items():
             if self.links[name].fields.machine == cell.machine:
-                states = [reply.contestants[inquiry.contestants.index(one)] for one in contestants]
+                states = [reply.contestants[inquiry.contestants.index(contestant)] for contestant in contestants]
                 return _unable(cell, contestants, states)
         away = [
             f"{name}: {self.away[name]}" for name, link in self.links.items() if link.fields.machine == cell.machine
@@ -224,7 +224,7 @@ def task_of(matrix: Matrix, planned: PlannedCell, link: Link, attempt: int, roun
         BadUsage: the strip is elsewhere, and a contender or the workload is a file of this machine.
     """
     cell, fields = planned.cell, link.fields
-    if not link.is_here and any(one.folder for one in planned.contestants):
+    if not link.is_here and any(contestant.folder for contestant in planned.contestants):
         raise BadUsage(f"strip {fields.name}: commands and revisions can be raced on this machine only")
     rate = -1.0 if cell.load.rate == "auto" else float(cell.load.rate or 0.0)
     return Task(

@@ -196,7 +196,7 @@ def _fleet_lock(task: Task) -> AbstractContextManager[None]:
     """The lock of a fleet, on the machine that drives its races."""
     if not task.fleet:
         return nullcontext()
-    machines = "-".join(one.name for one in load_fleet(Path(task.fleet)).machines)
+    machines = "-".join(machine.name for machine in load_fleet(Path(task.fleet)).machines)
     return machine_lock.held([f"fleet-{machines}"[:200]], Silent().phase)
 
 

@@ -19,35 +19,35 @@ def lab_json(lab: Counted, cells: Sequence[Judged]) -> JsonObject:
         "decided": lab.decided,
         "machine_s": plain(lab.machine_s()),
         "cells": [
-            encode(one.cell)
+            encode(judged.cell)
             | {
-                "progress": str(one.progress),
-                "why": one.why,
-                "metric": one.metric,
-                "starved": one.starved,
-                "race": encode(one.stored) if one.stored else None,
-                "contenders": [{"name": name} | encode(shade) for name, shade in one.shades.items()],
-                "pairs": [encode(ratio) for ratio in one.ratios],
+                "progress": str(judged.progress),
+                "why": judged.why,
+                "metric": judged.metric,
+                "starved": judged.starved,
+                "race": encode(judged.stored) if judged.stored else None,
+                "contenders": [{"name": name} | encode(shade) for name, shade in judged.shades.items()],
+                "pairs": [encode(ratio) for ratio in judged.ratios],
             }
-            for one in cells
+            for judged in cells
         ],
     }
 
 
 def pair_rows(cells: Sequence[Judged]) -> Iterator[Row]:
     """A row for each pair of each cell."""
-    for one in cells:
-        for ratio in one.ratios:
+    for judged in cells:
+        for ratio in judged.ratios:
             yield {
-                "cell": one.cell.name,
-                "line_up": one.cell.line_up,
-                "workload": one.cell.workload,
-                "load": one.cell.load,
-                "revision": one.cell.revision,
-                "class": one.cell.machine,
-                "race": one.stored.race if one.stored else None,
-                "rounds": one.stored.rounds if one.stored else None,
-                "metric": one.metric,
+                "cell": judged.cell.name,
+                "line_up": judged.cell.line_up,
+                "workload": judged.cell.workload,
+                "load": judged.cell.load,
+                "revision": judged.cell.revision,
+                "class": judged.cell.machine,
+                "race": judged.stored.race if judged.stored else None,
+                "rounds": judged.stored.rounds if judged.stored else None,
+                "metric": judged.metric,
                 "a": ratio.a,
                 "b": ratio.b,
                 "ratio": ratio.estimate,

@@ -34,7 +34,7 @@ class Shade:
     """One contender in one cell.
 
     Args:
-        ratio: its speed over that of the column's best, at most 1; None without a number.
+        ratio: its speed over the speed of the column's best, at most 1; None without a number.
         letters: contenders of the column that share a letter are tied.
         open: a pair of it is undecided. why: the reason without a number.
     """
@@ -48,7 +48,7 @@ class Shade:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ratio:
-    """One pair of one cell: the speed of a over that of b, with its interval and verdict."""
+    """One pair of one cell: the speed of a over the speed of b, with its interval and verdict."""
 
     a: str
     b: str
@@ -160,8 +160,10 @@ def _shades(part: Part) -> dict[str, Shade]:
 def heat_maps(cells: Sequence[Judged]) -> list[HeatMap]:
     """One map for each line-up, load and class, in the matrix's order."""
     groups: dict[tuple[str, str, str], list[Judged]] = {}
-    for one in cells:
-        groups.setdefault((one.cell.line_up, one.cell.load, one.cell.machine), []).append(one)
+    for judged_cell in cells:
+        groups.setdefault((judged_cell.cell.line_up, judged_cell.cell.load, judged_cell.cell.machine), []).append(
+            judged_cell
+        )
     maps = []
     for (line_up, load, machine), columns in groups.items():
         names = dict.fromkeys(name for column in columns for name in column.shades)

@@ -25,7 +25,7 @@ def render(lab: Counted, cells: Sequence[Judged]) -> str:
     )  # fmt: skip
     made.filters |= {"ratio": figures.ratio, "depth": depth}
     made.globals |= {"ratio_span": figures.ratio_span}
-    tables = sum(one.stored is not None and not one.stored.void for one in cells)
+    tables = sum(cell.stored is not None and not cell.stored.void for cell in cells)
     return made.get_template("page.html.j2").render(
         style=Markup(race_page.style()),
         lab=lab,
@@ -33,7 +33,7 @@ def render(lab: Counted, cells: Sequence[Judged]) -> str:
         cells=cells,
         tables=tables,
         wrong=round(0.05 * tables),
-        starved=[one for one in cells if one.starved],
+        starved=[cell for cell in cells if cell.starved],
         hours=sum(lab.machine_s().values()) / 3600,
     )
 

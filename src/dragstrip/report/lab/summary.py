@@ -37,7 +37,7 @@ class Counted:
     def counts(self) -> Mapping[str, int]:
         """Cells by their progress."""
         counted = Counter(self.progress.values())
-        return {str(one): counted[one] for one in Progress if counted[one]}
+        return {str(progress): counted[progress] for progress in Progress if counted[progress]}
 
     @property
     def decided(self) -> int:
@@ -48,7 +48,9 @@ class Counted:
         """Why a cell has no record; "" if it has one, or if nothing is known."""
         if cell.why or cell.name in self.stored:
             return cell.why
-        return next((one.why for one in reversed(self.attempts) if one.cell == cell.name and one.why), "")
+        return next(
+            (attempt.why for attempt in reversed(self.attempts) if attempt.cell == cell.name and attempt.why), ""
+        )
 
     def machine_s(self) -> Mapping[str, float]:
         """Machine time of each strip, in seconds."""
@@ -94,6 +96,6 @@ def status_json(lab: Counted) -> str:
         "decided": lab.decided,
         "machine_s": {name: round(value, 1) for name, value in lab.machine_s().items()},
         "attempts": len(lab.attempts),
-        "refused_records": [dict(zip(("cell", "strip", "why"), one, strict=True)) for one in lab.refusals],
+        "refused_records": [dict(zip(("cell", "strip", "why"), refusal, strict=True)) for refusal in lab.refusals],
     }
     return json.dumps(whole, indent=1)

@@ -28,22 +28,22 @@ def show_plan(console: Console, matrix: Matrix, planned: Sequence[PlannedCell], 
     table.add_column("cell", no_wrap=True)
     for head in ("line-up", "workload", "load", "revision", "class", "strips"):
         table.add_column(head, overflow="fold")
-    for one in planned[:LISTED]:
-        cell = one.cell
-        strips = ", ".join(sorted(one.able)) or "can't run here"
-        words = (one.name, cell.line_up, cell.workload, cell.load.label, cell.revision, cell.machine, strips)
+    for row in planned[:LISTED]:
+        cell = row.cell
+        strips = ", ".join(sorted(row.able)) or "can't run here"
+        words = (row.name, cell.line_up, cell.workload, cell.load.label, cell.revision, cell.machine, strips)
         table.add_row(*(Text(visible(word)) for word in words))
     console.print(table)
     if len(planned) > LISTED:
         console.print(f"… and {len(planned) - LISTED:,} more cells")
-    for why, count in Counter(one.why for one in planned if one.why).items():
+    for why, count in Counter(cell.why for cell in planned if cell.why).items():
         console.print(Text(f"{count} {'cell' if count == 1 else 'cells'} can't run: {visible(why)}"), soft_wrap=True)
     for name, why in away.items():
         console.print(Text(f"strip {name} is left out: {visible(why)}"), soft_wrap=True)
-    able = [one for one in planned if one.able]
-    count = len({name for one in able for name in one.able})
+    able = [cell for cell in planned if cell.able]
+    count = len({name for cell in able for name in cell.able})
     lab = matrix.fields.lab
-    first_s = sum(one.seconds(lab.first_rounds) for one in able)
+    first_s = sum(cell.seconds(lab.first_rounds) for cell in able)
     line = f"{len(able):,} of {len(planned):,} cells can run, on {count} {'strip' if count == 1 else 'strips'}"
     hours = f"first {lab.first_rounds} rounds: about {_time(first_s)} of machine time"
     budget = f"; budget: {lab.budget}" if lab.budget else f"; at most {lab.most_rounds} rounds for each cell"
@@ -55,7 +55,7 @@ def show_status(console: Console, lab: Counted, *, cells: bool = False) -> None:
     counts = ", ".join(f"{count:,} {name}" for name, count in lab.counts.items())
     console.print(f"{len(lab.cells):,} cells: {counts}; all pairs decided in {lab.decided:,}", soft_wrap=True)
     for name, seconds in lab.machine_s().items():
-        attempts = Counter(one.outcome or "racing" for one in lab.attempts if one.strip == name)
+        attempts = Counter(attempt.outcome or "racing" for attempt in lab.attempts if attempt.strip == name)
         how = ", ".join(f"{count:,} {outcome}" for outcome, count in attempts.items())
         console.print(f"strip {name}: {seconds / 3600:.2f} hours; attempts: {how}", soft_wrap=True)
     for _, strip, why in lab.refusals:

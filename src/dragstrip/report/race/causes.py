@@ -150,7 +150,7 @@ def _sentences(table: Causes, shown: Sequence[int], at: int) -> Iterator[str]:
     elif at:
         yield _of_cpu(table, first, other, at)
         if costs := [_cost(row, at) for row in table.rows if _is_cost(row, at)]:
-            yield f"Other costs per response of {other} that differ from those of {first}: {'; '.join(costs)}."
+            yield f"Other costs per response of {other} that differ from {first}: {'; '.join(costs)}."
     yield from _of_stacks(table, shown, at)
     yield from _not_sampled(table, shown)
     for row in table.rows:
