@@ -24,7 +24,7 @@ def test_the_table_names_the_costs_that_differ() -> None:
     assert "Extra launches after the race: 6 of quick, 6 of steady." in text
     assert "steady takes 3.50 µs (" in text
     assert "more CPU time per response than quick: 1.17 µs of the difference in user mode and 2.33 µs" in text
-    assert "differ from those of quick: read calls: +1.00." in text
+    assert "that differ from quick: read calls: +1.00." in text
     assert "TCP segments received: not measured for quick and steady, because each request has a connection" in text
 
 
