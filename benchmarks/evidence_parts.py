@@ -67,6 +67,13 @@ PARTS = (
         "how a history is judged",
         code=(ANALYSIS,),
     ),
+    Part(
+        "revisions",
+        ("diff.md#revisions",),
+        ("python benchmarks/revisions.py all --minutes {minutes}",),
+        110,
+        "how races of revisions end, or `bisect`",
+    ),
     Part("awake", ("CALIBRATION.md#awake",), (EXAMPLES, "python benchmarks/awake.py"), 5, "waking or polling"),
     Part(
         "cheats", ("biases.md#cheats",), ("python benchmarks/cheats.py --record",), 4, "scrutineering",

@@ -4,10 +4,12 @@
     python benchmarks/revisions.py same --runs 20 --disturb  # the same beside a co-tenant of 20 %
     python benchmarks/revisions.py planted --runs 20         # a commit that costs 5 %: found, and within what time
     python benchmarks/revisions.py bisect --runs 10          # twelve commits, one of which costs 5 %
-    python benchmarks/revisions.py --record                  # the table of docs/diff.md, from all runs so far
+    python benchmarks/revisions.py all --minutes 30          # what these still lack; then the table of docs/diff.md
+    python benchmarks/revisions.py --record                  # the table of docs/diff.md, from the runs so far
 
 Servers are one in Go and one in Node, in turn. How much work costs 5 % is measured first, by a race against much more
-of it. Each run is a line of docs/calibration/revisions.jsonl as soon as it has ended, so a sitting may be cut off.
+of it. Each run is a line of docs/calibration/revisions.jsonl as soon as it has ended, so a sitting may be cut off. The
+table has all runs, by the commit at which each was measured; ``all`` counts only runs of today's measuring code.
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import measuring_code as measuring
+from evidence_parts import GOES_ON
 from pages import splice
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -33,6 +37,12 @@ from repositories import Made  # noqa: E402
 
 LINES, PAGE = ROOT / "docs" / "calibration" / "revisions.jsonl", ROOT / "docs" / "diff.md"
 PLANTED = 0.05
+
+#: Part, whether beside a co-tenant, and how many runs ``all`` wants.
+PLAN = (("same", False, 40), ("same", True, 20), ("planted", False, 20), ("bisect", False, 10))
+
+#: Runs of a part in turn, before the next part has its turn.
+IN_TURN = 4
 
 #: The same server twice is raced until its budget ends; the rate of wrong calls is the same for every budget.
 SAME_BUDGET = "30s"
@@ -152,63 +162,111 @@ def run(options: argparse.Namespace, kind: str, loops: int, folder: Path) -> dic
     return {"right": pair["verdict"] in wanted, "seconds": seconds, **pair}
 
 
+def runs_so_far(code: str) -> list[dict[str, Any]]:
+    """The runs that rest on this measuring code."""
+    lines = [json.loads(line) for line in LINES.read_text().splitlines()] if LINES.exists() else []
+    return [line for line in lines if line["code"] == code]
+
+
+def code_today() -> str:
+    """The hashes of today's measuring code, as one word."""
+    return "-".join(measuring.today().values())
+
+
 def table() -> list[str]:
-    """All runs so far, by part."""
+    """The runs so far, by part and commit."""
     runs = [json.loads(line) for line in LINES.read_text().splitlines()] if LINES.exists() else []
-    lines = ["| part | server | runs | right | seconds, median | seconds, longest |", "|-|-|-:|-:|-:|-:|"]
-    parts = sorted({(line["part"], line["disturbed"], line["server"]) for line in runs})
+    lines = ["| part | server | commit | runs | right | seconds, median | seconds, longest |", "|-|-|-|-:|-:|-:|-:|"]
     names = {"same": "the same commit twice", "planted": "a commit that costs 5 %", "bisect": "bisect over 12 commits"}
-    for part, disturbed, server in parts:
-        mine = [line for line in runs if (line["part"], line["disturbed"], line["server"]) == (part, disturbed, server)]
+    keys = ("part", "disturbed", "server", "commit")
+    for key in dict.fromkeys(sorted(tuple(line[name] for name in keys) for line in runs)):
+        part, disturbed, server, commit = key
+        mine = [line for line in runs if tuple(line[name] for name in keys) == key]
         times = sorted(line["seconds"] for line in mine)
         right = sum(line["right"] for line in mine)
         name = f"{names[part]}{', beside a co-tenant of 20 %' if disturbed else ''}"
-        lines.append(f"| {name} | {server} | {len(mine)} | {right} | {times[len(times) // 2]:.0f} | {times[-1]:.0f} |")
+        figures = f"{len(mine)} | {right} | {times[len(times) // 2]:.0f} | {times[-1]:.0f}"
+        lines.append(f"| {name} | {server} | {commit} | {figures} |")
     return lines
 
 
+def measure(options: argparse.Namespace) -> None:
+    """The runs of one part; each becomes a line."""
+    commit = subprocess.run(
+        ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    with tempfile.TemporaryDirectory(prefix="revisions-") as place:
+        folder = Path(place)
+        kinds = ("go", "node")
+        loops = {kind: 0 if options.part == "same" else loops_of(kind, folder) for kind in kinds}
+        for number in range(options.runs):
+            kind = kinds[number % 2]
+            here = folder / f"run-{number}"
+            here.mkdir()
+            disturbing = (
+                subprocess.Popen(
+                    [sys.executable, str(ROOT / "benchmarks" / "disturb.py"), "--duty", "20", "--seconds", "900"],
+                    stdout=subprocess.DEVNULL,
+                )
+                if options.disturb
+                else None
+            )
+            try:
+                result = run(options, kind, loops[kind], here)
+            finally:
+                if disturbing is not None:
+                    disturbing.terminate()
+                    disturbing.wait()
+            line = {
+                "at": datetime.now(UTC).isoformat(timespec="seconds"), "commit": commit, "code": code_today(),
+                "part": options.part, "server": kind, "disturbed": options.disturb, "loops": loops[kind], **result,
+            }  # fmt: skip
+            with LINES.open("a") as opened:
+                opened.write(json.dumps(line) + "\n")
+            sys.stdout.write(f"{line}\n")
+            sys.stdout.flush()
+
+
+def lacking() -> list[tuple[str, bool, int]]:
+    """Part, whether beside a co-tenant, and the runs that ``PLAN`` still lacks."""
+    runs = runs_so_far(code_today())
+    had = {
+        (part, disturbed): sum((line["part"], line["disturbed"]) == (part, disturbed) for line in runs)
+        for part, disturbed, _ in PLAN
+    }
+    return [(part, disturbed, wanted - had[part, disturbed]) for part, disturbed, wanted in PLAN
+            if wanted > had[part, disturbed]]  # fmt: skip
+
+
+def everything(options: argparse.Namespace) -> None:
+    """All parts in turn until they are complete, or until the minutes are over.
+
+    Raises:
+        SystemExit: with ``GOES_ON`` if parts still lack runs.
+    """
+    until = time.monotonic() + 60 * options.minutes
+    while left := lacking():
+        for options.part, options.disturb, runs in left:
+            if time.monotonic() > until:
+                sys.exit(GOES_ON)
+            options.runs = min(runs, IN_TURN)
+            measure(options)
+
+
 def main() -> None:
-    """Runs a part, or writes the table."""
+    """Runs parts, or writes the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", nargs="?", choices=["same", "planted", "bisect"])
+    parser.add_argument("part", nargs="?", choices=["same", "planted", "bisect", "all"])
     parser.add_argument("--runs", type=int, default=1)
+    parser.add_argument("--minutes", type=float, default=30.0, help="`all` begins no run after so many minutes")
     parser.add_argument("--disturb", action="store_true")
     parser.add_argument("--record", action="store_true")
     options = parser.parse_args()
-    if options.part:
-        commit = subprocess.run(
-            ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True
-        ).stdout.strip()
-        with tempfile.TemporaryDirectory(prefix="revisions-") as place:
-            folder = Path(place)
-            kinds = ("go", "node")
-            loops = {kind: 0 if options.part == "same" else loops_of(kind, folder) for kind in kinds}
-            for number in range(options.runs):
-                kind = kinds[number % 2]
-                here = folder / f"run-{number}"
-                here.mkdir()
-                disturbing = (
-                    subprocess.Popen(
-                        [sys.executable, str(ROOT / "benchmarks" / "disturb.py"), "--duty", "20", "--seconds", "900"],
-                        stdout=subprocess.DEVNULL,
-                    )
-                    if options.disturb
-                    else None
-                )
-                try:
-                    result = run(options, kind, loops[kind], here)
-                finally:
-                    if disturbing is not None:
-                        disturbing.terminate()
-                        disturbing.wait()
-                line = {
-                    "at": datetime.now(UTC).isoformat(timespec="seconds"), "commit": commit, "part": options.part,
-                    "server": kind, "disturbed": options.disturb, "loops": loops[kind], **result,
-                }  # fmt: skip
-                with LINES.open("a") as opened:
-                    opened.write(json.dumps(line) + "\n")
-                sys.stdout.write(f"{line}\n")
-                sys.stdout.flush()
+    if options.part == "all":
+        everything(options)
+        options.record = True
+    elif options.part:
+        measure(options)
     text = "\n".join(table())
     sys.stdout.write(text + "\n")
     if options.record:
