@@ -136,7 +136,7 @@ fuzz: .stamps/build  ## the response parser and HTTP/2's frames on random bytes;
 	PROPTEST_CASES=$(FUZZ_CASES) cargo test --profile quick -p dragstrip-engine --test response --test corpus
 	FUZZ_CASES=$(FUZZ_CASES) cargo test --profile quick -p dragstrip-engine --test frames
 	$(BIN)/python benchmarks/fuzz.py --runs $(FUZZ_RUNS) $(if $(filter file,$(origin FUZZ_RUNS)),,--record)
-	@# Frames by LLVM's fuzzer in long runs only: building it takes a minute, and the tests above have read its corpus.
+	@# Frames by LLVM's fuzzer in long runs only: the tests above have read its corpus.
 	$(if $(filter file,$(origin FUZZ_RUNS)),,$(BIN)/python benchmarks/fuzz.py --target frames --runs $(FUZZ_RUNS) --record)
 
 sanitize:  ## unsafe code under AddressSanitizer and Miri (nightly); without a nightly under valgrind, where it is

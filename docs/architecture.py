@@ -36,7 +36,7 @@ RUST_ROWS = (
     ("barrier", "cpu_accounting", "io", "clock"),
     ("response", "error_sample", "tally", "failure"),
     ("plan", "schedule", "tls", "error"),
-    ("http2", "target", "script", "sys", "heads"),
+    ("http2", "target", "script", "sys", "heads", "exchange"),
 )
 RUST_ROOMS = tuple(room for row in RUST_ROWS for room in row)
 RUST_RANK = {room: len(RUST_ROOMS) - at for at, room in enumerate(RUST_ROOMS)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from pathlib import Path
 
 import architecture
@@ -153,6 +154,18 @@ def test_unsafe_rust_stays_where_the_house_says() -> None:
         inside = path.relative_to(ROOT / "crates").as_posix()
         if re.search(r"\bunsafe\s*(\{|fn|impl)", path.read_text()):
             assert inside.startswith("engine/src/io/") or inside in allowed, inside
+
+
+def test_the_fuzzer_reads_the_parsers_that_the_engine_is_built_of() -> None:
+    """Both targets use the parsers from the engine's own files, with the same versions of the same crates."""
+    fuzz = ROOT / "crates" / "engine" / "fuzz"
+    needed = tomllib.loads((fuzz / "Cargo.toml").read_text())["dependencies"]
+    pinned = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["dependencies"]
+    shared = {name: pinned[name] for name in needed if name in pinned}
+    assert len(shared) == 3
+    assert {name: needed[name] for name in shared} == shared
+    modules = re.findall(r"pub mod (\w+);", (fuzz / "parsers.rs").read_text())
+    assert {"response", "http2"} <= set(modules) <= set(architecture.RUST_ROOMS)
 
 
 def test_no_registry_host_and_no_lock_file_with_addresses() -> None:

@@ -12,6 +12,7 @@ mod coalescing;
 mod cpu_accounting;
 mod error;
 pub mod error_sample;
+mod exchange;
 pub mod failure;
 pub mod heads;
 pub mod http2;

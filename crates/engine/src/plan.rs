@@ -1,6 +1,7 @@
 //! What to send, where, and for how long. Plain values, checked once, before the loop.
 
 use crate::error::EngineError;
+pub use crate::exchange::Exchange;
 use crate::heads::ExpectedHeads;
 use crate::http2; // no I/O: how a request is written
 use crate::schedule::OpenLoopPlan; // a plain value: how fast is part of what is planned
@@ -9,37 +10,6 @@ pub use crate::target::Target;
 use crate::tls::TlsPlan;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
-
-/// A request as it is sent, and the expected response.
-///
-/// Build it with [`Exchange::new`] and struct update, as [`SessionPlan`].
-#[derive(Clone, Debug)]
-pub struct Exchange {
-    /// Head and body, as sent.
-    pub request: Vec<u8>,
-    /// The expected status; 0: any from 200 to 399.
-    pub status: u16,
-    /// The expected body, without transfer coding; empty if a body of any length is correct.
-    pub body: Vec<u8>,
-    /// Any body of this length is correct. If `body` is empty, any of up to 1 MiB is: more would be a stream.
-    pub any_body: bool,
-    /// A response that arrives sooner than this after its request was sent is incorrect.
-    pub earliest_ns: u64,
-    /// Kind of request; kinds are counted separately, and numbered from 0 without gaps.
-    pub kind: u32,
-}
-
-impl Exchange {
-    /// One kind of request with one correct body, and no earliest time.
-    pub fn new(request: Vec<u8>, status: u16, body: Vec<u8>) -> Self {
-        Self { request, status, body, any_body: false, earliest_ns: 0, kind: 0 }
-    }
-
-    /// Whether the response has no body, whatever its head says (RFC 9112, 6.3).
-    pub fn bodiless(&self) -> bool {
-        self.request.starts_with(b"HEAD ")
-    }
-}
 
 /// Connections to one server, and what is sent on them.
 ///

@@ -6,10 +6,10 @@
 mod streamed;
 
 use crate::error_sample::ErrorSample;
+use crate::exchange::Exchange;
 use crate::failure::Failure;
 pub use crate::failure::Wrong;
 use crate::heads::{self, ExpectedHeads};
-use crate::plan::Exchange;
 use memchr::memchr;
 
 /// Longest head, including interim responses before it, and longest trailer section.

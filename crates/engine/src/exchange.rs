@@ -1,0 +1,32 @@
+//! A request as it is sent, and the expected response: the part of a plan that the parsers need.
+
+/// A request as it is sent, and the expected response.
+///
+/// Build it with [`Exchange::new`] and struct update, so that a new field changes nothing for other callers.
+#[derive(Clone, Debug)]
+pub struct Exchange {
+    /// Head and body, as sent.
+    pub request: Vec<u8>,
+    /// The expected status; 0: any from 200 to 399.
+    pub status: u16,
+    /// The expected body, without transfer coding; empty if a body of any length is correct.
+    pub body: Vec<u8>,
+    /// Any body of this length is correct. If `body` is empty, any of up to 1 MiB is: more would be a stream.
+    pub any_body: bool,
+    /// A response that arrives sooner than this after its request was sent is incorrect.
+    pub earliest_ns: u64,
+    /// Kind of request; kinds are counted separately, and numbered from 0 without gaps.
+    pub kind: u32,
+}
+
+impl Exchange {
+    /// One kind of request with one correct body, and no earliest time.
+    pub fn new(request: Vec<u8>, status: u16, body: Vec<u8>) -> Self {
+        Self { request, status, body, any_body: false, earliest_ns: 0, kind: 0 }
+    }
+
+    /// Whether the response has no body, whatever its head says (RFC 9112, 6.3).
+    pub fn bodiless(&self) -> bool {
+        self.request.starts_with(b"HEAD ")
+    }
+}
