@@ -3,6 +3,8 @@
    plain      serves until SIGTERM, which it reports
    stubborn   ignores SIGTERM
    away       forks a server into the background, and ends
+   builds     ends with status 0, as a step of a build
+   fails      ends with status 3
    family     has children, also one in a session of its own
    writes     tries to write to the machine through /dev, /proc, /sys and its root, reports each, then serves */
 #define _GNU_SOURCE
@@ -103,6 +105,8 @@ int main(int count, char **words) {
     signal(SIGTERM, strcmp(how, "stubborn") == 0 ? SIG_IGN : stopped);
     printf("%s, uid %d, pid %d, in %s, MODE=%s\n", how, (int)getuid(), (int)getpid(), get_current_dir_name(),
            getenv("MODE") ? getenv("MODE") : "");
+    if (strcmp(how, "builds") == 0) return 0;
+    if (strcmp(how, "fails") == 0) return 3;
     if (strcmp(how, "away") == 0 && fork()) return 0;
     if (strcmp(how, "writes") == 0) write_everywhere();
     if (strcmp(how, "family") == 0)

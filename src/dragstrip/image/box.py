@@ -23,6 +23,7 @@ from dragstrip.errors import NotReady, StageError
 from dragstrip.image.images import BASE_ID, Image, text_of
 from dragstrip.image.kept import bytes_of
 from dragstrip.image.unpacking import IDS, inside
+from dragstrip.machine.bounded_command import bounded
 
 PROGRAM, DEBIAN = "bwrap", "bubblewrap"
 
@@ -39,6 +40,9 @@ USER_NAMESPACE = "{user namespace}"
 _RIGHTS = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID", "SETPCAP", "NET_BIND_SERVICE")
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+#: Seconds that a trial may take.
+TRY_S = 10.0
 
 #: The port of an image that names none, as most published images use it.
 USUAL_PORT = 8080
@@ -92,6 +96,21 @@ def bubblewrap() -> str:
     if (program := shutil.which(PROGRAM)) is None:
         raise NotReady(f"`{PROGRAM}` (bubblewrap) is not on PATH; `dragstrip install {DEBIAN}` installs it")
     return program
+
+
+def tried() -> str:
+    """What bubblewrap printed when it could not make a box's namespaces here; "" if it can.
+
+    Raises:
+        NotReady: it is not installed.
+    """
+    words = [bubblewrap(), "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--die-with-parent"]
+    words += ["--unshare-user", "--unshare-net", "--unshare-pid", "--unshare-ipc", "--unshare-uts"]
+    try:
+        ended = bounded([*words, "true"], TRY_S)
+    except OSError as error:
+        return error.strerror or str(error)
+    return "" if ended.status == 0 else ended.tail or f"status {ended.status}"
 
 
 def port_of(image: Image) -> int:
