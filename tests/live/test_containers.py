@@ -119,6 +119,10 @@ def test_a_container_runs_as_any_other_server(launcher: Launcher, root: Path, ma
     running = _launch(launcher, root, _entry(made("family", Env=["MODE=a b"], User="web")))
     monitor, init, own = box_processes(running.pid)
     assert {monitor, init, own} < set(descendants(launcher.pid))
+    descriptors = sorted(str(item.readlink()).partition("[")[0] for item in Path(f"/proc/{own}/fd").iterdir())
+    assert descriptors == ["/dev/null", "pipe:", "pipe:", "socket:", "user:"], (
+        "bubblewrap keeps its user namespace open"
+    )
     assert running.counts()[0] == 4, "the server and three children, without bubblewrap's own two"
     assert os.sched_getaffinity(own) == {CORE}
     assert running.users() == (str(image.images.BASE_ID + 33),)
@@ -164,7 +168,9 @@ def test_what_a_container_writes_changes_nothing_outside_of_it(
     launcher: Launcher, root: Path, made: Callable[..., Path]
 ) -> None:
     """The image is read-only, folders for logs are copies; devices and the kernel's settings can't be written."""
-    swappiness = Path("/proc/sys/vm/swappiness").read_text()
+    kept = [Path("/proc/sys/vm/swappiness"), Path("/proc/sys/kernel/hostname"), Path("/sys/kernel/mm/ksm/run")]
+    settings = [file.read_text() for file in kept if file.exists()]
+    devices = [(place.name, place.lstat().st_mode, place.lstat().st_uid) for place in sorted(Path("/dev").iterdir())]
     file = made("writes")
     entry = _entry(file)
     unpacked = contender.build(entry)
@@ -172,13 +178,16 @@ def test_what_a_container_writes_changes_nothing_outside_of_it(
     before = sorted((place, place.lstat().st_mtime_ns) for place in unpacked.rglob("*"))
     running = _launch(launcher, root, entry)
     written = [line for line in running.log_tail().splitlines() if line.endswith(": written")]
-    assert set(written) <= {"/tmp/file: written", "kill -9 -1: written"}, running.log_tail()
+    own = {"/tmp/file: written", "/dev/made: written", "kill -9 -1: written"}  # in the box alone
+    assert set(written) <= own, running.log_tail()
     assert "/tmp/file: written" in written
     assert (running.scratch / ".writable").is_dir()
     running.stop()
     assert sorted((place, place.lstat().st_mtime_ns) for place in unpacked.rglob("*")) == before
-    assert Path("/proc/sys/vm/swappiness").read_text() == swappiness
-    assert Path("/dev/null").is_char_device()
+    assert [file.read_text() for file in kept if file.exists()] == settings
+    assert devices == [
+        (item.name, item.lstat().st_mode, item.lstat().st_uid) for item in sorted(Path("/dev").iterdir())
+    ]
 
 
 def test_a_container_that_ignores_its_signal_or_goes_away_is_ended(root: Path, made: Callable[..., Path]) -> None:
@@ -191,6 +200,24 @@ def test_a_container_that_ignores_its_signal_or_goes_away_is_ended(root: Path, m
         with pytest.raises(StageError, match=r"died .* after its start|start the server in the foreground"):
             _launch(launcher, root, _entry(made("away")))
         assert descendants(launcher.pid) == {}
+
+
+def test_deep_and_locked_folders_of_a_container_are_removed(
+    launcher: Launcher, root: Path, made: Callable[..., Path]
+) -> None:
+    running = _launch(launcher, root, _entry(made("deep")))
+    assert "deep enough" in running.log_tail()
+    running.stop()
+    assert not running.scratch.exists()
+
+
+def test_a_command_that_looks_like_an_option_of_bubblewrap_is_the_program(
+    launcher: Launcher, root: Path, made: Callable[..., Path]
+) -> None:
+    """An image could otherwise mount the machine's root."""
+    for words in (["--bind", "/", "/host", "/srv/server"], ["--dev-bind", "/dev", "/dev", "/srv/server"]):
+        with pytest.raises(StageError, match=r"execvp --(dev-)?bind: No such file"):
+            _launch(launcher, root, _entry(made(Entrypoint=words)))
 
 
 def test_a_start_that_fails_says_why(launcher: Launcher, root: Path, made: Callable[..., Path]) -> None:
