@@ -28,6 +28,7 @@ from dragstrip.contender.entries import (
 )
 from dragstrip.contender.fields import NAME, PER_CORE, Alternative, Contender, Install, load
 from dragstrip.contender.preparation import (
+    BUILD_S,
     LOOPBACK,
     Identity,
     OwnCount,
@@ -39,4 +40,3 @@ from dragstrip.contender.preparation import (
     prepare,
     status,
 )
-from dragstrip.image import BUILD_S

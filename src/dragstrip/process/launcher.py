@@ -14,6 +14,7 @@ import os
 import pwd
 import re
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -33,7 +34,7 @@ from dragstrip.image import within
 from dragstrip.process.ports import HOST_TABLES, is_held, listens_elsewhere
 from dragstrip.process.running import GRACE_S, Ended, Running
 from dragstrip.process.scratch import make_cgroup, remove_cgroup, scratch_root, strays, sweep_stale
-from dragstrip.process.supervisor import box_processes, descendants, remove_tree
+from dragstrip.process.supervisor import box_processes, descendants
 
 if TYPE_CHECKING:
     from dragstrip.contender import Start
@@ -467,7 +468,7 @@ def _user_name(uid: int) -> str:
 
 
 def _remove(scratch: Path, log: Path) -> None:
-    remove_tree(str(scratch))
+    shutil.rmtree(scratch, ignore_errors=True)
     log.unlink(missing_ok=True)
 
 

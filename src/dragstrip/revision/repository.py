@@ -181,7 +181,8 @@ class Repository:
         index = self.cache / f"index-{os.getpid()}"
         users = Path(self.git("rev-parse", "--path-format=absolute", "--git-path", "index"))
         if users.is_file():
-            shutil.copyfile(users, index)
+            # With its time: by it git knows which files may have changed right after they were added.
+            shutil.copy2(users, index)
         env = {"GIT_INDEX_FILE": str(index), "GIT_WORK_TREE": str(self.top)}
         try:
             self._own_git("add", "--all", ".", env=env)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -79,6 +80,22 @@ def test_the_working_tree_holds_changed_staged_deleted_and_new_files_but_no_igno
     found = {file.name: file.read_text() for file in (tmp_path / "out").iterdir() if file.name != ".git"}
     assert found == {"a.txt": "changed", "staged.txt": "3", "new.txt": "new", ".gitignore": "*.log\n"}
     assert made.state() == before
+
+
+def test_a_file_changed_right_after_it_was_added_is_read_again(
+    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has the size and the time that the index holds (git's "racy" files); so only its content shows the change."""
+    monkeypatch.setenv("GIT_CONFIG_PARAMETERS", "'core.trustctime=false'")  # a file's ctime, which no program can set
+    for text in ("added", "later"):
+        made.write(a_txt=text)
+        os.utime(made.folder / "a.txt", (10**9, 10**9))
+        if text == "added":
+            made.git("add", "a.txt")
+            os.utime(made.folder / ".git" / "index", (10**9, 10**9))
+    repository = Repository(made.folder)
+    repository.check_out(repository.working_tree().commit, tmp_path / "out")
+    assert (tmp_path / "out" / "a.txt").read_text() == "later"
 
 
 def test_the_same_files_are_the_same_commit(made: Made) -> None:
