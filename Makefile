@@ -95,7 +95,7 @@ PYTEST := $(BIN)/python -m pytest
 marked = $$(grep -rlE --include='test_*.py' 'mark\.$(1)\b' $(2))
 # Several at a time, each file by one process: noise does not make a test fail, and no test decides by time.
 test-unit: .stamps/test-deps
-	$(PYTEST) -q -m 'unit and not (live or contenders or release or soak or thorough)' -n 3 tests/unit tests/statistics
+	$(PYTEST) -q -m 'unit and not (live or contenders or release or soak or thorough)' -n 2 --dist loadfile tests/unit tests/statistics
 
 test-rust: .stamps/build
 	cargo test --workspace --profile quick --exclude dragstrip-python

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pty
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import samples
+from commands import dragstrip
 
 from dragstrip import machine
 from dragstrip.record import Ending, Race
@@ -29,17 +31,18 @@ slow = "touch marker {port}"
 
 
 def run(folder: Path, *words: str, answer: str | None = None) -> tuple[int, str]:
-    """A command in its own process, without a terminal, or with one on which a user answers."""
-    env = {**os.environ, "DRAGSTRIP_STORE": str(folder / "own" / "races.sqlite"), "NO_COLOR": "1"}
-    command = [sys.executable, "-m", "dragstrip", *words]
+    """A command in a folder: without a terminal, or in its own process with one on which a user answers."""
+    env = {"DRAGSTRIP_STORE": str(folder / "own" / "races.sqlite"), "NO_COLOR": "1"}
     if answer is None:
-        done = subprocess.run(
-            command, env=env, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
-        )
-        return done.returncode, done.stdout + done.stderr
+        with contextlib.chdir(folder):
+            without = dragstrip(*words, env=env)
+        return without.returncode, without.stdout + without.stderr
     ours, theirs = pty.openpty()
     os.write(ours, answer.encode())
-    done = subprocess.run(command, env=env, cwd=folder, stdin=theirs, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "dragstrip", *words]
+    done = subprocess.run(
+        command, env={**os.environ, **env}, cwd=folder, stdin=theirs, capture_output=True, text=True, check=False
+    )
     os.close(ours)
     os.close(theirs)
     return done.returncode, done.stdout + done.stderr
