@@ -119,8 +119,9 @@ def mix_tables() -> list[str]:
 
 
 def served() -> list[str]:
-    """Which shipped contender serves which workload; below, why the others do not."""
-    asked, lines = [name for name in names() if load(name).served_as == name], []
+    """Which shipped contender serves which workload that any serves; below, why the others do not."""
+    by_any = {workload for one in shipped().values() for workload in one.fields.workloads}
+    asked, lines = [name for name in names() if load(name).served_as == name and name in by_any], []
     lines += [f"| | {' | '.join(f'`{name}`' for name in asked)} |", f"|-|{'-|' * len(asked)}"]
     whys: dict[tuple[str, ...], list[str]] = {}
     for name, one in shipped().items():

@@ -41,6 +41,19 @@ def number(value: object) -> str:
     return f"{value:.3f}"
 
 
+def interval(low: object, high: object) -> str:
+    """Both ends; a race that ended before it was bounded has an interval without one end or both."""
+    match number(low), number(high):
+        case "–", "–":
+            return "not bounded"
+        case "–", end:
+            return f"at most {end}"
+        case start, "–":
+            return f"at least {start}"
+        case start, end:
+            return f"{start}–{end}"
+
+
 def comment(report: Mapping[str, Any]) -> str:
     """The comment of a race's JSON."""
     lines = [MARK, "### Dragstrip diff", ""]
@@ -65,7 +78,7 @@ def _rows(report: Mapping[str, Any]) -> Iterator[str]:
     for pair in report.get("pairs", []):
         if isinstance(pair, dict) and metrics.get(pair.get("column")) == pair.get("metric"):
             names = f"{text(pair.get('a'))} / {text(pair.get('b'))}"
-            span = f"{number(pair.get('low'))}–{number(pair.get('high'))}"
+            span = interval(pair.get("low"), pair.get("high"))
             cells = (text(pair.get("column")), names, number(pair.get("ratio")), span, text(pair.get("verdict")))
             yield f"| {' | '.join(cells)} |"
 

@@ -27,6 +27,7 @@ RUNS_AS = "runs as"
 CORES_USED = "cores used"
 NOTE = "note"
 JSON_FORM = "JSON form"
+ENCODINGS = "content encodings"
 COMPARED = "compared under load"
 
 

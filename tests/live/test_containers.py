@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -118,6 +119,10 @@ def test_a_container_runs_as_any_other_server(launcher: Launcher, root: Path, ma
     running = _launch(launcher, root, _entry(made("family", Env=["MODE=a b"], User="web")))
     monitor, init, own = box_processes(running.pid)
     assert {monitor, init, own} < set(descendants(launcher.pid))
+    descriptors = sorted(str(item.readlink()).partition("[")[0] for item in Path(f"/proc/{own}/fd").iterdir())
+    assert descriptors == ["/dev/null", "pipe:", "pipe:", "socket:", "user:"], (
+        "bubblewrap keeps its user namespace open"
+    )
     assert running.counts()[0] == 4, "the server and three children, without bubblewrap's own two"
     assert os.sched_getaffinity(own) == {CORE}
     assert running.users() == (str(image.images.BASE_ID + 33),)
@@ -163,7 +168,9 @@ def test_what_a_container_writes_changes_nothing_outside_of_it(
     launcher: Launcher, root: Path, made: Callable[..., Path]
 ) -> None:
     """The image is read-only, folders for logs are copies; devices and the kernel's settings can't be written."""
-    swappiness = Path("/proc/sys/vm/swappiness").read_text()
+    kept = [Path("/proc/sys/vm/swappiness"), Path("/proc/sys/kernel/hostname"), Path("/sys/kernel/mm/ksm/run")]
+    settings = [file.read_text() for file in kept if file.exists()]
+    devices = [(place.name, place.lstat().st_mode, place.lstat().st_uid) for place in sorted(Path("/dev").iterdir())]
     file = made("writes")
     entry = _entry(file)
     unpacked = contender.build(entry)
@@ -171,13 +178,16 @@ def test_what_a_container_writes_changes_nothing_outside_of_it(
     before = sorted((place, place.lstat().st_mtime_ns) for place in unpacked.rglob("*"))
     running = _launch(launcher, root, entry)
     written = [line for line in running.log_tail().splitlines() if line.endswith(": written")]
-    assert set(written) <= {"/tmp/file: written", "kill -9 -1: written"}, running.log_tail()
+    own = {"/tmp/file: written", "/dev/made: written", "kill -9 -1: written"}  # in the box alone
+    assert set(written) <= own, running.log_tail()
     assert "/tmp/file: written" in written
     assert (running.scratch / ".writable").is_dir()
     running.stop()
     assert sorted((place, place.lstat().st_mtime_ns) for place in unpacked.rglob("*")) == before
-    assert Path("/proc/sys/vm/swappiness").read_text() == swappiness
-    assert Path("/dev/null").is_char_device()
+    assert [file.read_text() for file in kept if file.exists()] == settings
+    assert devices == [
+        (item.name, item.lstat().st_mode, item.lstat().st_uid) for item in sorted(Path("/dev").iterdir())
+    ]
 
 
 def test_a_container_that_ignores_its_signal_or_goes_away_is_ended(root: Path, made: Callable[..., Path]) -> None:
@@ -190,6 +200,24 @@ def test_a_container_that_ignores_its_signal_or_goes_away_is_ended(root: Path, m
         with pytest.raises(StageError, match=r"died .* after its start|start the server in the foreground"):
             _launch(launcher, root, _entry(made("away")))
         assert descendants(launcher.pid) == {}
+
+
+def test_deep_and_locked_folders_of_a_container_are_removed(
+    launcher: Launcher, root: Path, made: Callable[..., Path]
+) -> None:
+    running = _launch(launcher, root, _entry(made("deep")))
+    assert "deep enough" in running.log_tail()
+    running.stop()
+    assert not running.scratch.exists()
+
+
+def test_a_command_that_looks_like_an_option_of_bubblewrap_is_the_program(
+    launcher: Launcher, root: Path, made: Callable[..., Path]
+) -> None:
+    """An image could otherwise mount the machine's root."""
+    for words in (["--bind", "/", "/host", "/srv/server"], ["--dev-bind", "/dev", "/dev", "/srv/server"]):
+        with pytest.raises(StageError, match=r"execvp --(dev-)?bind: No such file"):
+            _launch(launcher, root, _entry(made(Entrypoint=words)))
 
 
 def test_a_start_that_fails_says_why(launcher: Launcher, root: Path, made: Callable[..., Path]) -> None:
@@ -277,6 +305,85 @@ def test_verify_names_what_is_missing(place: Path, made: Callable[..., Path]) ->
     done = dragstrip("verify", "--image", f"a={made()}", "--workload", "db")
     assert done.returncode in (1, 2)
     assert "container" in done.stdout + done.stderr
+
+
+def test_load_reaches_a_container_that_it_starts(made: Callable[..., Path]) -> None:
+    """The URL's port is the container's own, which no program of the machine has."""
+    file = made(ExposedPorts={"8080/tcp": {}})
+    done = dragstrip("load", "--image", str(file), "http://localhost/", "-n", "100", "--json", "-")
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert (report["requests"], report["failed"], report["url"]) == (100, 0, "http://localhost:8080/")
+    assert report["load"]["image"].startswith(f"{file}, id ")
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", 8080), timeout=5)
+    for words, expected in (
+        (["--image", str(file), "http://example/"], "is not in the container"),
+        (["--wake", "3s", "http://localhost/"], "--wake 3s is for --image"),
+        (["--image", str(file), "--unix", "s", "http://localhost/"], "can't be combined with --unix"),
+    ):
+        done = dragstrip("load", *words)
+        assert (done.returncode, expected in done.stderr) == (2, True), done.stderr
+
+
+def _engine_that_builds() -> str:
+    """The name of an engine that works here; skips the test without one."""
+    for name in image.ENGINES:
+        state = image.examined(name)
+        if state.program is not None and not state.refused:
+            return name
+    pytest.skip("neither Podman nor Docker works here: no image can be built")
+
+
+@pytest.mark.thorough
+def test_an_image_is_built_once_for_each_content_of_its_folder(
+    place: Path, server: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a real engine; a failing build is reported with its last lines, and its log has the whole output."""
+    engine = _engine_that_builds()
+    monkeypatch.setenv("DRAGSTRIP_CACHE", str(place / f"built-{engine}"))
+    folder = place / "to-build"
+    folder.mkdir()
+    (folder / "server").write_bytes(server)
+    (folder / "server").chmod(0o755)
+    dockerfile = folder / "mine.dockerfile"
+    dockerfile.write_text(
+        f"FROM scratch\nARG HOW\nLABEL made={time.time_ns()}\nCOPY server /server\nENV HOW=$HOW\nEXPOSE 8080\n"
+        'RUN ["/server", "builds"]\nCMD ["/server", "plain"]\n'
+    )
+    (place / "contender.toml").write_text(
+        'name = "mine"\ntitle = "Mine"\nhost = "mine"\nlanguage = "C"\nworkloads = ["hello"]\n[container]\n'
+        f'build = "to-build"\ndockerfile = "mine.dockerfile"\nengine = "{engine}"\nargs = {{ HOW = "given" }}\n'
+    )
+    entry = contender.entry(str(place / "contender.toml"))
+    state, pending = contender.check(entry), contender.pending_build(entry)
+    assert isinstance(state, contender.Ready), state
+    assert pending == ("build", f"{folder} (mine.dockerfile)")
+    found = []
+    try:
+        root = contender.build(entry)
+        assert root is not None
+        assert (root / "server").read_bytes() == server
+        assert contender.pending_build(entry) is None
+        assert contender.check(entry) == state
+        recipe = image.Recipe(folder=folder, dockerfile="mine.dockerfile", args=(("HOW", "given"),), engine=engine)
+        built = image.built(recipe, contender.cache_dir())
+        assert built is not None
+        found.append(built.id)
+        (unpacked,) = image.kept(contender.cache_dir())
+        assert "HOW=given" in unpacked.start().environment
+        dockerfile.write_text(dockerfile.read_text() + 'RUN ["/server", "fails"]\n')
+        assert contender.pending_build(entry) is not None
+        with pytest.raises(StageError) as refused:
+            contender.build(entry)
+        log = Path(str(refused.value).partition("its output is in ")[2].partition(",")[0])
+        assert "RUN" in log.read_text()
+        assert str(refused.value).rstrip().endswith(log.read_text().rstrip().splitlines()[-1])
+        assert image.forget(contender.cache_dir()) == 1
+        assert not log.exists()
+    finally:
+        for one in found:
+            subprocess.run([engine, "rmi", "-f", one], capture_output=True, check=False)
 
 
 @pytest.mark.thorough

@@ -3,7 +3,10 @@
    plain      serves until SIGTERM, which it reports
    stubborn   ignores SIGTERM
    away       forks a server into the background, and ends
+   builds     ends with status 0, as a step of a build
+   fails      ends with status 3
    family     has children, also one in a session of its own
+   deep       makes 1,200 folders in each other in /var/log, and locks one with a file
    writes     tries to write to the machine through /dev, /proc, /sys and its root, reports each, then serves */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -32,19 +35,34 @@ static void report(const char *what, int failed) {
 }
 
 static void write_everywhere(void) {
-    static const char *const places[] = {"/file", "/sys/file", "/proc/sys/kernel/hostname", "/proc/sys/vm/swappiness",
+    static const char *const places[] = {"/file", "/sys/file", "/dev/kmsg", "/dev/mem", "/dev/made", "/proc/sys/kernel/hostname", "/proc/sys/vm/swappiness",
                                          "/proc/sysrq-trigger", "/sys/kernel/mm/ksm/run", "/etc/passwd"};
     for (size_t at = 0; at < sizeof places / sizeof *places; at++) {
-        int file = open(places[at], O_WRONLY | O_CREAT, 0644);
+        int is_device = strncmp(places[at], "/dev/", 5) == 0 && strcmp(places[at], "/dev/made");
+        int file = open(places[at], O_WRONLY | (is_device ? 0 : O_CREAT), 0644);
         report(places[at], file < 0 || write(file, "1", 1) != 1);
         if (file >= 0) close(file);
     }
     report("remove /dev/null", unlink("/dev/null"));
+    report("mode of /dev/null", chmod("/dev/null", 0600));
+    report("owner of /dev/zero", chown("/dev/zero", 33, 34));
+    report("mount over /sys", mount("tmpfs", "/sys", "tmpfs", 0, NULL));
+    report("root writable", mount(NULL, "/", NULL, MS_REMOUNT | MS_BIND, NULL));
     report("device", mknod("/tmp/disk", S_IFBLK | 0600, 0x800));
     report("mount", mount("proc", "/tmp", "proc", 0, NULL));
     report("kill -9 -1", kill(-1, 0));
     report("/tmp/file", close(open("/tmp/file", O_WRONLY | O_CREAT, 0644)));
     fflush(stdout);
+}
+
+static void make_deep(void) {
+    if (chdir("/var/log")) return;
+    mkdir("locked", 0700);
+    close(open("locked/file", O_WRONLY | O_CREAT, 0644));
+    chmod("locked", 0);
+    for (int level = 0; level < 1200; level++)
+        if (mkdir("in", 0755) || chdir("in")) return;
+    puts("deep enough");
 }
 
 static void serve(void) {
@@ -103,8 +121,11 @@ int main(int count, char **words) {
     signal(SIGTERM, strcmp(how, "stubborn") == 0 ? SIG_IGN : stopped);
     printf("%s, uid %d, pid %d, in %s, MODE=%s\n", how, (int)getuid(), (int)getpid(), get_current_dir_name(),
            getenv("MODE") ? getenv("MODE") : "");
+    if (strcmp(how, "builds") == 0) return 0;
+    if (strcmp(how, "fails") == 0) return 3;
     if (strcmp(how, "away") == 0 && fork()) return 0;
     if (strcmp(how, "writes") == 0) write_everywhere();
+    if (strcmp(how, "deep") == 0) make_deep();
     if (strcmp(how, "family") == 0)
         for (int child = 0; child < 3; child++)
             if (fork() == 0) {

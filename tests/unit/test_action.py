@@ -147,6 +147,7 @@ REPORT = {
         _pair("cpu", "head", "main", 0.95, 0.94, 0.96, "slower"),
         _pair("throughput", "head", "main", 2.0, 1.0, 3.0, "faster"),
         _pair("cpu", "x", "y", float("nan"), "<b>", None, "same"),
+        _pair("cpu", "x", "z", 1.0, 0.99, None, "too close to call"),
         "not a pair",
     ],
     "rules": [{"rule": "slower:3%", "name": "head", "outcome": "fails", "text": "@everybody"}],
@@ -217,7 +218,8 @@ def test_nothing_of_the_reports_becomes_markup(tmp_path: Path) -> None:
     assert not set("@[]<>") & set(outside), outside
     assert "0.940–0.960" in done.stdout
     assert "2.000" not in done.stdout
-    assert "| – | ––– |" in done.stdout.replace("`", "")
+    assert "| – | not bounded |" in done.stdout
+    assert "| 1.000 | at least 0.990 |" in done.stdout
 
 
 def test_a_wheel_is_kept_by_the_sources_that_it_is_built_from(tmp_path: Path) -> None:

@@ -338,6 +338,13 @@ def test_json_in_a_form_of_ones_own_is_asked_for_only_where_it_is_declared() -> 
         ('body = "{{ things[id - 1].name }} in {{ colour }}"', 'data = "{{ id }}"', 11, "request.0.answer.data", []),
         ("things[id - 1].name", "things[id].weight", 11, "request.0.answer.body", ["asks a list"]),
         ("pipelining = 4", "pipelining = 0", 43, "load.pipelining", ["given 0"]),
+        ('framing = "chunked"', 'body_bytes = "9"', 28, "request.1.body_bytes", ["can't be combined with `body`"]),
+        ('body = "{{ note }}"', 'body_bytes = "{{ note }}"', 27, "request.1.body_bytes", ["becomes", "bytes"]),
+        ('body = "{{ note }}"', 'body_bytes = "99999999"', 27, "request.1.body_bytes", ["becomes '99999999'"]),
+        ("earliest_ms = 1.5", 'encodings = ["deflate"]', 12, "request.0.answer.encodings.0", ["'deflate'"]),
+        ("earliest_ms = 1.5", 'headers = ["Not a header"]', 12, "request.0.answer.headers.0", ["pattern"]),
+        ("bytes = 100", 'bytes = 100\nencodings = ["zip"]', 55, "data.1.encodings.0", ["'zip'"]),
+        ("pipelining = 4", "requests_per_connection = 0", 43, "load.requests_per_connection", ["given 0"]),
     ],
 )
 def test_a_bad_mix_is_refused_with_file_line_field_and_remedy(

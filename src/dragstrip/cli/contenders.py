@@ -21,7 +21,7 @@ class ContendersOptions:
 
     as_json: bool = switch("--json", help="Print the list as JSON.")
     list_images: bool = switch("--images", help="List the unpacked container images, and end.")
-    clean_images: bool = switch("--clean-images", help="Remove the unpacked container images, and end.")
+    clean_images: bool = switch("--clean-images", help="Remove the unpacked container images, forget builds, and end.")
     folders: tuple[Path, ...] = opts.folders_option()
     settings: tuple[str, ...] = opts.settings_option()
 
@@ -46,6 +46,7 @@ def _show_images(*, clean: bool) -> None:
     cache = contender.cache_dir()
     if clean:
         removed = image.remove(cache)
+        image.forget(cache)
         click.echo(f"{removed} {'image was' if removed == 1 else 'images were'} removed from {cache / 'images'}")
         return
     kept = image.kept(cache)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import re
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from dragstrip.compat.styles import STYLES, styled
 from dragstrip.compat.wrk_script import WrkScript, read_script
 from dragstrip.contender import AllowedHost
 from dragstrip.errors import BadUsage
+from dragstrip.loading import boxed
 from dragstrip.loading import run as loading
 from dragstrip.loading.arrivals import ARRIVALS, PRECISIONS, Offer, Step
 from dragstrip.loading.request import FULL, HANDSHAKES, Handshakes
@@ -163,6 +165,10 @@ class LoadOptions:
         help="HTTP/2: concurrent requests (streams) per connection.",
     )
     unix: str | None = option("--unix", "--unix-socket", metavar="PATH", help="Connect to this Unix socket.")
+    image: str | None = option(
+        "--image", metavar="IMAGE", help="Start this container image or file of `docker save`; URL leads into it."
+    )
+    wake: float | None = opts.wake_option(help="Time that --image gets until it listens. [default: 10s]")
     cacert: str | None = option(
         "--cacert", metavar="FILE", help="Trusted certificates or CAs (PEM). [default: this machine's]"
     )
@@ -288,13 +294,17 @@ def load(options: LoadOptions) -> None:
     random number from this range; {seq:1..1000}, these numbers in order; {choice:a,b}; {text:8}, letters and digits;
     {{ for a literal brace.
 
+    --image starts a container for the time of the load. URL is then like http://localhost/path; without a port it is
+    the container's port.
+
     Exit code 0; 1 if the run ended early, most requests failed, or a --max-… or --min-… limit was missed; 130 if
     interrupted.
     """
     request = _request(options)
     live = Live(Console(stderr=True), quiet=options.quiet)
     try:
-        result = loaded(options.fleet, request, live)
+        with _server(options, request) as reachable:
+            result = loaded(options.fleet, reachable, live)
     finally:
         live.close()
     objectives = limits(
@@ -305,6 +315,17 @@ def load(options: LoadOptions) -> None:
         sys.exit(EXIT_INTERRUPTED)
     if result.trouble or not all(objective.met for objective in objectives):
         sys.exit(EXIT_FAILURE)
+
+
+def _server(options: LoadOptions, request: loading.LoadRequest) -> AbstractContextManager[loading.LoadRequest]:
+    """The request once its server can be reached: with --image, a container runs until the block ends."""
+    if options.image is None:
+        if options.wake is not None:
+            raise BadUsage(f"--wake {options.wake:g}s is for --image, which is not given; leave it out")
+        return nullcontext(request)
+    if options.fleet is not None:
+        raise BadUsage("--image can't be combined with --fleet: other machines can't reach a container; leave one out")
+    return boxed.started(request, options.image, wake_s=options.wake)
 
 
 def loaded(fleet: Path | None, request: loading.LoadRequest, progress: loading.Progress) -> loading.LoadResult:

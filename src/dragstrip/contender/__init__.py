@@ -28,7 +28,6 @@ from dragstrip.contender.entries import (
 )
 from dragstrip.contender.fields import NAME, PER_CORE, Alternative, Contender, Install, load
 from dragstrip.contender.preparation import (
-    BUILD_S,
     LOOPBACK,
     Identity,
     OwnCount,
@@ -40,3 +39,4 @@ from dragstrip.contender.preparation import (
     prepare,
     status,
 )
+from dragstrip.image import BUILD_S

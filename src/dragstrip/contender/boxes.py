@@ -10,11 +10,13 @@ from dragstrip.contender.discovery import Missing, Ready, cache_dir
 from dragstrip.contender.entries import Entry
 from dragstrip.contender.fields import ContainerFields
 from dragstrip.errors import BadUsage, NeedsUserNamespace, NotReady
-from dragstrip.image import Box, Found, Image, Wish
+from dragstrip.image import Box, Found, Image, Recipe, Wish
 
 
 def look(entry: Entry) -> Ready | Missing:
-    """Whether an image and bubblewrap are here; the version is the image's id. Unpacks nothing.
+    """Whether an image, or an engine to build it, and bubblewrap are here. Unpacks and builds nothing.
+
+    The version is the image's id, or what the image is built from.
 
     Raises:
         NeedsUserNamespace: this process may not enter the networks of containers that it starts.
@@ -23,20 +25,26 @@ def look(entry: Entry) -> Ready | Missing:
         raise NeedsUserNamespace(entry.name)
     try:
         program = Path(image.bubblewrap())
-        found = _found(_of(entry))
-        return Ready(f"image {found.id[:12]}", {image.PROGRAM: program})
+        if (recipe := _recipe(_of(entry))) is not None:
+            if image.built(recipe, cache_dir()) is None:
+                image.refuse_without_engine(recipe)
+            return Ready(f"build {image.build_key(recipe)[:12]}", {image.PROGRAM: program})
+        return Ready(f"image {_found(_of(entry)).id[:12]}", {image.PROGRAM: program})
     except (NotReady, BadUsage) as error:
         return Missing(str(error), "docs/containers.md lists what a container needs")
 
 
 def pending(entry: Entry) -> tuple[str, ...] | None:
     """What ``unpacked`` would do, in words like a command's; None if the image is unpacked already."""
-    found = _found(_of(entry))
+    container = _of(entry)
+    if (recipe := _recipe(container)) is not None and image.built(recipe, cache_dir()) is None:
+        return ("build", recipe.name)
+    found = _found(container)
     return None if image.is_unpacked(found, cache_dir()) else ("unpack", found.name)
 
 
 def unpacked(entry: Entry) -> Image:
-    """The entrant's image, unpacked now unless it is kept.
+    """The entrant's image, built and unpacked now unless it is kept.
 
     Raises:
         NotReady, BadUsage, StageError: it is missing, or can't be unpacked.
@@ -72,5 +80,16 @@ def _of(entry: Entry) -> ContainerFields:
     return entry.container
 
 
+def _recipe(container: ContainerFields) -> Recipe | None:
+    """What the image is built from; None if it is not built here."""
+    if not container.build:
+        return None
+    args = tuple(sorted(container.args.items()))
+    folder = Path(container.build)
+    return Recipe(folder=folder, dockerfile=container.dockerfile, args=args, engine=container.engine)
+
+
 def _found(container: ContainerFields) -> Found:
+    if (recipe := _recipe(container)) is not None:
+        return image.build(recipe, cache_dir())
     return image.find(container.image, container.engine)

@@ -412,7 +412,9 @@ def variant(
 
 
 def _placed(container: ContainerFields, folder: Path) -> ContainerFields:
-    """A container with the whole path of its image's file, if the image is a file."""
+    """A container with the whole path of its image's file, if the image is a file, or of its build's folder."""
+    if container.build:
+        return container.model_copy(update={"build": os.path.abspath(folder / container.build)})  # noqa: PTH100
     file = folder / container.image
     return container.model_copy(update={"image": str(file.absolute())}) if is_file(file) else container
 

@@ -201,12 +201,23 @@ class ContainerFields(Strict):
     """An image that is started instead of a program of this machine; docs/containers.md describes it."""
 
     image: str = Field(
-        min_length=1,
+        default="",
         description="a file that `docker save` or `podman save` wrote, in this folder or by its whole path; otherwise "
         "an image's name, which Podman or Docker must have",
     )
+    build: str = Field(
+        default="",
+        description="instead of `image`, a folder whose Dockerfile Podman or Docker builds; its path from this folder, "
+        "or its whole path",
+    )
+    dockerfile: str = Field(
+        default="Dockerfile", min_length=1, description="with `build`, the path of the Dockerfile in that folder"
+    )
+    args: dict[str, str] = Field(
+        default_factory=dict, description="with `build`, values of the Dockerfile's `ARG` by their names"
+    )
     engine: Literal["auto", "podman", "docker", "none"] = Field(
-        default="auto", description="which engine has the image; `none`: it must be a file"
+        default="auto", description="which engine has the image, or builds it; `none`: it must be a file"
     )
     port: int | None = Field(
         default=None,
@@ -492,6 +503,8 @@ def _check_rest(contender: Contender) -> None:
     if fields.warm_up.least_s > fields.warm_up.most_s:
         problem = f"given {fields.warm_up.least_s:g}, above most_s = {fields.warm_up.most_s:g}"
         raise bad(("warm_up", "least_s"), problem, "least_s must not be above most_s")
+    if fields.container is not None:
+        _check_container(contender, fields.container)
     version, served = fields.version, fields.served
     if not version.package and bool(version.command) != bool(version.pattern):
         raise bad(("version",), "has only one of command and pattern", "give both, or `package` alone")
@@ -516,6 +529,21 @@ def _check_rest(contender: Contender) -> None:
     for key, value in fields.parameters.items():
         if isinstance(value, str) and "{" in value and value != PER_CORE:
             raise bad(("parameters", key), f"given {value!r}", f'give a plain value, or "{PER_CORE}"')
+
+
+def _check_container(contender: Contender, container: ContainerFields) -> None:
+    bad = contender.source.bad
+    if bool(container.image) == bool(container.build):
+        problem = "has both image and build" if container.image else "has neither image nor build"
+        raise bad(("container",), problem, 'give `image = "mine.tar"` or `build = "FOLDER"`')
+    for key in ("dockerfile", "args"):
+        if key in container.model_fields_set and not container.build:
+            raise bad(("container", key), "is given without `build`", "add `build`, or take it out")
+    if container.build and container.engine == "none":
+        raise bad(("container", "engine"), "given 'none' with `build`", "give auto, podman or docker")
+    if container.build and (Path(container.dockerfile).is_absolute() or ".." in Path(container.dockerfile).parts):
+        problem = f"given {container.dockerfile!r}, which is not in the folder of `build`"
+        raise bad(("container", "dockerfile"), problem, "give a path in that folder")
 
 
 def _check_pattern(contender: Contender, at: tuple[Key, ...], pattern: str, group: str = "") -> None:

@@ -17,15 +17,11 @@ from dragstrip.contender import boxes, discovery
 from dragstrip.contender.definition import fill
 from dragstrip.contender.discovery import Missing, Ready, cache_dir
 from dragstrip.contender.entries import Entry
-from dragstrip.contender.fields import DATABASE, PER_CORE, TLS_FILES, Contender
+from dragstrip.contender.fields import DATABASE, PER_CORE, TLS_FILES, ContainerFields, Contender
 from dragstrip.contender.template import Json, TemplateRefused, render
 from dragstrip.errors import BadDefinition, NotReady, StageError
-from dragstrip.image import Box
+from dragstrip.image import BUILD_S, Box
 from dragstrip.machine.bounded_command import bounded
-
-#: Seconds that a build may take: enough for a compiler that compiles its standard library on a slow machine.
-BUILD_S = 900.0
-
 
 #: Environment variable: the number of database connections that a server may open; unset without a database.
 CONNECTIONS_VARIABLE = "DATABASE_CONNECTIONS"
@@ -122,17 +118,23 @@ def commands(entry: Entry) -> list[str]:
     if entry.url is not None:
         return [f"{entry.name}: load on the server at {entry.url.host}:{entry.url.port}"]
     if entry.contender is None and entry.container is not None:
-        return [f"{entry.name}: image {entry.container.image}, in a container"]
+        return [f"{entry.name}: {_image_words(entry.container)}"]
     if entry.contender is None:
         return [f"{entry.name}: {shlex.join(entry.command)} (in {entry.folder})"]
     contender, fields, parameters = entry.contender, entry.contender.fields, entry.parameters
     origin = "a shipped definition" if contender.shipped else f"definition {contender.source.file}"
     lines = [f"{shlex.join(fields.start.command)} ({origin})"] if fields.start.command else [f"its image ({origin})"]
-    lines += [f"image {entry.container.image}, in a container"] if entry.container else []
+    lines += [_image_words(entry.container)] if entry.container else []
     lines += [f"{shlex.join(fields.build.command)} (its build)"] if fields.build else []
     lines += [f"{program} is {place}" for program, place in contender.places.items()]
     lines += [f"{key} is {parameters[key]!r}" for key, usual in fields.parameters.items() if parameters[key] != usual]
     return [f"{entry.name}: {line}" for line in lines]
+
+
+def _image_words(container: ContainerFields) -> str:
+    if not container.build:
+        return f"image {container.image}, in a container"
+    return f"a build of {container.build} by the commands in its {container.dockerfile}, then its image in a container"
 
 
 def status(entry: Entry) -> dict[str, str]:

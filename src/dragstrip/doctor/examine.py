@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from dragstrip import machine, paths
-from dragstrip.doctor import noise_floor
+from dragstrip.doctor import containers, noise_floor
 from dragstrip.doctor.finding import (
     AwakeEffect,
     Ceiling,
@@ -264,12 +264,18 @@ def _noise(situation: Situation) -> Iterable[Finding]:
         yield Finding(Subject.AWAKE, Status.WARN, Note(awake.text))
 
 
+def _containers(situation: Situation) -> Iterable[Finding]:
+    situation.show("what containers need")
+    yield from containers.findings()
+
+
 #: All examinations in the order of the report. ``report.doctor`` has the sentences of their findings.
 EXAMINATIONS: tuple[Callable[[Situation], Iterable[Finding]], ...] = (
     _cores,
     _clocks,
     _limits,
     _backend,
+    _containers,
     _neighbours,
     _noise,
     _ceiling,

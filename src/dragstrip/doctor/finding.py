@@ -33,6 +33,10 @@ class Subject(StrEnum):
     STEAL = "steal"
     NOISE = "noise"
     AWAKE = "awake"
+    BUBBLEWRAP = "bubblewrap"
+    USER_NAMESPACES = "user namespaces"
+    ENGINES = "container engines"
+    SUBORDINATE_IDS = "subordinate ids"
     CEILING = machine_profile.CEILING
     NULL_RACE = machine_profile.NULL_RACE
 
@@ -138,8 +142,67 @@ class NullRaceResult:
     forecast: Forecast | None
 
 
+class NamespaceCause(StrEnum):
+    """Why this user can't make user namespaces."""
+
+    APPARMOR = "apparmor"
+    NUMBER = "number"
+    SWITCH = "switch"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class UserNamespaces:
+    """Whether this user can make user namespaces, in which containers start.
+
+    Args:
+        cause: why not; None if it works. refused: the system's words.
+    """
+
+    cause: NamespaceCause | None
+    refused: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bubblewrap:
+    """The program that starts containers; None: it is not installed; ``refused``: what it printed when it failed."""
+
+    program: str | None
+    refused: str
+
+
+@dataclass(frozen=True, slots=True)
+class EngineState:
+    """A container engine: its name, whether it is installed, and the last line that it printed when it failed."""
+
+    name: str
+    installed: bool
+    refused: str
+
+
+@dataclass(frozen=True, slots=True)
+class Engines:
+    """The engines that can give and build images."""
+
+    states: tuple[EngineState, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SubordinateIds:
+    """The user ids that Podman may use for this user, without root.
+
+    Args:
+        user: its name. count: by /etc/subuid. tool: `newuidmap`, which hands them out, is installed.
+    """
+
+    user: str
+    count: int
+    tool: bool
+
+
 Seen = (
     NotMeasured | Note | Cores | Clock | Limit | TimeShare | Forecast | AwakeEffect | Ceiling | NullRaceResult
+    | UserNamespaces | Bubblewrap | Engines | SubordinateIds
 )  # fmt: skip
 
 

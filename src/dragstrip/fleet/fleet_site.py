@@ -297,7 +297,7 @@ def _share(tallies: Sequence[Tally]) -> dict[str, float]:
 AHEAD_TRIPS, MIN_AHEAD_NS, MAX_AHEAD_NS = 4, 300_000, 50_000_000
 
 #: Seconds that a contender's build may take; seconds that a machine may take to open or close a race.
-BUILD_S, OPEN_S = 960.0, 60.0
+BUILD_S, OPEN_S = 3660.0, 60.0
 
 
 class FleetSite:

@@ -18,12 +18,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Annotated, Protocol
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from dragstrip.errors import BadUsage
 
 #: The largest JSON file of an image, and the most files in an archive: images have at most 127 layers.
 MAX_JSON_BYTES, MAX_MEMBERS = 4 * 2**20, 10_000
+
+#: The most layers of an image. Docker allows 127.
+MAX_LAYERS = 500
 
 #: Names of processors: Docker's by the kernel's.
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "ppc64le": "ppc64le", "s390x": "s390x"}
@@ -32,6 +35,11 @@ ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "ppc64l
 REMEDY = "save the image by `docker save IMAGE -o FILE` or `podman save IMAGE -o FILE`"
 
 _GZIP, _ZSTD, _XZ = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ"
+
+
+def printable(text: str) -> str:
+    """A text of an image as a line of its own: control characters could change what a terminal shows."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text[:100])
 
 
 class Readable(Protocol):
@@ -46,9 +54,18 @@ class _Json(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
 
 
-#: Docker writes null for an empty list or table.
-Words = Annotated[tuple[str, ...], BeforeValidator(lambda given: given or ())]
-Names = Annotated[dict[str, object], BeforeValidator(lambda given: given or {})]
+def _without_nul(text: str) -> str:
+    """No argument, variable or path may contain it."""
+    if "\0" in text:
+        raise ValueError(f"{text[:40]!r} contains a NUL character")
+    return text
+
+
+#: A text in an image's JSON files. Docker writes null for an empty text, list or table.
+Word = Annotated[str, AfterValidator(_without_nul)]
+Text = Annotated[Word, BeforeValidator(lambda given: given or "")]
+Words = Annotated[tuple[Word, ...], BeforeValidator(lambda given: given or ())]
+Names = Annotated[dict[Word, object], BeforeValidator(lambda given: given or {})]
 
 
 class Start(_Json):
@@ -57,9 +74,9 @@ class Start(_Json):
     entrypoint: Words = Field(default=(), alias="Entrypoint")
     command: Words = Field(default=(), alias="Cmd")
     environment: Words = Field(default=(), alias="Env")
-    folder: Annotated[str, BeforeValidator(lambda given: given or "")] = Field(default="", alias="WorkingDir")
-    user: Annotated[str, BeforeValidator(lambda given: given or "")] = Field(default="", alias="User")
-    stop_signal: Annotated[str, BeforeValidator(lambda given: given or "")] = Field(default="", alias="StopSignal")
+    folder: Text = Field(default="", alias="WorkingDir")
+    user: Text = Field(default="", alias="User")
+    stop_signal: Text = Field(default="", alias="StopSignal")
     ports: Names = Field(default_factory=dict, alias="ExposedPorts")
     volumes: Names = Field(default_factory=dict, alias="Volumes")
 
@@ -232,7 +249,7 @@ def _archive(file: Path, members: dict[str, tarfile.TarInfo], stream: IO[bytes])
         given = json.loads(content("manifest.json"))
         saved = [_Saved.model_validate(image) for image in (given if isinstance(given, list) else [given])]
         if len(saved) != 1:
-            tags = ", ".join(image.tags[0] if image.tags else "one without a name" for image in saved)
+            tags = ", ".join(printable(image.tags[0]) if image.tags else "one without a name" for image in saved)
             raise BadUsage(f"{file} holds {len(saved)} images ({tags}); save one image alone")
         config, layers = content(posixpath.normpath(saved[0].config)), saved[0].layers
     elif "index.json" in members:
@@ -241,6 +258,8 @@ def _archive(file: Path, members: dict[str, tarfile.TarInfo], stream: IO[bytes])
     else:
         raise ValueError("it has neither manifest.json nor index.json")
     names = tuple(map(posixpath.normpath, layers))
+    if len(names) > MAX_LAYERS:
+        raise ValueError(f"it has {len(names):,} layers, more than {MAX_LAYERS}")
     if absent := [name for name in names if name not in members]:
         raise ValueError(f"it lacks {absent[0]}")
     described = Config.model_validate_json(config)

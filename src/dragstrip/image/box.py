@@ -20,17 +20,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dragstrip.errors import NotReady, StageError
+from dragstrip.image.archive import printable
 from dragstrip.image.images import BASE_ID, Image, text_of
-from dragstrip.image.kept import bytes_of
+from dragstrip.image.kept import content_of
 from dragstrip.image.unpacking import IDS, inside
+from dragstrip.machine.bounded_command import bounded
 
 PROGRAM, DEBIAN = "bwrap", "bubblewrap"
 
 #: Folders that a program may write, if the image has them; `/tmp` is always empty and writable.
 WRITABLE = ("/run", "/var/run", "/var/tmp", "/var/log", "/var/cache")
 
-#: The most bytes of such a folder, because each launch gets a copy.
+#: The most bytes and files of such a folder, because each launch gets a copy.
 MAX_WRITABLE_BYTES = 64 * 2**20
+MAX_WRITABLE_FILES = 10_000
 
 #: Stands in the command for the descriptor of the user namespace, which the supervisor makes.
 USER_NAMESPACE = "{user namespace}"
@@ -39,6 +42,12 @@ USER_NAMESPACE = "{user namespace}"
 _RIGHTS = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID", "SETPCAP", "NET_BIND_SERVICE")
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+#: Seconds that a trial may take.
+TRY_S = 10.0
+
+#: Longer lines of `/etc/passwd` and `/etc/group` are passed over.
+_LONGEST_LINE = 4096
 
 #: The port of an image that names none, as most published images use it.
 USUAL_PORT = 8080
@@ -94,9 +103,25 @@ def bubblewrap() -> str:
     return program
 
 
+def tried() -> str:
+    """What bubblewrap printed when it could not make a box's namespaces here; "" if it can.
+
+    Raises:
+        NotReady: it is not installed.
+    """
+    words = [bubblewrap(), "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--die-with-parent"]
+    words += ["--unshare-user", "--unshare-net", "--unshare-pid", "--unshare-ipc", "--unshare-uts"]
+    try:
+        ended = bounded([*words, "true"], TRY_S)
+    except OSError as error:
+        return error.strerror or str(error)
+    return "" if ended.status == 0 else ended.tail or f"status {ended.status}"
+
+
 def port_of(image: Image) -> int:
     """The port that an image exposes; ``USUAL_PORT`` if it exposes none or several without that one."""
-    ports = sorted({int(port) for port in (word.partition("/")[0] for word in image.start().ports) if port.isdecimal()})
+    given = {_number(word.partition("/")[0]) for word in image.start().ports}
+    ports = [port for port in given if port is not None and 0 < port < 2**16]
     return ports[0] if len(ports) == 1 else USUAL_PORT
 
 
@@ -137,7 +162,7 @@ def boxed(image: Image, wish: Wish, scratch: Path) -> Box:
         words += ["--setenv", key, value]
     folder = start.folder or "/"
     words += ["--chdir", folder if posixpath.isabs(folder) else f"/{folder}"]
-    return Box(command=(*words, *command), ids=ids, stop_signal=_signal(start.stop_signal))
+    return Box(command=(*words, "--", *command), ids=ids, stop_signal=_signal(start.stop_signal))
 
 
 def facts(image: Image) -> dict[str, str]:
@@ -176,25 +201,31 @@ def _user(image: Image) -> _User:
     name, _, group_name = image.start().user.partition(":")
     users, groups = list(_rows(image, "etc/passwd", 7)), list(_rows(image, "etc/group", 3))
     row = next((row for row in users if (name or "0") in (row[0], row[2])), None)
-    if row is None and not (name or "0").isdecimal():
-        raise StageError(f"image {image.name} starts as user {name!r}, which its /etc/passwd lacks")
-    number = int(row[2]) if row else int(name or 0)
-    group = int(row[3]) if row and row[3].isdecimal() else 0
+    number = _number(row[2] if row else name or "0")
+    if number is None:
+        raise StageError(f"image {image.name} starts as user {name[:40]!r}, which its /etc/passwd lacks")
+    group: int | None = _number(row[3]) or 0 if row else 0
     if group_name:
-        found = next((int(row[2]) for row in groups if group_name == row[0]), None)
-        if found is None and not group_name.isdecimal():
-            raise StageError(f"image {image.name} starts as group {group_name!r}, which its /etc/group lacks")
-        group = int(group_name) if found is None else found
+        group = _number(next((row[2] for row in groups if group_name == row[0]), group_name))
+    if group is None:
+        raise StageError(f"image {image.name} starts as group {group_name[:40]!r}, which its /etc/group lacks")
     if max(number, group) >= IDS:
         raise StageError(f"image {image.name} starts as user {number}, group {group}; a box has ids up to {IDS - 1}")
     home = row[5] if row and row[5] else "/"
-    return _User(number, group, home, row[0] if row else str(number))
+    return _User(number, group, home, printable(row[0]) if row else str(number))
 
 
 def _rows(image: Image, path: str, least: int) -> Iterator[list[str]]:
-    for row in csv.reader(text_of(image.root, path).splitlines(), delimiter=":", quoting=csv.QUOTE_NONE):
-        if len(row) >= least and row[2].isdecimal():
+    lines = text_of(image.root, path).replace("\0", "?").splitlines()
+    short = (line for line in lines if len(line) < _LONGEST_LINE)
+    for row in csv.reader(short, delimiter=":", quoting=csv.QUOTE_NONE):
+        if len(row) >= least and _number(row[2]) is not None:
             yield row
+
+
+def _number(text: str) -> int | None:
+    """A number as an image writes it; None if it is none, or has more than 10 digits."""
+    return int(text) if text.isdecimal() and len(text) <= 10 else None
 
 
 def _refuse_hidden(root: Path) -> None:
@@ -224,7 +255,7 @@ def _writable(image: Image, places: Iterable[str], scratch: Path) -> list[tuple[
     """
     found: dict[Path, str] = {}
     for place in places:
-        real = inside(image.root, place)
+        real = _inside(image, place)
         if real.is_dir() and real != image.root:
             found[real] = "/" + real.relative_to(image.root).as_posix()
     outer = {real: place for real, place in found.items() if not set(real.parents) & set(found) and place != "/tmp"}
@@ -233,10 +264,11 @@ def _writable(image: Image, places: Iterable[str], scratch: Path) -> list[tuple[
     copies = scratch / ".writable"
     copies.mkdir(mode=0o755)
     for number, (real, place) in enumerate(outer.items()):
-        if _size(real) > MAX_WRITABLE_BYTES:
+        files, size = _content(real)
+        if size > MAX_WRITABLE_BYTES or files > MAX_WRITABLE_FILES:
+            most = f"{MAX_WRITABLE_FILES:,} files and {MAX_WRITABLE_BYTES >> 20} MiB"
             raise StageError(
-                f"image {image.name}: {place} is to be writable, and has more than {MAX_WRITABLE_BYTES >> 20} MiB, "
-                "which would be copied for each launch; name a smaller folder"
+                f"image {image.name}: {place} is writable and would be copied for each launch, but has more than {most}"
             )
         done = subprocess.run(
             ["cp", "-a", "--", str(real), str(copies / str(number))], capture_output=True, text=True, check=False
@@ -247,9 +279,21 @@ def _writable(image: Image, places: Iterable[str], scratch: Path) -> list[tuple[
 
 
 @functools.lru_cache(maxsize=256)
-def _size(folder: Path) -> int:
-    """Bytes of a folder of an unpacked image, which never changes."""
-    return bytes_of(folder)
+def _content(folder: Path) -> tuple[int, int]:
+    """Files and bytes of a folder of an unpacked image, which never changes."""
+    return content_of(folder)
+
+
+def _inside(image: Image, place: str) -> Path:
+    """Where a path is in the image's root.
+
+    Raises:
+        StageError: its links lead in a circle, or it is too long.
+    """
+    try:
+        return inside(image.root, place)
+    except OSError as error:
+        raise StageError(f"image {image.name}: {error.strerror or error}") from error
 
 
 def _mount_point(image: Image, place: str, *, folder: bool) -> str:
@@ -260,7 +304,7 @@ def _mount_point(image: Image, place: str, *, folder: bool) -> str:
     """
     if not re.match(r"/[^/]", place):
         raise StageError(f"image {image.name}: {place!r} is not a path below /; give one like /data/items.json")
-    real = inside(image.root, place)
+    real = _inside(image, place)
     try:
         if folder:
             real.mkdir(parents=True, exist_ok=True)

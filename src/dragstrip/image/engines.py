@@ -1,10 +1,12 @@
-"""Docker and Podman, by their command lines: they only give an image, and no program of theirs runs during a race."""
+"""Docker and Podman, by their command lines: they give and build images; no program of theirs runs during a race."""
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from dragstrip.errors import NotReady, StageError
@@ -29,6 +31,95 @@ class Engine:
     image: str
 
 
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A way to build an image with an engine: further options, and environment variables."""
+
+    options: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    def command(
+        self, program: str, folder: Path, dockerfile: str, args: Sequence[tuple[str, str]], note: Path
+    ) -> list[str]:
+        """The engine's command.
+
+        Args:
+            note: the file that gets the image's id.
+        """
+        words = [program, "build", *self.options, "--iidfile", str(note), "-f", str(folder / dockerfile)]
+        words += [word for name, value in args for word in ("--build-arg", f"{name}={value}")]
+        return [*words, str(folder)]
+
+
+#: The usual way comes first. Machines that are containers themselves often allow no further network or no runtime: then
+#: the host's network helps, without Docker's BuildKit, and Podman's builds without a runtime.
+_WAYS = {
+    "podman": (Way(), Way(("--isolation=chroot", "--network=host"))),
+    "docker": (Way(), Way(("--network=host",), {"DOCKER_BUILDKIT": "0"})),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """Whether an engine works on this machine.
+
+    Args:
+        name: "podman" or "docker". program: its path; None: it is not on PATH.
+        refused: the last line that it printed when it failed; "" if it works.
+    """
+
+    name: str
+    program: str | None
+    refused: str = ""
+
+
+def examined(name: str) -> Examined:
+    """Asks an engine, and its daemon if it has one, for their state."""
+    program = shutil.which(name)
+    if program is None:
+        return Examined(name, None)
+    # Docker's command line without its daemon also exits with 0 in some versions, and then prints no version.
+    form = "{{.ServerVersion}}" if name == "docker" else "{{.Version.Version}}"
+    ended = asked([program, "info", "--format", form], ASK_S)
+    if ended.status == 0 and ended.output.strip():
+        return Examined(name, program)
+    return Examined(name, program, last_line(_said(ended, ASK_S)))
+
+
+def working(engine: str) -> str:
+    """The path of an engine that works here.
+
+    Args:
+        engine: "podman", "docker", or "auto" for the first that works.
+
+    Raises:
+        NotReady: none does; with what each printed.
+    """
+    return _working(engine, os.environ.get("PATH", ""))
+
+
+@functools.lru_cache(maxsize=8)
+def _working(engine: str, _path: str) -> str:
+    states = [examined(name) for name in (ENGINES if engine == "auto" else (engine,))]
+    if works := next((state.program for state in states if state.program and not state.refused), None):
+        return works
+    said = [
+        f"`{state.name}` is not on PATH" if state.program is None else f"`{state.name} info`: {state.refused}"
+        for state in states
+    ]
+    raise NotReady(f"{'; '.join(said)}; install or start one of {' and '.join(ENGINES)} to build images")
+
+
+def ways(program: str) -> tuple[Way, ...]:
+    """How an engine may build an image; a way is tried if the one before fails."""
+    return _WAYS.get(Path(program).name, (Way(),))
+
+
+def has(program: str, image: str) -> bool:
+    """Whether an engine has an image."""
+    return asked([program, "image", "inspect", "--format", "{{.Id}}", image], ASK_S).status == 0
+
+
 def find(image: str, engine: str) -> Engine:
     """The engine that has an image, and the image's id.
 
@@ -45,7 +136,7 @@ def find(image: str, engine: str) -> Engine:
         if program is None:
             said.append(f"`{name}` is not on PATH")
             continue
-        ended = _asked([program, "image", "inspect", "--format", "{{.Id}}", image], ASK_S)
+        ended = asked([program, "image", "inspect", "--format", "{{.Id}}", image], ASK_S)
         words = ended.output.split()
         if ended.status == 0 and words:
             return Engine(program, words[-1].removeprefix("sha256:"))
@@ -62,16 +153,22 @@ def save(engine: Engine, file: Path) -> None:
     """
     form = ["--format", "docker-archive"] if Path(engine.program).name == "podman" else []
     command = [engine.program, "save", *form, "-o", str(file), engine.image]
-    ended = _asked(command, SAVE_S)
+    ended = asked(command, SAVE_S)
     if ended.status != 0:
         last = tail_of(_said(ended, SAVE_S))
         raise StageError(f"`{' '.join(command)}` failed with status {ended.status}; its last lines:\n{last}")
 
 
-def _asked(command: list[str], at_most_s: float) -> Ended:
-    """Runs an engine's command; a program that can't be started has status 127, as in a shell."""
+def asked(
+    command: Sequence[str], at_most_s: float, *, log: Path | None = None, more: Mapping[str, str] | None = None
+) -> Ended:
+    """Runs an engine's command; a program that can't be started has status 127, as in a shell.
+
+    Args:
+        log: a file to which its whole output is added. more: environment variables.
+    """
     try:
-        return bounded(command, at_most_s, env={**os.environ, "LC_ALL": "C.UTF-8"})
+        return bounded(command, at_most_s, env={**os.environ, "LC_ALL": "C.UTF-8", **(more or {})}, log=log)
     except OSError as error:
         return Ended(127, f"{command[0]}: {error.strerror}", late=False)
 

@@ -235,7 +235,7 @@ def _base(root: Path) -> str:
     """The distribution, as its os-release(5) names it."""
     for path in ("etc/os-release", "usr/lib/os-release"):
         if match := re.search(r"^PRETTY_NAME=[\"']?([^\"'\n]{1,100})", text_of(root, path), re.MULTILINE):
-            return match[1]
+            return archive.printable(match[1])
     return "none"
 
 

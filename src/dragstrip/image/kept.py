@@ -55,6 +55,10 @@ def remove_old(parent: Path, note: str, most: int, remove: Callable[[Path], None
     return removed
 
 
-def bytes_of(folder: Path) -> int:
-    """The bytes of all files below a folder."""
-    return sum(place.lstat().st_size for place in folder.rglob("*") if not place.is_dir())
+def content_of(folder: Path) -> tuple[int, int]:
+    """Files below a folder, folders and links included, and the bytes of all files."""
+    files = size = 0
+    for at, folders, names in os.walk(folder):
+        files += len(folders) + len(names)
+        size += sum(os.lstat(f"{at}/{name}").st_size for name in names)
+    return files, size

@@ -11,10 +11,12 @@ import os
 import shutil
 import stat
 import tarfile
+import zlib
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 from dragstrip.errors import BadUsage
 from dragstrip.image.archive import Archive, Readable
@@ -28,6 +30,18 @@ _MAX_LINKS = 40
 #: Bytes that are copied at once, and the longest header of a tar file (long names, extended attributes).
 _PIECE, _MAX_HEADER = 2**20, 2**20
 
+#: The longest path in bytes (PATH_MAX), and its most folders: programs that remove a tree go down into it.
+MAX_PATH_BYTES, MAX_DEPTH = 4096, 128
+
+#: Bytes of all headers of one member together: names, extended attributes, maps of sparse files.
+_MAX_HEADERS = 4 * 2**20
+
+#: What is written as a hole.
+_ZEROS = bytes(_PIECE)
+
+#: Files and bytes between two looks at the disk's free space.
+_LOOK_FILES, _LOOK_BYTES = 5_000, 64 * 2**20
+
 #: Bytes that are remembered, because the reader of tar files goes back by one.
 _REMEMBERED = 512
 
@@ -37,10 +51,17 @@ IDS = 65_536
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What an image may need: files (also folders and links), and bytes of all files together."""
+    """What an image may need.
+
+    Args:
+        files: also folders and links. bytes: of all files together, holes included.
+        spare: bytes that stay free on the disk. spare_files: files that the disk could still hold.
+    """
 
     files: int = 500_000
     bytes: int = 16 * 2**30
+    spare: int = 2**30
+    spare_files: int = 20_000
 
 
 @dataclass(slots=True)
@@ -64,9 +85,22 @@ class _Layer:
         self._digest = hashlib.sha256()
         self._at = self._wanted = 0
         self._last = b""
+        self._headers: int | None = None
+
+    @property
+    def count(self) -> int:
+        """Bytes that were read."""
+        return self._at
+
+    def expect(self, *, headers: bool) -> None:
+        """Says what is read next: the headers of a member, which are bounded together, or its content."""
+        self._headers = _MAX_HEADERS if headers else None
 
     def tell(self) -> int:
         return self._wanted
+
+    def seekable(self) -> bool:
+        return True
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
         if whence != os.SEEK_SET or offset < self._at - len(self._last):
@@ -77,6 +111,10 @@ class _Layer:
     def read(self, count: int, /) -> bytes:
         if not 0 <= count <= _MAX_HEADER:
             raise tarfile.ReadError(f"a header claims {count:,} bytes")
+        if self._headers is not None:
+            self._headers -= count
+            if self._headers < 0:
+                raise tarfile.ReadError(f"a member has more than {_MAX_HEADERS:,} bytes of headers")
         while self._at < self._wanted:
             if not self._advance(min(self._wanted - self._at, _PIECE)):
                 return b""
@@ -118,12 +156,16 @@ def inside(root: Path, path: str) -> Path:
     The result contains no link. Its end may be missing.
 
     Raises:
-        OSError: more than 40 links, or a name that is too long.
+        OSError: more than 40 links, or a path that is too long or too deep.
     """
+    if len(os.fsencode(path)) > MAX_PATH_BYTES:
+        raise OSError(f"a path has more than {MAX_PATH_BYTES:,} bytes: {path[:40]!r}…")
     left = deque(part for part in path.split("/") if part not in ("", "."))
     found: list[str] = []
     links = 0
     while left:
+        if len(found) > MAX_DEPTH or len(left) > 2 * MAX_DEPTH:
+            raise OSError(f"a path has more than {MAX_DEPTH} folders: {path[:40]!r}…")
         part = left.popleft()
         if part == "..":
             found = found[:-1]
@@ -156,7 +198,8 @@ class Unpacker:
     done: Unpacked = field(default_factory=Unpacked)
     _made: set[str] = field(default_factory=set, repr=False)
     _folders: dict[str, str] = field(default_factory=dict, repr=False)
-    _modes: dict[str, int] = field(default_factory=dict, repr=False)
+    _read: int = field(default=0, repr=False)
+    _looked: tuple[int, int] = field(default=(0, 0), repr=False)
 
     def unpack(self, archive: Archive) -> Unpacked:
         """Unpacks all layers of an image.
@@ -174,29 +217,35 @@ class Unpacker:
                 raise BadUsage(f"{what}: the image has more than {limits}; give a smaller image") from error
             except _OutsideError as error:
                 raise BadUsage(f"{what}: {error}; Dragstrip does not unpack such an image") from error
-            except (tarfile.TarError, EOFError, OSError, ValueError) as error:
-                raise BadUsage(f"{what} can't be unpacked: {error}") from error
-        for folder, mode in self._modes.items():  # last, because a folder may forbid writing
-            if stat.S_ISDIR(os.lstat(folder).st_mode):
-                os.chmod(folder, mode)  # noqa: PTH101
+            except RecursionError as error:
+                raise BadUsage(f"{what} can't be unpacked: a member has too many headers") from error
+            except _DAMAGED as error:
+                raise BadUsage(f"{what} can't be unpacked: {_without_place(error)}") from error
         return self.done
 
     def _layer(self, stream: Readable, expected: str) -> None:
         """Unpacks one layer; its digest must be the expected one, or its image's id would stand for other files."""
         self._made = {str(self.root)}
-        layer = _Layer(stream, self.limits.bytes - self.done.bytes + 2**30)  # headers and padding are not files
+        layer = _Layer(stream, self.limits.bytes + 2**30 - self._read)  # headers and padding are not files
+        layer.expect(headers=True)
         with tarfile.open(fileobj=layer, mode="r:") as tar:  # type: ignore[call-overload]
             while (member := tar.next()) is not None:
                 tar.members = []  # it would keep every header
+                layer.expect(headers=False)
                 self._member(tar, member)
-        if (found := layer.digest()) != expected:
-            raise ValueError(f"its digest is {found}, and the image's configuration has {expected}")
+                layer.expect(headers=True)
+        layer.expect(headers=False)
+        digest, self._read = layer.digest(), self._read + layer.count
+        if digest != expected:
+            raise ValueError(f"its digest is {digest}, and the image's configuration has {expected}")
 
     def _member(self, tar: tarfile.TarFile, member: tarfile.TarInfo) -> None:
         self._count(member)
         parts = [part for part in member.name.split("/") if part not in ("", ".")]
         if member.name.startswith("/") or ".." in parts or "\0" in member.name:
-            raise _OutsideError(f"the path {member.name!r} leads out of the image")
+            raise _OutsideError(f"the path {_short(member.name)} leads out of the image")
+        if parts and parts[-1].startswith(_WHITEOUT) and parts[-1].removeprefix(_WHITEOUT) in ("", ".", ".."):
+            raise _OutsideError(f"the path {_short(member.name)} removes a whole folder")
         if not parts:
             return
         folder, name = self._folder(parts[:-1]), parts[-1]
@@ -209,8 +258,8 @@ class Unpacker:
             if not stat.S_ISDIR(_mode(place)):
                 self._remove(place)
                 os.mkdir(place, 0o700)  # noqa: PTH102
-            self._modes[place] = (member.mode & 0o1777) | 0o700
             self._own(place, member)
+            os.chmod(place, member.mode & 0o1777 | 0o700)  # noqa: PTH101
         elif member.isreg() or member.issym() or member.islnk():
             self._remove(place)
             self._file(tar, member, place)
@@ -222,19 +271,38 @@ class Unpacker:
             place = os.path.dirname(place)  # noqa: PTH120
 
     def _count(self, member: tarfile.TarInfo) -> None:
+        if member.size < 0:
+            raise ValueError(f"{_short(member.name)} has {member.size:,} bytes")
         self.done.files += 1
         self.done.bytes += member.size if member.isreg() else 0
         if self.done.files > self.limits.files or self.done.bytes > self.limits.bytes:
             raise _TooLargeError
+        files, size = self._looked
+        if not files or self.done.files - files > _LOOK_FILES or self.done.bytes - size > _LOOK_BYTES:
+            self._look_at_disk()
+            self._looked = (self.done.files, self.done.bytes)
+
+    def _look_at_disk(self) -> None:
+        """Ends the unpacking before the disk is full."""
+        disk = os.statvfs(self.root)
+        free = disk.f_bavail * disk.f_frsize
+        if free < self.limits.spare or (disk.f_files and disk.f_favail < self.limits.spare_files):
+            raise OSError(
+                f"its disk has {free >> 20:,} MiB and {disk.f_favail:,} files left; free some space, or let "
+                "DRAGSTRIP_CACHE name a folder of another disk"
+            )
 
     def _file(self, tar: tarfile.TarFile, member: tarfile.TarInfo, place: str) -> None:
         """Makes a file or a link at a path where there is nothing."""
         if member.islnk():
             folder, _, name = member.linkname.rpartition("/")
             source = f"{self._folder(folder.split('/'))}/{name}"
-            if name == ".." or not stat.S_ISREG(_mode(source)):
-                raise _OutsideError(f"the hard link {member.name!r} to {member.linkname!r} is not to a file of it")
+            mode = _mode(source)
+            if name in ("", ".", "..") or not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)):
+                names = f"{_short(member.name)} to {_short(member.linkname)}"
+                raise _OutsideError(f"the hard link {names} is not to a file of it")
             os.link(source, place, follow_symlinks=False)
+            self._folders.clear()  # the file may be a link
             return
         if member.issym():
             os.symlink(member.linkname, place)  # noqa: PTH211
@@ -244,13 +312,15 @@ class Unpacker:
         number = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         with os.fdopen(number, "wb") as file:
             content = tar.extractfile(member)
-            left = member.size
-            while content is not None and left > 0:
-                piece = content.read(min(left, _PIECE))
-                if not piece:
-                    raise EOFError("its end is missing")
-                file.write(piece)
-                left -= len(piece)
+            # A sparse file is a list of its parts; there are holes between them.
+            for start, size in member.sparse if isinstance(member.sparse, list) else [(0, member.size)]:
+                if content is None or start < 0 or not 0 <= size <= member.size - start:
+                    raise ValueError(f"{_short(member.name)} has a part that is not within it")
+                content.seek(start)
+                file.seek(start)
+                _copy(content, file, size)
+            if member.issparse() or member.size >= _PIECE:
+                file.truncate(member.size)  # the end may be a hole
         self._own(place, member)
         os.chmod(place, member.mode & 0o777 | 0o400)  # noqa: PTH101
         os.utime(place, (member.mtime, member.mtime))
@@ -293,6 +363,34 @@ class Unpacker:
         for place in _below(folder):
             if place not in self._made:
                 self._remove(place)
+
+
+#: What reading a damaged or hostile layer raises.
+_DAMAGED = (tarfile.TarError, zlib.error, EOFError, OSError, ValueError, ArithmeticError, LookupError)
+
+
+def _short(name: str) -> str:
+    """A path for a message, as Python quotes it."""
+    return repr(name) if len(name) <= 200 else f"{name[:200]!r}…"
+
+
+def _without_place(error: Exception) -> str:
+    """What an error says, without the path on this machine, which may be as long as the hostile name in it."""
+    return (error.strerror if isinstance(error, OSError) else "") or str(error) or "its end is missing"
+
+
+def _copy(content: IO[bytes], file: IO[bytes], size: int) -> None:
+    """Copies bytes; a piece of zeros becomes a hole."""
+    left = size
+    while left > 0:
+        piece = content.read(min(left, _PIECE))
+        if not piece:
+            raise EOFError("its end is missing")
+        if piece == _ZEROS:
+            file.seek(len(piece), os.SEEK_CUR)
+        else:
+            file.write(piece)
+        left -= len(piece)
 
 
 def _below(folder: str) -> Iterator[str]:

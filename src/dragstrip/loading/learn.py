@@ -126,7 +126,7 @@ def _ask(
     """
     try:
         deadline = Deadline(request.timeout_s)
-        with _connected(to, deadline, trust, session) as sock:
+        with _connected(request, to, deadline, trust, session) as sock:
             tls = _encryption(sock)
             _refuse_whole(request, sock, session)
             response = _read(request, to, sock, wire, deadline)
@@ -197,9 +197,10 @@ def _refuse_size(request: LoadRequest, response: Response) -> None:
 
 
 def _connected(
-    to: Target, deadline: Deadline, trust: ssl.SSLContext | None, session: ssl.SSLSession | None
+    request: LoadRequest, to: Target, deadline: Deadline, trust: ssl.SSLContext | None, session: ssl.SSLSession | None
 ) -> socket.socket:
-    sock = Server(to.host if to.unix is None else f"unix:{to.unix}", to.port).connect(deadline)
+    server = Server(to.host if to.unix is None else f"unix:{to.unix}", to.port, namespace=request.namespace)
+    sock = server.connect(deadline)
     if trust is None:
         return sock
     deadline.lend(sock)

@@ -115,6 +115,8 @@ class LoadRequest:
         pool: different requests, cycled; (): the one request that the other fields describe.
         script: makes the requests, or has made the pool.
         allowed: hosts other than this machine that may be loaded.
+        namespace: of the network that has the URL's address, as a container has; None: this process's own.
+        container: its image and the image's id, for the report; "" without a container.
     """
 
     url: str
@@ -145,6 +147,8 @@ class LoadRequest:
     pool: tuple[Asked, ...] = ()
     script: ScriptFile | None = None
     allowed: tuple[AllowedHost, ...] = ()
+    namespace: Path | None = None
+    container: str = ""
 
     @property
     def plain(self) -> int:

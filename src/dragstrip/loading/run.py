@@ -191,6 +191,8 @@ def prepare(
         notes.append("two reference requests got different bodies: only statuses were checked")
     if to.elsewhere is not None:
         notes.append(f"{to.host} is another machine: its CPU time, and what the network adds, can't be seen from here")
+    if request.container:
+        notes.append(f"the server ran in a container of its own, on this machine: image {request.container}")
     if to.tls and request.insecure:
         notes.append("--insecure: the server's certificate was not checked; any server could use it")
     if request.handshakes == RESUMED and request.keepalive and request.close_after is None and not learned.closes:
@@ -336,6 +338,7 @@ def session_plan(prepared: Prepared, turns: tuple[int, int] = (0, 0)) -> Session
     from dragstrip import _engine as engine
 
     request, to, tls = prepared.request, prepared.target, None
+    inside = {"namespace": request.namespace} if request.namespace else {}
     if to.tls:
         resume = request.handshakes == RESUMED
         tls = engine.Tls(to.tls, cacert=request.cacert, insecure=request.insecure, resume=resume)
@@ -356,7 +359,7 @@ def session_plan(prepared: Prepared, turns: tuple[int, int] = (0, 0)) -> Session
             engine.Exchange(method + b" / HTTP/1.1\r\n\r\n", status, b"", any_body=True) for method in (b"GET", b"HEAD")
         ]
     return engine.SessionPlan(
-        engine.Target.unix(to.unix) if to.unix else engine.Target(to.host, to.port),
+        engine.Target.unix(to.unix) if to.unix else engine.Target(to.host, to.port, **inside),
         exchanges,
         connections=prepared.connections,
         keepalive=request.keepalive,

@@ -41,16 +41,25 @@ def tail_of(output: str) -> str:
 
 
 def bounded(
-    command: Sequence[str], at_most_s: float, *, folder: Path | None = None, env: Mapping[str, str] | None = None
+    command: Sequence[str],
+    at_most_s: float,
+    *,
+    folder: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    log: Path | None = None,
 ) -> Ended:
     """Runs a program, and kills all processes of its session when it has ended or after a time, in seconds.
 
     The output is written to a file, because its length has no limit.
 
+    Args:
+        log: a file to which the whole output is added; None: only the end is kept.
+
     Raises:
         OSError: it can't be started.
     """
-    with tempfile.TemporaryFile() as output:
+    with log.open("ab+") if log else tempfile.TemporaryFile() as output:
+        before = output.seek(0, os.SEEK_END)
         running = subprocess.Popen(
             command, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
             start_new_session=True,
@@ -65,5 +74,5 @@ def bounded(
                 os.killpg(running.pid, signal.SIGKILL)
             running.wait()
         size = output.seek(0, os.SEEK_END)
-        output.seek(max(size - TAIL_BYTES, 0))
+        output.seek(max(size - TAIL_BYTES, before))
         return Ended(running.returncode, output.read().decode(errors="replace"), late)

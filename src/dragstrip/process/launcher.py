@@ -14,7 +14,6 @@ import os
 import pwd
 import re
 import select
-import shutil
 import signal
 import subprocess
 import sys
@@ -34,7 +33,7 @@ from dragstrip.image import within
 from dragstrip.process.ports import HOST_TABLES, is_held, listens_elsewhere
 from dragstrip.process.running import GRACE_S, Ended, Running
 from dragstrip.process.scratch import make_cgroup, remove_cgroup, scratch_root, strays, sweep_stale
-from dragstrip.process.supervisor import box_processes, descendants
+from dragstrip.process.supervisor import box_processes, descendants, remove_tree
 
 if TYPE_CHECKING:
     from dragstrip.contender import Start
@@ -468,7 +467,7 @@ def _user_name(uid: int) -> str:
 
 
 def _remove(scratch: Path, log: Path) -> None:
-    shutil.rmtree(scratch, ignore_errors=True)
+    remove_tree(str(scratch))
     log.unlink(missing_ok=True)
 
 

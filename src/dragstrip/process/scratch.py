@@ -9,7 +9,6 @@ import contextlib
 import fcntl
 import os
 import re
-import shutil
 import subprocess
 import tempfile
 import time
@@ -17,6 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from psutil import pid_exists
+
+from dragstrip.process.supervisor import remove_tree
 
 #: Where a tmpfs is mounted for every program (shm_overview(7)).
 MEMORY = Path("/dev/shm")
@@ -48,7 +49,7 @@ def scratch_root(base: Path | None = None) -> Iterator[Path]:
             root.chmod(0o711)
             yield root
         finally:
-            shutil.rmtree(root, ignore_errors=True)
+            remove_tree(str(root))
             os.close(lock)
 
 
@@ -59,7 +60,7 @@ def _guard(root: Path) -> Iterator[None]:
     A shell waits for the end of a pipe; only this process holds the other end. The shell removes the folder once no
     process locks it (flock(1)), after supervisors that still stop servers. Its own session shields it from Ctrl-C.
     """
-    command = 'read -r _; [ ! -d "$1" ] || exec flock -w 60 "$1" rm -rf -- "$1"'
+    command = 'read -r _; [ ! -d "$1" ] || { chmod -R u+rwx -- "$1"; exec flock -w 60 "$1" rm -rf -- "$1"; }'
     with subprocess.Popen(
         ["/bin/sh", "-c", command, "sh", str(root)],
         stdin=subprocess.PIPE,
@@ -82,7 +83,7 @@ def sweep_stale() -> list[Path]:
         for root in base.glob("dragstrip-*"):
             with contextlib.suppress(OSError):
                 if _is_stale(root):
-                    shutil.rmtree(root, ignore_errors=True)
+                    remove_tree(str(root))
                     swept.append(root)
     for parent in filter(None, {_cgroup_parent(mount) for mount in _CGROUP_MOUNTS}):
         for cgroup in parent.glob("dragstrip-*"):

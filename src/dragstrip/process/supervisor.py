@@ -10,7 +10,7 @@ scratch directory. The kernel reports that no process of a server is left (wait4
 """
 
 # pathlib would double the start-up time:
-# ruff: noqa: PTH106, PTH108, PTH110, PTH112, PTH118, PTH119, PTH123, PTH208
+# ruff: noqa: PTH101, PTH104, PTH106, PTH108, PTH110, PTH112, PTH118, PTH119, PTH123, PTH208
 from __future__ import annotations
 
 import contextlib
@@ -234,6 +234,37 @@ def _new_user_namespace(base: int, user: int, group: int) -> int:
         os.close(ready)
     become()
     return namespace
+
+
+def remove_tree(path: str) -> None:
+    """Removes a folder that a server may have filled: it may be thousands of folders deep, or locked by its modes."""
+    with contextlib.suppress(RecursionError):
+        shutil.rmtree(path, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        if os.path.lexists(path):
+            _remove_by_levels(path)
+
+
+def _remove_by_levels(path: str) -> None:
+    """Removes a folder without going down into it: what is in a folder's folder moves up."""
+    os.chmod(path, 0o700)
+    moved = 0
+    while upper := list(os.scandir(path)):
+        for folder in upper:
+            if not folder.is_dir(follow_symlinks=False):
+                os.unlink(folder)
+                continue
+            os.chmod(folder, 0o700)
+            for inner in list(os.scandir(folder)):
+                if not inner.is_dir(follow_symlinks=False):
+                    os.unlink(inner)
+                    continue
+                os.chmod(inner, 0o700)  # only a folder that may be written can get another parent
+                while os.path.lexists(place := f"{path}/{moved}"):
+                    moved += 1
+                os.rename(inner, place)
+            os.rmdir(folder)
+    os.rmdir(path)
 
 
 def find_program(order: StartOrder) -> str:
@@ -520,7 +551,7 @@ class Supervisor:
         self._launch = None
         launch.close()
         if self._abandoned:
-            shutil.rmtree(launch.scratch, ignore_errors=True)
+            remove_tree(launch.scratch)
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(launch.log_path)
 
@@ -590,7 +621,7 @@ class Supervisor:
         with contextlib.suppress(BlockingIOError):
             fcntl.flock(self._root_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if re.fullmatch(r"dragstrip-\d+-\w+", os.path.basename(self._root)):
-                shutil.rmtree(self._root, ignore_errors=True)
+                remove_tree(self._root)
 
     def _send(self, report: Report) -> None:
         try:

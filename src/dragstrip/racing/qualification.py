@@ -28,7 +28,6 @@ from dragstrip.racing.request import Request
 from dragstrip.racing.setup import LOCAL, RaceSetup, Site
 from dragstrip.record import Entrant, Load
 from dragstrip.scrutiny import BEHAVIOUR_S, CORRECTNESS_S, Deadline
-from dragstrip.workload import HTTP2
 
 #: How many contenders are up and checked at once, and how many of them get requests at once.
 AT_ONCE, CHECKED_AT_ONCE = 16, 4
@@ -318,7 +317,7 @@ def _check(setup: RaceSetup, candidate: _Candidate, launched: LaunchedServer) ->
     if findings.problems:
         candidate.rejected = launched.death("in scrutineering") or "; ".join(findings.problems)
     # The checks of connections are for HTTP/1.
-    elif candidate.entry.contender is not None and candidate.entry.http(setup.load.http) != HTTP2:
+    elif candidate.entry.contender is not None and not setup.asking(launched).framed:
         candidate.facts |= setup.connection_facts(launched)
 
 
@@ -338,7 +337,8 @@ def _check_ad_hoc(setup: RaceSetup, candidate: _Candidate, room: threading.Semap
     if launched := candidate.running:
         with room:
             candidate.limit = Deadline(BEHAVIOUR_S)
-            candidate.facts |= setup.connection_facts(launched)
+            if not setup.asking(launched).framed:
+                candidate.facts |= setup.connection_facts(launched)
             if not launched.running.alive():
                 candidate.rejected = launched.death("in scrutineering")
 

@@ -236,7 +236,8 @@ def _refuse_streams(request: Request) -> None:
     """Several requests at a time on a connection need HTTP/2 for every contender."""
     if request.streams == 1:
         return
-    alone = next((entry.name for entry in request.entries if entry.http(request.http) != HTTP2), None)
+    usual = request.workload.version(request.http)
+    alone = next((entry.name for entry in request.entries if entry.http(usual) != HTTP2), None)
     if alone:
         raise BadUsage(
             f"--streams {request.streams}: {alone} is raced over HTTP/{request.http}, where a connection has one "
@@ -253,6 +254,9 @@ def _refuse_unlike_loads(request: Request) -> None:
         raise BadUsage(
             f"workload {closing[0]} has a new connection for each request, the others keep theirs; race it by itself"
         )
+    framed = [workload.name for workload in request.workloads if workload.traffic.http == HTTP2]
+    if framed and len(framed) < len(request.workloads):
+        raise BadUsage(f"workload {framed[0]} is sent over HTTP/2, the others need not be; race it by itself")
     meant = {workload.name: workload.traffic.connections or DEFAULT_CONNECTIONS for workload in request.workloads}
     if request.connections is None and len(set(meant.values())) > 1:
         counts = ", ".join(f"{name} for {count:,}" for name, count in meant.items())
@@ -266,7 +270,8 @@ def _refuse_unfit(request: Request, workload: Workload, *, open_loop: bool) -> N
         raise BadUsage(
             f"workload {workload.name} sends chunked bodies, which HTTP/1.0 does not support; leave --http 1.0 out"
         )
-    framed = next((entry.name for entry in request.entries if entry.http(request.http) == HTTP2), None)
+    usual = workload.version(request.http)
+    framed = next((entry.name for entry in request.entries if entry.http(usual) == HTTP2), None)
     pipelining = workload.traffic.pipelining
     if framed and (pipelining > 1 or any(kind.request.framing == "chunked" for kind in workload.kinds)):
         raise BadUsage(

@@ -99,7 +99,7 @@ class RaceSetup:
         Raises:
             StageError: it did not serve; the message has its name, the reason and its last log lines.
         """
-        return self.launching.launch(entry, self.workload, self.load.http, self.instance)
+        return self.launching.launch(entry, self.workload, self.workload.version(self.load.http), self.instance)
 
     def asking(self, launched: LaunchedServer) -> Asking:
         """The requests to a launched contender, and the correct responses."""
@@ -220,6 +220,7 @@ def session_plan(
         timeout_ns=load.timeout_ns,
         tls=Tls(HOST, cacert=tls.cacert, resume=workload.traffic.tls == "resumed") if tls else None,
         pipelining=workload.traffic.pipelining,
+        requests_per_connection=workload.traffic.requests_per_connection if load.keepalive else None,
         by_length=workload.by_length,
         sequence=workload.sequence(exchanges, asking.seed),
         heads=heads,

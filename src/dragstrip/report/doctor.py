@@ -9,16 +9,20 @@ from rich.markup import escape
 
 from dragstrip.doctor.finding import (
     AwakeEffect,
+    Bubblewrap,
     Ceiling,
     Clock,
     ClockOffset,
     Cores,
+    Engines,
+    EngineState,
     Finding,
     FleetFinding,
     Forecast,
     IdleCost,
     Limit,
     Link,
+    NamespaceCause,
     Note,
     NotMeasured,
     NullRaceResult,
@@ -26,7 +30,9 @@ from dragstrip.doctor.finding import (
     Report,
     Status,
     Subject,
+    SubordinateIds,
     TimeShare,
+    UserNamespaces,
 )
 from dragstrip.machine import show_cores
 from dragstrip.machine_facts import CeilingPoint
@@ -48,12 +54,38 @@ _REMEDIES: Mapping[Subject, str] = {
     Subject.PORTS: "sysctl net.ipv4.ip_local_port_range='1024 65535'",
     Subject.BACKLOG: "sysctl net.core.somaxconn=4096",
     Subject.IO_URING: "sysctl kernel.io_uring_disabled=0, or a container that allows it; epoll serves as well",
+    Subject.BUBBLEWRAP: "root, or a machine that allows user namespaces",
+    Subject.ENGINES: "start its daemon (`systemctl start docker`), or install podman, which needs none",
+    Subject.SUBORDINATE_IDS: "the package uidmap, and "
+    "`usermod --add-subuids 100000-165535 --add-subgids 100000-165535 USER`",
     Subject.OTHER_PROGRAMS: "end other programs",
     Subject.NOISE: "end other programs; a machine of one's own sees more",
     Subject.AWAKE: "root, or a container that allows SCHED_IDLE and does not limit CPU time",
     Subject.CEILING: "end other programs and repeat it",
     Subject.NULL_RACE: "end other programs and repeat it; one in twenty calls a difference by chance",
 }
+
+
+#: What lets an ordinary user make user namespaces, by the cause of a refusal.
+_NAMESPACE_REMEDIES: Mapping[NamespaceCause, str] = {
+    NamespaceCause.APPARMOR: "AppArmor forbids it (usual on Ubuntu): "
+    "sysctl kernel.apparmor_restrict_unprivileged_userns=0, an AppArmor profile with `userns` for bwrap, or root",
+    NamespaceCause.NUMBER: "sysctl user.max_user_namespaces=10000",
+    NamespaceCause.SWITCH: "sysctl kernel.unprivileged_userns_clone=1, or root",
+    NamespaceCause.OTHER: "root, or a container that allows user namespaces (its filter of system calls may forbid it)",
+}
+
+_NO_ENGINE = "; images then come from files of `docker save`, and none can be built here"
+
+
+def _usable(state: EngineState) -> bool:
+    return state.installed and not state.refused
+
+
+def _engine(state: EngineState) -> str:
+    if not state.installed:
+        return f"{state.name} is not installed"
+    return f"{state.name} does not work ({state.refused})" if state.refused else f"{state.name} works"
 
 
 def finding_text(finding: Finding) -> str:
@@ -87,6 +119,19 @@ def finding_text(finding: Finding) -> str:
             span = "" if race.low is None else f", {race.low:.4f} to {race.high:.4f}"
             sees = "" if race.round_sd is None else f"; rounds scatter by {as_percent(race.round_sd)}"
             return f"{race.verdict}{span}, after {race.spent_s:.0f} s (race {race.race}){sees}"
+        case UserNamespaces(None):
+            return "this user can make them, so containers can start"
+        case UserNamespaces(_, refused):
+            return f"this user can't make them, so no container can start: {refused}"
+        case Bubblewrap(None):
+            return "not installed; only containers need it, and `dragstrip install bubblewrap` installs it"
+        case Bubblewrap(program, refused):
+            return f"{program} can't start a container: {refused}" if refused else f"{program} can start containers"
+        case Engines(states):
+            return "; ".join(map(_engine, states)) + ("" if any(map(_usable, states)) else _NO_ENGINE)
+        case SubordinateIds(user, count, tool):
+            lacks = "" if tool else ", and `newuidmap` is missing"
+            return f"{user} has {count:,} further ids in /etc/subuid for Podman's containers{lacks}"
 
 
 def remedy_text(finding: Finding) -> str:
@@ -95,6 +140,8 @@ def remedy_text(finding: Finding) -> str:
         return "see there"
     if finding.subject is Subject.STEAL and isinstance(finding.seen, TimeShare):
         return "race on a machine whose cores are not shared, or at another time" if finding.seen.share else ""
+    if isinstance(finding.seen, UserNamespaces) and finding.seen.cause is not None:
+        return _NAMESPACE_REMEDIES[finding.seen.cause]
     return "" if finding.status is Status.PASS else _REMEDIES.get(finding.subject, "")
 
 
@@ -143,6 +190,10 @@ def _numbers(finding: Finding) -> JsonObject:
             return {name: value for name, value in encode(finding.seen).items() if name != "text"}
         case Forecast():
             return _forecast_numbers(finding.seen)
+        case Engines(states):
+            return {state.name: _usable(state) for state in states}
+        case SubordinateIds(count=count):
+            return {"ids": count}
         case NullRaceResult(race, forecast):
             bounds: JsonObject = {"low": race.low, "high": race.high}
             return encode(race) | bounds | (_forecast_numbers(forecast) if forecast else {})

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from dragstrip import paths
 from dragstrip.errors import StageError
-from dragstrip.image.kept import bytes_of, locked
+from dragstrip.image.kept import content_of, locked
 from dragstrip.image.kept import remove_old as remove
 from dragstrip.machine.bounded_command import bounded
 from dragstrip.revision.project import BuildFields, Project
@@ -78,7 +78,7 @@ def build(
             _run(project.fields.build, revision, tree)
         made = Build(
             folder=tree, commit=revision.commit, subject=revision.subject, seconds=time.monotonic() - begun,
-            bytes=bytes_of(tree), used=time.time(),
+            bytes=content_of(tree)[1], used=time.time(),
         )  # fmt: skip
         paths.write(note, json.dumps(asdict(made) | {"folder": str(tree)}))
     fcntl.flock(lock, fcntl.LOCK_SH)

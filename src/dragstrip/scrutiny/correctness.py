@@ -26,7 +26,7 @@ from dragstrip.scrutiny.reader import (
     quoted,
     read_response,
 )
-from dragstrip.scrutiny.responses import TROUBLE, Findings, changed_form, correct, describe_error, fetch
+from dragstrip.scrutiny.responses import TROUBLE, Findings, changed_form, coding_of, correct, describe_error, fetch
 from dragstrip.scrutiny.server import Server, facts_of
 from dragstrip.workload import HTTP2, Exchange, in_chunks
 
@@ -35,6 +35,12 @@ CORRECTNESS_S = 30.0
 
 #: Seconds after a complete response within which a server must close if the request asked for that.
 CLOSE_S = 2.0
+
+#: Seconds for which the end of a request's body is held back: only a server that does not wait for it responds.
+HELD_S = 0.2
+
+#: Bytes that are held back: the end of a body, with its last chunk if it has chunks.
+_HELD_BYTES = 8
 
 #: Maximum number of pieces of a body: more would take long and show nothing new.
 MAX_PIECES = 8
@@ -58,6 +64,8 @@ class Way(Enum):
     EACH = "with a connection each"
     IN_PIECES = "with the request in several TCP segments"
     CHUNKED = "with the body in chunks cut in odd places"
+    HELD_BACK = "with the end of the body held back"
+    UNENCODED = "without Accept-Encoding"
     TOGETHER = "with several requests at once"
 
 
@@ -72,7 +80,8 @@ class _Trial:
     right: int = 0
     responses: list[Response] = field(default_factory=list)
     opened: int = 0
-    forms: dict[tuple[str, bytes], bytes] = field(default_factory=dict)
+    forms: dict[tuple[str, bytes, tuple[str, ...]], bytes] = field(default_factory=dict)
+    codings: set[str] = field(default_factory=set)
     encrypted: dict[str, parity.Fact] = field(default_factory=dict)
 
     def connect(self) -> socket.socket:
@@ -104,10 +113,12 @@ class _Trial:
     def judged(self, exchange: Exchange, response: Response) -> Response:
         """The same response, if it is correct and in the same form as before."""
         correct(exchange, response)
-        if exchange.compare == "json":
-            before = self.forms.setdefault((exchange.path, exchange.sends), response.body)
+        if exchange.compare == "json" or exchange.encodings:
+            before = self.forms.setdefault((exchange.path, exchange.sends, exchange.encodings), response.body)
             if reason := changed_form(exchange, before, response.body):
                 raise ResponseError(reason)
+        if exchange.encodings:
+            self.codings.add(coding_of(response))
         self.right += 1
         self.tell(self.right, self.total)
         return response
@@ -120,13 +131,15 @@ def check_correctness(
     closing: Sequence[Exchange],
     together: int = 1,
     within_s: float = CORRECTNESS_S,
+    held_s: float = HELD_S,
     tell: Tell = lambda right, total: None,
 ) -> Findings:
     """Sends every exchange to a running contender, over keep-alive and with ``Connection: close``.
 
     Keep-alive exchanges are sent in order, twice each, and then in an order that no server can predict (a response must
     not depend on the requests before); each closing exchange has its own connection. Exchanges with a body are sent
-    once more in pieces, and once more in other chunks. Exchanges of HTTP/2 are sent in frames, and a response in
+    once more in pieces, and once more in other chunks. A server must not respond before the end of a body is sent, and
+    must not compress for a client that does not accept that. Exchanges of HTTP/2 are sent in frames, and a response in
     another version is incorrect. The first fault of each way is reported.
 
     Args:
@@ -134,6 +147,7 @@ def check_correctness(
         closing: the same exchanges with ``Connection: close``.
         together: how many requests are sent at once; their responses must come in order.
         within_s: seconds for all responses; a single response has ``RESPONSE_S`` of them.
+        held_s: seconds for which the end of a body is held back.
         tell: called after each correct response with the number so far and the total.
     """
     doubled = [exchange for exchange in keepalive for _ in range(2)]
@@ -141,7 +155,13 @@ def check_correctness(
     framed = keepalive[0].http == HTTP2
     with_body = [exchange for exchange in keepalive if exchange.sends and not framed]
     ahead = (list(keepalive) * together)[: max(together, len(keepalive))] if together > 1 else []
+    longest = sorted(with_body, key=lambda exchange: -len(exchange.sends))
+    held = [next(filter(framing, longest), None) for framing in (_has_length, _has_chunks)]
+    held_back = [exchange for exchange in held if exchange is not None]
+    coded = {exchange.kind: exchange for exchange in keepalive if exchange.encodings}
+    unencoded = [_unencoded(exchange) for exchange in coded.values()]
     total = len(doubled) + len(shuffled) + len(closing) + 2 * len(with_body) + len(ahead)
+    total += len(held_back) + len(unencoded)
     trial = _Trial(server, Deadline(within_s), total, tell)
     problems: dict[str, list[Way]] = {}
     last: list[Response] = []
@@ -151,6 +171,8 @@ def check_correctness(
         Way.EACH if framed else Way.CLOSING: lambda: last.append(_one_connection_each(trial, closing)),
         Way.IN_PIECES: lambda: _over_one_connection(trial, with_body, _in_pieces),
         Way.CHUNKED: lambda: _over_one_connection(trial, with_body, _in_odd_chunks),
+        Way.HELD_BACK: lambda: _held_back(trial, held_back, held_s),
+        Way.UNENCODED: lambda: _over_one_connection(trial, unencoded),
         Way.TOGETHER: lambda: _together(trial, ahead, together),
     }
     for way, ask in asking.items():
@@ -195,6 +217,53 @@ def _in_odd_chunks(exchange: Exchange) -> tuple[bytes, ...]:
     body = in_chunks([exchange.sends[:1], exchange.sends[1:2], exchange.sends[2:]])
     split = body.index(b"\r") + 1  # between the CR and the LF after the first size
     return (head, body[:split], body[split : split + 2], body[split + 2 : -3], body[-3:])
+
+
+def _has_length(exchange: Exchange) -> bool:
+    return not exchange.chunked
+
+
+def _has_chunks(exchange: Exchange) -> bool:
+    return exchange.chunked
+
+
+def _held_back(trial: _Trial, exchanges: Sequence[Exchange], held_s: float) -> None:
+    """Sends each request without its end; checks that no response comes before the end does."""
+    for exchange in exchanges:
+        trial.refuse_late()
+        deadline = Deadline(RESPONSE_S + held_s, trial.deadline)
+        held = min(_HELD_BYTES, len(exchange.request) - len(exchange.head))
+        with trial.connect() as sock:
+            deadline.lend(sock)
+            try:
+                sock.sendall(exchange.request[:-held])
+            except TimeoutError:
+                raise LateError(f"did not read the body within {deadline.text()}; expected it to read it") from None
+            except (BrokenPipeError, ConnectionResetError):
+                pass  # it may have responded before it closed
+            sock.settimeout(held_s)
+            try:
+                early = sock.recv(1 << 12)
+            except TimeoutError:
+                early = None
+            if early:
+                raise ResponseError(
+                    f"{exchange.shown} responded before the end of the request's body was sent, {quoted(early)}; "
+                    "expected it to read the body first"
+                )
+            if early is not None:
+                raise ResponseError(
+                    f"{exchange.shown}: closed the connection before the end of the request's body was sent; expected "
+                    "it to wait for the body"
+                )
+            rest = exchange.request[-held:]
+            trial.judged(exchange, fetch(sock, exchange, deadline, pieces=(rest,)))
+
+
+def _unencoded(exchange: Exchange) -> Exchange:
+    """The same request from a client that accepts no content coding."""
+    request = re.sub(rb"\r\nAccept-Encoding: [^\r]*", b"", exchange.request, count=1)
+    return replace(exchange, request=request, encodings=())
 
 
 def _together(trial: _Trial, exchanges: Sequence[Exchange], depth: int) -> None:
@@ -319,7 +388,10 @@ def _facts(trial: _Trial, closing: Response, asked: Sequence[Exchange]) -> dict[
         facts["Connection: close"] = "honoured" if closing.closes else "closes without saying so"
     doubled = doubled_headers([*responses, closing])
     if any(exchange.content_type == "application/json" for exchange in asked):
-        facts[parity.JSON_FORM] = "its own, declared" if trial.forms else "as the workload has it"
+        own = any(exchange.compare == "json" for exchange in asked)
+        facts[parity.JSON_FORM] = "its own, declared" if own else "as the workload has it"
+    if trial.codings:
+        facts[parity.ENCODINGS] = ", ".join(sorted(trial.codings))
     if doubled:
         facts[parity.DOUBLED_HEADERS] = "; ".join(
             f"{name.title()} {len(values)} times ({', '.join(quoted(value.encode()) for value in values[:2])})"

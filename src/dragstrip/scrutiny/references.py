@@ -6,9 +6,10 @@ import socket
 from collections.abc import Sequence
 from dataclasses import replace
 
+from dragstrip.scrutiny.coding import names_time
 from dragstrip.scrutiny.http2 import Http2Session
 from dragstrip.scrutiny.reader import EndedError, Response, ResponseError
-from dragstrip.scrutiny.responses import TROUBLE, ask, changed_form, correct, describe_error, fetch
+from dragstrip.scrutiny.responses import TROUBLE, ask, changed_form, coding_of, correct, describe_error, fetch
 from dragstrip.scrutiny.server import Server
 from dragstrip.workload import HTTP2, Exchange
 
@@ -40,21 +41,27 @@ _OF_CONNECTIONS = {b"connection", b"keep-alive"}
 
 
 def with_own_form(server: Server, exchanges: Sequence[Exchange]) -> tuple[Exchange, ...]:
-    """The same exchanges; if they are compared as JSON, with the contender's own bytes as the correct body.
+    """The same exchanges; those compared as JSON or decoded have the contender's own bytes as the correct body.
+
+    If these contain the time, only their length is compared.
 
     Each of these is sent twice, over a new connection each time; both responses must be correct, and the same.
 
     Raises:
         OSError, ResponseError: a response is not correct, or not the same; in words.
     """
-    return tuple(_learned(server, exchange) if exchange.compare == "json" else exchange for exchange in exchanges)
+    return tuple(
+        _learned(server, exchange) if exchange.compare == "json" or exchange.encodings else exchange
+        for exchange in exchanges
+    )
 
 
 def _learned(server: Server, exchange: Exchange) -> Exchange:
-    first, second = (ask(server, exchange).body for _ in range(2))
-    if reason := changed_form(exchange, first, second):
+    first, second = (ask(server, exchange) for _ in range(2))
+    if reason := changed_form(exchange, first.body, second.body):
         raise ResponseError(reason)
-    return replace(exchange, body=first, compare="bytes")
+    varies = first.body != second.body or names_time(first.body, coding_of(first))
+    return replace(exchange, body=first.body, compare="length" if varies else "bytes", learned=True)
 
 
 def reference_heads(server: Server, exchanges: Sequence[Exchange]) -> list[list[Head]]:
@@ -71,7 +78,8 @@ def reference_heads(server: Server, exchanges: Sequence[Exchange]) -> list[list[
     by_kind_heads = []
     for kind in sorted(by_kind):
         of_kind = by_kind[kind]
-        picked = of_kind[:: max(len(of_kind) // _MAX_PER_KIND, 1)][:_MAX_PER_KIND]
+        most = len(of_kind) if of_kind[0].encodings else _MAX_PER_KIND  # each may have another coding
+        picked = of_kind[:: max(len(of_kind) // most, 1)][:most]
         heads: dict[Head, None] = {}
         for response in _responses(server, [picked[0], *picked]):
             head = _head(response)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dragstrip import parity
+from dragstrip.scrutiny.coding import decoded
 from dragstrip.scrutiny.http2 import Http2Session
 from dragstrip.scrutiny.reader import (
     QUOTED,
@@ -21,7 +22,7 @@ from dragstrip.scrutiny.reader import (
     read_response,
 )
 from dragstrip.scrutiny.server import Encryption, Server
-from dragstrip.workload import HTTP2, Exchange
+from dragstrip.workload import HTTP2, IDENTITY, Exchange
 
 #: What goes wrong between a request and its response; each error's text describes what the server did.
 TROUBLE = (OSError, ResponseError)
@@ -59,7 +60,7 @@ def fetch(
         OSError, ResponseError: the connection failed, or no complete HTTP response came in time.
     """
     deadline = deadline or Deadline(RESPONSE_S)
-    longest = _OTHER_FORM * len(exchange.body) if exchange.compare == "json" else len(exchange.body)
+    longest = _longest(exchange)
     if isinstance(sock, socket.socket) and exchange.http == HTTP2:
         sock = Http2Session(sock)
     if isinstance(sock, Http2Session):
@@ -90,8 +91,13 @@ def correct(exchange: Exchange, response: Response) -> Response:
 
 def changed_form(exchange: Exchange, before: bytes, given: bytes) -> str | None:
     """Why a response in a form of the contender's own is not the same as before; None if it is."""
-    if given == before:
+    if given == before or (exchange.encodings and len(given) == len(before)):
         return None
+    if exchange.encodings:
+        return (
+            f"{exchange.shown} sent the same body compressed to {len(before):,} bytes and then to {len(given):,}; "
+            "expected the same size each time"
+        )
     return (
         f"{exchange.shown} sent the correct JSON in one form and then in another: {quoted(before)}, then "
         f"{quoted(given)}; expected the same form each time"
@@ -124,17 +130,61 @@ def fault(exchange: Exchange, response: Response) -> str | None:
         return f"{path} sent content type {given}; expected {exchange.content_type}"
     if response.cut:
         return f"{path} {response.cut}; expected {len(exchange.body):,}"
-    if response.header("content-encoding") and not exchange.any_body:
-        coding = (response.header("content-encoding") or "")[:QUOTED]
-        return f"{path} is sent as {coding}, but only identity was accepted; expected plain bytes"
-    if not _same(exchange, response.body):
-        return f"{path} {_body_fault(exchange, response.body)}"
+    if lacking := next((name for name in exchange.headers if response.header(name) is None), None):
+        return f"{path} has no header {lacking}; expected {' and '.join(exchange.headers)}"
+    body, reason = _plain(exchange, response)
+    if reason:
+        return f"{path} {reason}"
+    if not _same(exchange, body):
+        return f"{path} {_body_fault(exchange, body)}"
     if response.took_ns < exchange.earliest_ns:
         took_ms, earliest_ms = response.took_ns / 1e6, exchange.earliest_ns / 1e6
         return f"{path} responded after {took_ms:.1f} ms, too early; expected {earliest_ms:g} ms or more"
     if response.surplus:
         return f"{path}: bytes follow the complete response, {quoted(response.surplus)}; expected nothing more"
     return None
+
+
+def coding_of(response: Response) -> str:
+    """The content coding of a response's body."""
+    return (response.header("content-encoding") or IDENTITY).strip().lower()[:QUOTED]
+
+
+def _plain(exchange: Exchange, response: Response) -> tuple[bytes, str]:
+    """The body without its content coding, and what is wrong with that coding; "" if nothing is."""
+    coding, body = coding_of(response), response.body
+    if exchange.any_body or exchange.learned:
+        return body, ""
+    accepted = exchange.encodings or (IDENTITY,)
+    if coding not in accepted:
+        if exchange.encodings:
+            given = "is plain" if coding == IDENTITY else f"is sent as {coding}"
+            return b"", f"{given}, although the request accepts {_listed(exchange.encodings)}; expected one of these"
+        return b"", f"is sent as {coding}, but only identity was accepted; expected plain bytes"
+    if coding == IDENTITY:
+        return body, ""
+    longest = _longest(exchange)
+    plain = decoded(body, coding, at_most=longest)
+    if plain is None:
+        return b"", (
+            f"is sent as {coding}, but its {len(body):,} bytes can't be decoded to at most {longest:,}: "
+            f"{quoted(body)}; expected the whole body as {coding}"
+        )
+    if IDENTITY not in accepted and len(body) >= len(plain):
+        return b"", (
+            f"is sent as {coding} in {len(body):,} bytes, which is not shorter than the plain {len(plain):,}; "
+            "expected a compressed body"
+        )
+    return plain, ""
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names)
+
+
+def _longest(exchange: Exchange) -> int:
+    """Bytes that a correct body, decoded, may have."""
+    return _OTHER_FORM * len(exchange.body) if exchange.compare == "json" else len(exchange.body)
 
 
 def _same(exchange: Exchange, body: bytes) -> bool:

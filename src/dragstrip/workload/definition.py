@@ -15,9 +15,10 @@ from dragstrip.contender.template import Json, TemplateRefused, budget, names_in
 from dragstrip.errors import BadUsage
 from dragstrip.workload import draw
 from dragstrip.workload.draw import Data, Drawn, drawn
-from dragstrip.workload.exchange import HTTP2, Exchange, connection_words, request_bytes
+from dragstrip.workload.exchange import HTTP2, IDENTITY, Exchange, connection_words, request_bytes
 from dragstrip.workload.fields import (
     MARK_LENGTH,
+    MAX_FILE_BYTES,
     AnswerFields,
     DrawFields,
     MixFile,
@@ -29,6 +30,9 @@ from dragstrip.workload.fields import (
 
 #: The maximum length of a mix's drawn sequence, which then repeats.
 SEQUENCE = 4096
+
+#: The content type in a definition that stands for any.
+ANY_TYPE = "*/*"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +82,10 @@ class Workload:
     def served_as(self) -> str:
         """The name in the definitions of contenders: its own, or the name of the workload with the same requests."""
         return self.fields.like or self.name
+
+    def version(self, usual: str) -> str:
+        """The version of HTTP that it needs; the usual one if it works with any."""
+        return HTTP2 if self.traffic.http == HTTP2 else usual
 
     @property
     def kind_names(self) -> tuple[str, ...]:
@@ -186,7 +194,8 @@ class Asking:
     @classmethod
     def of(cls, workload: Workload, seed: int, entry: Entry, data: Data, before: Data | None = None) -> Self:
         """For a launch of this contender."""
-        forms = {"own_form": workload.name in entry.own_forms, "framed": entry.http("1.1") == HTTP2}
+        framed = entry.http(workload.version("1.1")) == HTTP2
+        forms = {"own_form": workload.name in entry.own_forms, "framed": framed}
         return cls(workload=workload, seed=seed, mark=entry.mark, data=data, before=before, **forms)
 
     def exchanges(self, *, keepalive: bool = True, http: str = "1.1") -> tuple[Exchange, ...]:
@@ -231,7 +240,9 @@ class Asking:
             raise BadUsage(
                 f"workload {workload.name} sends chunked bodies, which HTTP/1.0 does not support; leave --http 1.0 out"
             )
-        headers = {
+        codings = [coding for coding in answer.encodings if coding != IDENTITY]
+        headers = {"Accept-Encoding": ", ".join(codings)} if codings else {}
+        headers |= {
             name: self._filled(kind.asked_at("headers", name), text, values) for name, text in request.headers.items()
         }
         words = connection_words(http, keepalive)
@@ -241,8 +252,10 @@ class Asking:
             path=path,
             request=request_bytes(request.method, path, http, headers, words, sends, chunked=chunked),
             status=answer.status,
-            content_type=answer.content_type,
+            content_type="" if answer.content_type == ANY_TYPE else answer.content_type,
             body=right,
+            headers=answer.headers,
+            encodings=answer.encodings,
             compare="bytes" if answer.compare == "json" and not self.own_form else answer.compare,
             earliest_ns=round(answer.earliest_ms * 1e6),
             kind=number,
@@ -278,7 +291,18 @@ class Asking:
             return kind.body
         if kind.request.body is not None:
             return self._filled(kind.asked_at("body"), kind.request.body, values).encode()
+        if kind.request.body_bytes is not None:
+            return self._random_body(kind, kind.request.body_bytes, values)
         return b"" if kind.request.method in ("POST", "PUT", "PATCH") else None
+
+    def _random_body(self, kind: Kind, size: str, values: Drawn) -> bytes:
+        at = kind.asked_at("body_bytes")
+        text = self._filled(at, size, values)
+        if not (text.isascii() and text.isdigit()) or len(text) > 9 or int(text) > MAX_FILE_BYTES:
+            raise self.workload.source.bad(at, f"becomes {text!r}", f"give 0 to {MAX_FILE_BYTES:,} bytes")
+        with refusing(self.workload.source, at):
+            spend(1, int(text))
+        return random.Random(f"{self.seed} {kind.name} {text}").randbytes(int(text))
 
 
 @contextmanager

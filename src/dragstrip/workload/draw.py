@@ -5,6 +5,7 @@ The same seed draws the same values. A copy of another launch's file is never co
 
 from __future__ import annotations
 
+import gzip
 import math
 import random
 import string
@@ -12,13 +13,19 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from dragstrip.contender.template import render, spend
-from dragstrip.workload.fields import DataFields, Varying
+from dragstrip.workload.fields import Coding, DataFields, Varying
 
 #: Characters of drawn texts: none that a query, JSON or HTML would have to escape.
 LETTERS = string.ascii_letters + string.digits
 
 #: Number of rows in the race's database; their ids begin with 1.
 TABLE_ROWS = 10_000
+
+#: The ends of the names of compressed files, as web servers expect them next to a file.
+SUFFIXES: Mapping[Coding, str] = {"gzip": ".gz", "br": ".br"}
+
+#: Brotli's effort, 0 to 11: the largest takes half a second for the files of one launch.
+_QUALITY = 6
 
 #: One draw: a value for each name.
 Drawn = dict[str, int | str]
@@ -101,8 +108,24 @@ def drawn(fields: DataFields, seed: str, before: Data) -> Data:
     rng = random.Random(f"{seed} {fields.file}")
     if fields.bytes_:
         spend(1, fields.bytes_)
-        return replace(before, files={**before.files, fields.file: rng.randbytes(fields.bytes_)})
+        return replace(before, files={**before.files, **_files(fields, rng.randbytes(fields.bytes_))})
     new_rows: list[Drawn] = [{"id": number, **draw(rng, fields)} for number in range(1, fields.rows + 1)]
     content = render(fields.content, {"rows": new_rows}).encode()
     rows = {**before.rows, fields.name: new_rows} if fields.name else before.rows
-    return replace(before, files={**before.files, fields.file: content}, rows=rows)
+    return replace(before, files={**before.files, **_files(fields, content)}, rows=rows)
+
+
+def _files(fields: DataFields, content: bytes) -> dict[str, bytes]:
+    """A file with its compressed copies, by path."""
+    copies = {f"{fields.file}{SUFFIXES[coding]}": _compressed(content, coding) for coding in fields.encodings}
+    return {fields.file: content, **copies}
+
+
+def _compressed(content: bytes, coding: Coding) -> bytes:
+    spend(1 + len(content) // 256, len(content))
+    if coding == "gzip":
+        return gzip.compress(content, mtime=0)
+    import brotli
+
+    compressed: bytes = brotli.compress(content, quality=_QUALITY)
+    return compressed

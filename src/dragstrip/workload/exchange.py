@@ -9,8 +9,15 @@ from typing import Literal
 #: The Host header has no port, so that every contender gets the same bytes.
 HOST = "127.0.0.1"
 
-#: How a response's body is compared: every byte; as JSON, whatever its spacing and order of keys; or not at all.
-Compare = Literal["bytes", "json", "status"]
+#: How a response's body is compared: every byte; as JSON, whatever its spacing and order of keys; its length; or not at
+#: all.
+Compare = Literal["bytes", "json", "length", "status"]
+
+#: The coding of a body that is not encoded (RFC 9110, 12.5.3).
+IDENTITY = "identity"
+
+#: Longest chunk of a request's body, as clients send it.
+CHUNK_BYTES = 2**16
 
 #: The version of exchanges whose bytes are HTTP/1.1's and which their sender puts into frames.
 HTTP2 = "2"
@@ -24,6 +31,7 @@ class Exchange:
         path: path with its query, as in the request line.
         request: the whole HTTP/1.1 request; contains ``Connection: close`` if it isn't keep-alive.
         content_type: without parameters, in small letters; "": any.
+        headers: names of headers that the response must have.
         body: the correct body.
         compare: how to compare a response's body with ``body``.
         earliest_ns: a response that arrives sooner after its request was sent is incorrect.
@@ -31,6 +39,8 @@ class Exchange:
         sends: the request's body without its framing. chunked: how it is framed.
         statements: executions in the race's database that the response needs.
         http: the version for sending it: "1.1", "1.0", or "2", for which the sender makes frames of the request.
+        encodings: content codings that the request accepts; the decoded body is compared. (): the body is plain.
+        learned: ``body`` has the bytes that this server sends, in its own form and coding.
         stale: the body that was correct in an earlier launch with other files; None: the same body, or no such launch.
     """
 
@@ -39,6 +49,9 @@ class Exchange:
     status: int
     content_type: str
     body: bytes
+    headers: tuple[str, ...] = ()
+    encodings: tuple[str, ...] = ()
+    learned: bool = False
     compare: Compare = "bytes"
     earliest_ns: int = 0
     kind: int = 0
@@ -51,8 +64,8 @@ class Exchange:
 
     @property
     def any_body(self) -> bool:
-        """Whether any body is correct if the status is."""
-        return self.compare == "status"
+        """Whether any body is correct if the status and, unless ``body`` is empty, its length are."""
+        return self.compare in ("status", "length")
 
     @property
     def shown(self) -> str:
@@ -90,7 +103,9 @@ def request_bytes(
     if body is not None:
         lines.append("Transfer-Encoding: chunked" if chunked else f"Content-Length: {len(body)}")
     head = ("\r\n".join([*lines, *connection]) + "\r\n\r\n").encode("ascii")
-    return head + (in_chunks([body]) if chunked and body is not None else body or b"")
+    if not chunked or body is None:
+        return head + (body or b"")
+    return head + in_chunks([body[at : at + CHUNK_BYTES] for at in range(0, len(body), CHUNK_BYTES)])
 
 
 def in_chunks(pieces: Sequence[bytes]) -> bytes:

@@ -7,13 +7,16 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from dragstrip.contender import Strict
-from dragstrip.workload.exchange import Compare
 
 MARK_LENGTH = 4
 
 Span = Annotated[tuple[int, int], Field(strict=False)]
+HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")]
 Choices = Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
 Value = int | str
+
+#: Content codings of bodies (RFC 9110, 8.4.1), by the names that headers have.
+Coding = Literal["gzip", "br"]
 
 #: Bytes and rows of one file of ``{data}``; ``contender.template`` bounds all of them together.
 MAX_FILE_BYTES, MAX_ROWS = 2**26, 50_000
@@ -45,6 +48,9 @@ class RequestFields(Strict):
     body_file: str | None = Field(
         default=None, description="file next to this one whose bytes are the request body, instead of `body`"
     )
+    body_bytes: str | None = Field(
+        default=None, description="size in bytes of a random request body, instead of `body`; a template"
+    )
     framing: Literal["length", "chunked"] = Field(
         default="length", description="send the body with its length, or in chunks"
     )
@@ -56,20 +62,28 @@ class AnswerFields(Strict):
     status: int = Field(default=200, ge=200, le=599, description="status of the response")
     content_type: str = Field(
         default="",
-        pattern=r"^([a-z0-9.+-]+/[a-z0-9.+-]+)?$",
-        description='content type, like "text/plain"; needed unless `compare` is `status`',
+        pattern=r"^([a-z0-9.+-]+/[a-z0-9.+-]+|\*/\*)?$",
+        description='content type, like "text/plain", or "*/*" for any; needed unless `compare` is `status`',
+    )
+    headers: Annotated[tuple[HeaderName, ...], Field(strict=False)] = Field(
+        default=(), description='headers that the response must have, like `["Date"]`'
     )
     body: str | None = Field(default=None, description="exact body, as a template")
     data: str | None = Field(
         default=None, description="file of `[[data]]` that is the body, instead of `body`; a template"
     )
-    compare: Compare = Field(
+    compare: Literal["bytes", "json", "status"] = Field(
         default="bytes",
         description="`bytes`: every byte; `json`: every byte, unless a contender declares a form of its own; `status`: "
         "the status alone",
     )
     check: Literal["full", "length"] = Field(
         default="full", description="`length`: under load, compare most large bodies by their length"
+    )
+    encodings: Annotated[tuple[Coding | Literal["identity"], ...], Field(strict=False)] = Field(
+        default=(),
+        description="content codings that the request accepts (`gzip`, `br`); the response must have one of them, or "
+        "may be plain if `identity` is among them; its decoded body is compared",
     )
     statements: int = Field(
         default=0,
@@ -109,10 +123,17 @@ class TrafficFields(Strict):
         default=1, ge=1, le=1024, description="requests in flight on each connection, with responses in the same order"
     )
     keepalive: bool = Field(default=True, description="`false`: a new connection for each request")
-    tls: Literal["any", "full", "resumed"] = Field(
+    requests_per_connection: int | None = Field(
+        default=None,
+        ge=1,
+        le=1_000_000,
+        description="a connection ends with this many requests, and a new one follows",
+    )
+    http: Literal["any", "2"] = Field(default="any", description="`2`: requests are sent over HTTP/2")
+    tls: Literal["any", "on", "full", "resumed"] = Field(
         default="any",
-        description="`full` and `resumed` need TLS; `full`: each connection makes a full handshake; `resumed`: "
-        "connections resume earlier sessions",
+        description="all but `any` need TLS; `full`: each connection makes a full handshake; `resumed`: connections "
+        "resume earlier sessions",
     )
 
 
@@ -138,6 +159,9 @@ class DataFields(Varying):
         default=0, ge=0, le=MAX_FILE_BYTES, alias="bytes", description="size of random content, in bytes"
     )
     content: str = Field(default="", description="template over `rows`, instead of random content")
+    encodings: Annotated[tuple[Coding, ...], Field(strict=False)] = Field(
+        default=(), description="also write the file compressed, as `FILE.gz` (`gzip`) and `FILE.br` (`br`)"
+    )
     rows: int = Field(
         default=0,
         ge=0,

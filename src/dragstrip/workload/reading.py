@@ -21,6 +21,7 @@ SHIPPED = Path(__file__).resolve().parents[1] / "data" / "workloads"
 
 #: Headers that Dragstrip sets: they say where a request is sent, where it ends and what becomes of its connection.
 _OURS = ("host", "connection", "content-length", "transfer-encoding", "expect", "upgrade", "trailer")
+_ENCODING = "accept-encoding"
 
 
 def load(word: str | Path) -> Workload:
@@ -91,10 +92,12 @@ def _kinds(fields: WorkloadFile | MixFile, source: Source) -> Iterator[Kind]:
 
 def _file_body(request: RequestFields, source: Source, at: tuple[Key, ...]) -> bytes | None:
     """The bytes of the file that a request sends, if it names one."""
+    if request.body is not None and request.body_bytes is not None:
+        raise source.bad((*at, "body_bytes"), "can't be combined with `body`", "give only one of them")
     if request.body_file is None:
         return None
-    if request.body is not None:
-        raise source.bad((*at, "body_file"), "can't be combined with `body`", "give only one of them")
+    if request.body is not None or request.body_bytes is not None:
+        raise source.bad((*at, "body_file"), "can't be combined with another body", "give only one of them")
     try:
         return read_beside(source.file.parent, request.body_file, MAX_FILE_BYTES)
     except ValueError as error:
@@ -189,6 +192,8 @@ def _check_headers(kind: Kind, source: Source) -> None:
             raise source.bad(at, "is not a valid header name", "use letters, digits and -")
         if name.lower() in _OURS:
             raise source.bad(at, "is set by Dragstrip", "leave it out; `framing` sets how a body is sent")
+        if name.lower() == _ENCODING and kind.answer.encodings:
+            raise source.bad(at, "is set by `encodings` of the response", "leave it out")
 
 
 def _check_templates(kind: Kind, workload: Workload) -> None:
@@ -196,6 +201,7 @@ def _check_templates(kind: Kind, workload: Workload) -> None:
     rows = {file.name for file in workload.fields.data if file.name}
     request = kind.request
     texts = [(kind.asked_at("path"), request.path), (kind.asked_at("body"), request.body or "")]
+    texts.append((kind.asked_at("body_bytes"), request.body_bytes or ""))
     texts += [(kind.asked_at("headers", name), text) for name, text in request.headers.items()]
     for at, text in texts:
         _check_template(source, at, text, known)

@@ -64,7 +64,8 @@ EVERY_OPTION = {
     "load": "http://127.0.0.1/ a b -s s.lua -c 2k -n 1M -d 10s -t 2 -H k:v -m POST -b x -D f -T text/plain --pool p "
     "--raw r "
     "--url-template /{int:1..2} --urls 5 --latency --no-keepalive --close-after 3 --pipeline 4 --streams 2 --unix u "
-    "--cacert c --insecure --tls resumed --sources auto --first-byte --h2c --cookie a=b --basic-auth a:b "
+    "--image i.tar --wake 30s --cacert c --insecure --tls resumed --sources auto --first-byte --h2c --cookie a=b "
+    "--basic-auth a:b "
     "--http 1.0 -k --timeout 2s --status 200 --check full --io uring --awake auto -R 1k --ramp 1:2 --steps 1k:1s,2k:2s "
     "--pace precise --arrivals poisson --seed 3 --json j --hgrm h --hlog l --style wrk --max-p99 5ms --max-errors 1% "
     "--min-reached 99% --allow-host lab --fleet f -q",

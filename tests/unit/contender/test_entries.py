@@ -293,6 +293,33 @@ def test_a_wrong_key_of_a_container_is_named(tmp_path: Path) -> None:
             contender.entry(str(tmp_path))
 
 
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        ("port = 8080", "container: has neither image nor build; give `image = "),
+        ('image = "a.tar"\nbuild = "src"', "container: has both image and build"),
+        ('image = "a.tar"\ndockerfile = "b"', "container.dockerfile: is given without `build`"),
+        ('image = "a.tar"\nargs = { A = "1" }', "container.args: is given without `build`"),
+        ('build = "src"\nengine = "none"', "container.engine: given 'none' with `build`"),
+        ('build = "src"\ndockerfile = "../b"', "container.dockerfile: given '../b'"),
+        ('build = "src"\nargs = { A = 1 }', "container.args.A: given 1; give a text"),
+    ],
+)
+def test_a_build_of_an_image_must_be_whole(tmp_path: Path, keys: str, expected: str) -> None:
+    (tmp_path / "contender.toml").write_text(CONTAINER.replace('image = "mine.tar"', keys))
+    with pytest.raises(BadDefinition) as refused:
+        contender.entry(str(tmp_path))
+    assert expected in str(refused.value)
+
+
+def test_the_folder_of_a_build_is_beside_the_definition(tmp_path: Path) -> None:
+    (tmp_path / "contender.toml").write_text(CONTAINER.replace('image = "mine.tar"', 'build = "../src"'))
+    made = contender.entry(str(tmp_path))
+    assert made.container is not None
+    assert made.container.build == str(tmp_path.parent / "src")
+    assert "by the commands in its Dockerfile" in contender.commands(made)[1]
+
+
 def test_an_image_entry_is_made_again_from_its_record(tmp_path: Path) -> None:
     (tmp_path / "mine.tar").write_bytes(b"1")
     made = contender.image_entry("mine=mine.tar", tmp_path, wake_s=30.0)

@@ -166,6 +166,6 @@ def test_an_image_that_no_engine_has_names_what_each_said(tmp_path: Path, monkey
 
 
 def test_a_command_that_does_not_end_is_stopped(tmp_path: Path) -> None:
-    ended = engines._asked(["sh", "-c", "echo begun; sleep 100"], 0.3)
+    ended = engines.asked(["sh", "-c", "echo begun; sleep 100"], 0.3)
     assert ended.status != 0
     assert engines._said(ended, 0.3).split("\n") == ["begun", "", "It did not end within 0.3 s and was stopped."]

@@ -10,19 +10,25 @@ import pytest
 
 from dragstrip.doctor.finding import (
     AwakeEffect,
+    Bubblewrap,
     Ceiling,
     Clock,
     Cores,
+    Engines,
+    EngineState,
     Finding,
     Forecast,
     Limit,
+    NamespaceCause,
     Note,
     NotMeasured,
     NullRaceResult,
     Report,
     Status,
     Subject,
+    SubordinateIds,
     TimeShare,
+    UserNamespaces,
 )
 from dragstrip.machine_facts import CeilingPoint, Facts, GeneratorCeiling, NullRace
 from dragstrip.report.doctor import as_json, finding_text, remedy_text
@@ -108,6 +114,41 @@ CASES: list[tuple[Finding, str, str]] = [
         "",
     ),
     (
+        Finding(Subject.USER_NAMESPACES, PASS, UserNamespaces(None, "")),
+        "this user can make them, so containers can start",
+        "",
+    ),
+    (
+        Finding(Subject.USER_NAMESPACES, WARN, UserNamespaces(NamespaceCause.SWITCH, "unshare: not permitted")),
+        "this user can't make them, so no container can start: unshare: not permitted",
+        "sysctl kernel.unprivileged_userns_clone=1, or root",
+    ),
+    (
+        Finding(Subject.BUBBLEWRAP, PASS, Bubblewrap(None, "")),
+        "not installed; only containers need it, and `dragstrip install bubblewrap` installs it",
+        "",
+    ),
+    (Finding(Subject.BUBBLEWRAP, PASS, Bubblewrap("/bin/bwrap", "")), "/bin/bwrap can start containers", ""),
+    (
+        Finding(Subject.BUBBLEWRAP, WARN, Bubblewrap("/bin/bwrap", "no permission")),
+        "/bin/bwrap can't start a container: no permission",
+        "root, or a machine that allows user namespaces",
+    ),
+    (
+        Finding(
+            Subject.ENGINES, WARN, Engines((EngineState("podman", False, ""), EngineState("docker", True, "no daemon")))
+        ),
+        "podman is not installed; docker does not work (no daemon); images then come from files of `docker save`, and "
+        "none can be built here",
+        "start its daemon (`systemctl start docker`), or install podman, which needs none",
+    ),
+    (Finding(Subject.ENGINES, PASS, Engines((EngineState("podman", True, ""),))), "podman works", ""),
+    (
+        Finding(Subject.SUBORDINATE_IDS, WARN, SubordinateIds("ann", 0, False)),
+        "ann has 0 further ids in /etc/subuid for Podman's containers, and `newuidmap` is missing",
+        "the package uidmap, and `usermod --add-subuids 100000-165535 --add-subgids 100000-165535 USER`",
+    ),
+    (
         Finding(Subject.AWAKE, WARN, Note("not allowed here")),
         "cores can't be kept awake (not allowed here)",
         "root, or a container that allows SCHED_IDLE and does not limit CPU time",
@@ -141,6 +182,8 @@ NUMBERS: Mapping[str, Mapping[str, object]] = {
     "backlog": {},
     "other programs": {"busy_share": 0.34},
     "steal": {"steal_share": 0.0},
+    "container engines": {"podman": False, "docker": False},
+    "subordinate ids": {"ids": 0},
     "noise": {
         "round_sd": 0.012,
         "round_s": 0.8,

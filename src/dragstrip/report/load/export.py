@@ -91,6 +91,7 @@ def _load_json(result: LoadResult) -> JsonObject:
         "engine_cores": list(result.cores),
         "generators": list(result.generators),
         **picked(request, "keepalive", "http", "unix"),
+        "image": request.container,
         "tls": _tls_json(result),
         **picked(request, "close_after", "pipeline", "streams"),
         "sources": spread(request),
