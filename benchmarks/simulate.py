@@ -36,7 +36,7 @@ from simulation import (
     t_over,
 )
 
-from dragstrip.analysis import FLOOR
+from dragstrip.analysis import EARLY
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -48,6 +48,7 @@ TITLES = (
     "four contenders on machines that misbehave",
     "twelve contenders, three of them identical",
     "two ways to order the blocks of a round",
+    "verdicts before the tenth round",
 )
 
 
@@ -156,7 +157,7 @@ def _family(own: Array, speeds: Array, pairs: list[tuple[int, int]]) -> tuple[bo
     d, truth = own[:, first] - own[:, second], speeds[first] - speeds[second]
     false = missed = False
     called: NDArray[np.bool_] = np.zeros(len(pairs), dtype=bool)
-    for n in range(FLOOR, len(own) + 1):
+    for n in range(EARLY, len(own) + 1):
         mean, error = d[:n].mean(axis=0), d[:n].std(axis=0, ddof=1) / np.sqrt(n)
         least = simulate_many.least_factor(n, own.shape[1], len(own))
         if n < len(own) and not (np.abs(mean - truth) > least * error).any():
@@ -178,6 +179,7 @@ def report(races: int) -> str:
         list(simulate_many.coverage(max(races // 4, 10))),
         list(simulate_many.twelve(max(races // 40, 10), totals)),
         list(orders()),
+        list(simulate_many.early(races)),
     ]
     *usual, own = ([float(cell.rstrip("% ")) for cell in row.split("|")[2:4]] for row in parts[0][2:])
     head = (

@@ -12,7 +12,7 @@ from enum import StrEnum
 from dragstrip.machine_facts import Facts
 
 #: Version of the trial design and its judgement (``docs/METHOD.md``).
-METHOD_VERSION = 6
+METHOD_VERSION = 7
 
 #: Default connections of a race, a sweep, a load and a line-up file.
 DEFAULT_CONNECTIONS = 32

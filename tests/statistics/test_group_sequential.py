@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from dragstrip.analysis import FLOOR, factor_within
-from dragstrip.analysis.group_sequential import SPENT, weight
+from dragstrip.analysis import EARLY, FLOOR, factor_within
+from dragstrip.analysis.group_sequential import EARLY_SHARE, LATE_SHARE, SPENT, weight
 
 ALPHAS = st.floats(1e-4, 0.2)
 
@@ -55,7 +55,10 @@ def crossed(alpha: float, planned: int) -> tuple[float, float]:
 @pytest.mark.parametrize("planned", [FLOOR, 11, 20, 60, 250])
 @pytest.mark.parametrize("alpha", [0.05, 0.05 / 6, 0.05 / 66])
 def test_all_looks_together_spend_the_share_of_alpha_that_they_may(alpha: float, planned: int) -> None:
-    """From a race of two to one of twelve; the approximation errs by less than a sixth, and to the safe side."""
+    """From a race of two to one of twelve; the approximation errs by less than a sixth, and to the safe side.
+
+    Before the tenth round any interval that excludes 1 is counted, although a verdict needs more there.
+    """
     spent, error = crossed(alpha, planned)
     assert spent <= SPENT * alpha + 3 * error
     assert spent >= 0.85 * SPENT * alpha - 3 * error
@@ -82,12 +85,20 @@ def test_more_rounds_less_confidence_and_fewer_looks_make_the_interval_narrower(
 
 @given(ALPHAS)
 def test_one_look_is_the_ordinary_t_test(alpha: float) -> None:
-    """A race planned for ten rounds looks once; at the share of alpha that is spent."""
-    assert factor_within(FLOOR, alpha, FLOOR) == pytest.approx(stats.t.isf(SPENT * alpha / 2, FLOOR - 1), rel=1e-3)
+    """A race planned for ten rounds looks once from the tenth on; at the share of alpha that these looks spend."""
+    late = stats.t.isf(SPENT * LATE_SHARE * alpha / 2, FLOOR - 1)
+    assert factor_within(FLOOR, alpha, FLOOR) == pytest.approx(late, rel=1e-3)
 
 
-@pytest.mark.parametrize("n", [0, FLOOR - 1, 61])
-def test_there_is_nothing_before_the_tenth_round_and_beyond_the_planned_one(n: int) -> None:
+@pytest.mark.parametrize("n", range(EARLY, FLOOR))
+def test_looks_before_the_tenth_round_have_a_small_share_each(n: int) -> None:
+    """Of alpha, for each of two metrics; the later looks have the rest, so that no look is paid for twice."""
+    assert factor_within(n, 0.05, 60) == pytest.approx(stats.t.isf(EARLY_SHARE * 0.05 / 2, n - 1), rel=1e-6)
+    assert pytest.approx(1) == 2 * (FLOOR - EARLY) * EARLY_SHARE + LATE_SHARE
+
+
+@pytest.mark.parametrize("n", [0, EARLY - 1, 61])
+def test_there_is_nothing_before_the_fifth_round_and_beyond_the_planned_one(n: int) -> None:
     """Looks outside are not paid for."""
     assert factor_within(n, 0.05, 60) == math.inf
 

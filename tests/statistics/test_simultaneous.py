@@ -105,5 +105,6 @@ def test_an_extensions_looks_have_what_the_first_budget_left() -> None:
     shares = [stage_of(n, 1.0, stages)[0] for n in (20, 21, 60, 70)]
     assert shares == pytest.approx([FIRST_SHARE, 0.1, 0.05, 0.05])
     assert FIRST_SHARE + sum((1 - FIRST_SHARE) / 2**stage for stage in range(1, 60)) <= 1.0
-    assert level_within(9, 0.05, 20) == level_within(21, 0.05, 20) == 0.0
+    assert level_within(4, 0.05, 20) == level_within(21, 0.05, 20) == 0.0
+    assert 0 < level_within(5, 0.05, 20) == level_within(9, 0.05, 20) < level_within(10, 0.05, 20)
     assert 0 < level_within(10, 0.05, 20) < level_within(20, 0.05, 20) < 0.05

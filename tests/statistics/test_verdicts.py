@@ -33,14 +33,29 @@ def test_a_clear_difference_a_tie_and_a_close_one_get_their_words() -> None:
         assert pair.low < pair.ratio < pair.high
 
 
-def test_nothing_is_decided_before_the_tenth_round() -> None:
-    """However large the difference: the pair has no interval, and the sentence says what is missing."""
-    a = normal(1, 10, 0.001, 1.0)
+def test_small_differences_are_not_decided_before_the_tenth_round() -> None:
+    """The pair has no interval, and the sentence says what is missing."""
+    a = normal(1, 10, 0.001, 0.1)
     nine, ten = only(race_of({"a": a[:9], "b": [0.0] * 9})), only(race_of({"a": a, "b": [0.0] * 10}))
     assert (nine.verdict, ten.verdict) == ("undecided", "faster")
     assert math.isnan(nine.low)
     assert math.isnan(nine.high)
-    assert "at least 10 rounds" in sentence(nine)
+    assert "at least 10 rounds are needed for differences below 10 %" in sentence(nine)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_large_differences_are_decided_from_the_fifth_round_with_a_wide_interval(sign: int) -> None:
+    """Not before it; never as the same, however wide the margin; and scatter still counts."""
+    a = normal(1, 5, 0.001, sign * math.log(1.25))
+    four, five = (only(race_of({"a": a[:n], "b": [0.0] * n})) for n in (4, 5))
+    assert (four.verdict, five.verdict) == ("undecided", "faster" if sign > 0 else "slower")
+    assert math.isnan(four.low)
+    assert five.high / five.ratio == pytest.approx(1.05)
+    assert five.ratio / five.low == pytest.approx(1.05)
+    scattered = normal(1, 5, 0.05, sign * math.log(1.25))
+    assert only(race_of({"a": scattered, "b": [0.0] * 5})).verdict == "undecided"
+    alike = race_of({"a": normal(1, 9, 0.001), "b": [0.0] * 9})
+    assert analysis.judge(alike, margin=0.5).pairs[0].verdict == "undecided"
 
 
 @pytest.mark.parametrize("rounds", [0, 1, 2])

@@ -10,7 +10,7 @@ from dragstrip.analysis.comparability import Differs, Unlike
 from dragstrip.analysis.comparison import Change, Comparison, NoInterval, compare, compare_columns
 from dragstrip.analysis.fitness import UnfitReason
 from dragstrip.analysis.group_sequential import factor_within
-from dragstrip.analysis.interval import FLOOR, Interval
+from dragstrip.analysis.interval import EARLY, FLOOR, LEAST_APART, Interval
 from dragstrip.analysis.judgement import (
     ColumnVerdict,
     Contradiction,

@@ -16,7 +16,7 @@ from statistics import median
 import numpy as np
 
 from dragstrip.analysis.cpu_shares import engine_share, lost_to_machine, server_busy, usual_waits
-from dragstrip.analysis.interval import FLOOR, FloatArray
+from dragstrip.analysis.interval import EARLY, FLOOR, FloatArray
 from dragstrip.metrics import AUTO, KNOWN, SUSTAINED, MetricChoice
 from dragstrip.record import Block, Launch, Race, Round
 
@@ -223,7 +223,8 @@ def choose(race: Race, wanted: str | None = None) -> Choice:
     For "auto": throughput; but CPU time per request if the generator was the limit, if an open loop offers the same
     rate to all, or if the machine took too much. What the machine took is ignored if responses wait, and the
     generator's limit counts only if it leaves no two contenders to compare. The evidence comes from the first ten valid
-    rounds, so that later ones don't change the metric; before the tenth it is throughput, and nothing is decided yet.
+    rounds, so that later ones don't change the metric. Before the fifth it is throughput, and nothing is decided yet;
+    from the fifth to the tenth it can change, for which the levels of these looks allow (``EARLY_SHARE``).
 
     Args:
         wanted: a metric, ``typical-`` before it or not; None for the race's own.
@@ -239,7 +240,7 @@ def choose(race: Race, wanted: str | None = None) -> Choice:
 def _chosen(race: Race) -> tuple[str, MetricReason | None]:
     rounds = [round_ for round_ in race.rounds if not round_.void][:FLOOR]
     blocks = by_contender(race, rounds)
-    if len(rounds) < FLOOR and not race.load.rate_per_s:
+    if len(rounds) < EARLY and not race.load.rate_per_s:
         return "throughput", None
     if any(block.server_cpu_ns is None for valid in blocks.values() for block in valid):
         return "throughput", None

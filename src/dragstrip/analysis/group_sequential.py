@@ -13,7 +13,7 @@ from functools import cache
 
 import numpy as np
 
-from dragstrip.analysis.interval import FLOOR, FloatArray, quantile
+from dragstrip.analysis.interval import EARLY, FLOOR, FloatArray, quantile
 
 #: The share of alpha that is spent. The rest is kept back for what normal theory does not see, above all launches of
 #: two kinds, if the first rounds met only one of them: with 30 % of one side's 5 % slower it is all used up.
@@ -22,6 +22,11 @@ SPENT = 0.65
 #: Correction for looks at whole rounds only. In theory the overshoot's mean, 0.583 standard deviations of a round
 #: (Siegmund 1985); with so few rounds, and a scatter that is estimated, simulation asks for less.
 OVERSHOOT = 0.4
+
+#: The share of alpha that one look before FLOOR may use by one metric. Two metrics are allowed for, because these
+#: rounds can still change the metric; the looks from FLOOR on have the rest.
+EARLY_SHARE = 0.005
+LATE_SHARE = 1 - 2 * (FLOOR - EARLY) * EARLY_SHARE
 
 #: The share of alpha that a race's first budget has; extensions share the rest.
 FIRST_SHARE = 0.8
@@ -35,7 +40,7 @@ _LEVELS = np.concatenate([np.geomspace(1e-250, 1e-8, 300, endpoint=False), np.ge
 
 
 def weight(n: float | FloatArray) -> float | FloatArray:
-    """How much of the full level a look at round ``n`` may use: little at the first ones, nothing before.
+    """How much of the full level a look at round ``n``, from FLOOR on, may use: little at the first ones.
 
     Ten numbers are few to trust a t interval by: rare slow launches, or launches of two kinds, may not have shown yet.
     """
@@ -43,23 +48,25 @@ def weight(n: float | FloatArray) -> float | FloatArray:
 
 
 def factor_within(n: int, alpha: float, planned: int) -> float:
-    """Half-width in standard errors of the interval at round ``n``; infinite before FLOOR and beyond ``planned``.
+    """Half-width in standard errors of the interval at round ``n``; infinite before EARLY and beyond ``planned``.
 
-    All intervals from FLOOR to ``planned`` hold at once in at least ``1 - alpha`` of races.
+    All intervals from EARLY to ``planned`` hold at once in at least ``1 - alpha`` of races.
     """
     level = level_within(n, alpha, planned)
     return quantile(n, level) if level else math.inf
 
 
 def level_within(n: int, alpha: float, planned: int) -> float:
-    """The nominal level of the look at round ``n``; all looks from FLOOR to ``planned`` spend ``alpha`` together.
+    """The nominal level of the look at round ``n``; all looks from EARLY to ``planned`` spend ``alpha`` together.
 
-    0 before FLOOR and beyond ``planned``.
+    0 before EARLY and beyond ``planned``. Looks before FLOOR have a fixed, small share each (Bonferroni).
     """
-    if n < FLOOR or n > planned:
+    if n < EARLY or n > planned:
         return 0.0
+    if n < FLOOR:
+        return EARLY_SHARE * alpha
     levels, spent = _table(planned)
-    level = math.exp(float(np.interp(math.log(alpha), spent, levels)))
+    level = math.exp(float(np.interp(math.log(LATE_SHARE * alpha), spent, levels)))
     return min(level * float(weight(n)), 1.0)
 
 

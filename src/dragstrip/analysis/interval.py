@@ -17,8 +17,26 @@ from dragstrip.metrics import PairVerdict
 
 FloatArray = NDArray[np.float64]
 
-#: Fewest rounds of both that decide anything: below, a rare slow launch breaks any t interval.
+#: Fewest rounds of both that decide small differences: below, a rare slow launch breaks any t interval.
 FLOOR = 10
+
+#: Fewest rounds of both that decide anything. Before ``FLOOR``, an interval must show a difference of ``LEAST_APART``.
+EARLY, LEAST_APART = 5, 0.1
+
+#: The least and the largest half-width of an interval before ``FLOOR``, on the log scale. Three of ten launches that
+#: are up to 15 % slower move a mean by less than the first. A wider interval than the second says too little to end a
+#: race.
+EARLY_HALF, WIDEST_HALF = math.log(1.05), math.log(1.15)
+
+
+def early_half(mean: float, half: float) -> float:
+    """Half the width of an interval before ``FLOOR``, on the log scale; infinite if that would not decide.
+
+    Args:
+        mean: of the log ratios; half: by the look's own level.
+    """
+    wide = max(half, EARLY_HALF)
+    return wide if wide <= WIDEST_HALF and abs(mean) - wide > math.log1p(LEAST_APART) else math.inf
 
 
 def student_t(freedom: float, level: float) -> float:

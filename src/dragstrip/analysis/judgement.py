@@ -13,7 +13,7 @@ import numpy as np
 
 from dragstrip.analysis.columns import by_column
 from dragstrip.analysis.fitness import MetricReason, UnfitReason, choose, unfit
-from dragstrip.analysis.interval import FLOOR, FloatArray, Interval, quantile
+from dragstrip.analysis.interval import EARLY, FLOOR, FloatArray, Interval, quantile
 from dragstrip.analysis.numbers import RoundNumbers, Tables, numbers_of, read
 from dragstrip.analysis.pairs import Pair, Rules, pairs_of
 from dragstrip.errors import BadUsage
@@ -207,7 +207,7 @@ def judge_column(
     warming = tuple(
         name
         for name, count, cold in zip(tables.names, counts.sum(axis=0), unsettled, strict=True)
-        if count >= FLOOR and cold > count / 2
+        if count >= EARLY and cold > count / 2
     )
     pairs, beside = _all_pairs(race, tables, by_metric, rules, warming)
     by_totals = pairs if rules.metric == "throughput" and not rules.typical else beside.get("throughput", ())

@@ -11,7 +11,7 @@ import numpy as np
 
 from dragstrip.analysis.fitness import UnfitReason
 from dragstrip.analysis.group_sequential import level_within, stage_of
-from dragstrip.analysis.interval import FLOOR, Compared, FloatArray, Interval, decide
+from dragstrip.analysis.interval import EARLY, FLOOR, Compared, FloatArray, Interval, decide, early_half
 from dragstrip.analysis.numbers import RoundNumbers, Tables, median_over_passes
 from dragstrip.analysis.simultaneous import pair_variances, range_factor
 from dragstrip.analysis.unequal_disturbance import Disturbed, unevenness
@@ -203,7 +203,8 @@ class _Draft:
         level = rules.level(self.n)
         if not level or not self.error >= 0:
             return math.inf
-        return range_factor(self.contenders, self.freedom, level) * self.error + self.widened
+        half = range_factor(self.contenders, self.freedom, level) * self.error + self.widened
+        return half if self.n >= FLOOR else early_half(self.mean, half)
 
     def more_rounds(self, rules: Rules) -> int | None:
         """Rounds until this mean and scatter would exclude 1 or fit into the margin, whichever is sooner."""
@@ -214,9 +215,10 @@ class _Draft:
         scatter = self.error * math.sqrt(self.n)
 
         def enough(n: int) -> bool:
-            return self._foreseen(n, rules) * scatter / math.sqrt(n) < aim
+            half = self._foreseen(n, rules) * scatter / math.sqrt(n)
+            return half < aim if n >= FLOOR else early_half(self.mean, half + self.widened) < math.inf
 
-        low, high = max(self.n, FLOOR - 1), MAX_FORECAST
+        low, high = max(self.n, EARLY - 1), MAX_FORECAST
         if not enough(high):
             return None
         while high - low > 1:  # the half-width falls with n; the current n is not enough

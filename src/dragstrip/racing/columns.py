@@ -122,7 +122,9 @@ def plan_of(request: Request, qualification: Qualification, load: Load, *, colum
         lengths_ns = dict.fromkeys(ready, (lead_ns, counted_ns))
     fewest = {name: (*length_ns, schedule.PASSES_FLOOR) for name, length_ns in lengths_ns.items()}
     budget_s = _budget_s(request, _round_s(qualification, fewest), columns)
-    passes = schedule.own_passes(lengths_ns, launch_s=launch_s, budget_s=budget_s)
+    open_ended = request.rounds is None and request.last_round is None
+    short = open_ended and schedule.far_apart(contender.calibration.capacity_per_s for contender in ready.values())
+    passes = schedule.own_passes(lengths_ns, launch_s=launch_s, budget_s=budget_s, short=short)
     if load.rate_per_s:
         block_s = sum(next(iter(lengths_ns.values()), (0, 0))) / 1e9
         count = max(len(ready), 1)

@@ -29,15 +29,19 @@ LEAD_NS, COUNTED_LEADS = 10_000_000, 2.5
 
 #: Passes per round: the usual minimum, the maximum, and the minimum under a short budget; and the shortest time for
 #: which each contender is loaded in a round. On recorded noise a race's evidence per second is the same for half and
-#: for double that time (a round's launches also scatter). A shorter time completes the ten rounds that any verdict
-#: needs sooner; a longer time makes a round's number depend less on one bad pass.
+#: for double that time (a round's launches also scatter). A shorter time completes the rounds that a verdict needs
+#: sooner; a longer time makes a round's number depend less on one bad pass.
 PASSES, MAX_PASSES, PASSES_FLOOR, LOADED_S = 8, 60, 3, 0.28
+
+#: If each contender's speed in calibration is this multiple of the next slower one's or more, each is loaded for half
+#: of ``LOADED_S``: five rounds decide such a race, and an early interval is 5 % wide at least (``analysis.EARLY``).
+FAR_APART = 1.3
 
 #: Rounds that a budget must be able to pay for before it pays for more passes: two above the fewest
 #: that decide anything (``analysis.FLOOR``), because a round may be void and has to be run again.
 ROUNDS_WANTED = 12
 
-#: The planned last round is never before this one: no earlier round can decide anything.
+#: The planned last round is never before this one: no earlier round can decide a small difference.
 MIN_ROUNDS = 10
 
 #: Default budget of a race, and the most that it grows to if ten rounds take longer: servers with
@@ -193,7 +197,15 @@ def own_lengths(
     return lengths_ns
 
 
-def own_passes(lengths_ns: Mapping[str, tuple[int, int]], *, launch_s: float, budget_s: float) -> dict[str, int]:
+def far_apart(capacity_per_s: Iterable[float]) -> bool:
+    """Whether any two contenders' speeds in calibration differ by a factor of ``FAR_APART`` or more."""
+    ordered = sorted(capacity_per_s)
+    return all(faster >= FAR_APART * slower for slower, faster in pairwise(ordered))
+
+
+def own_passes(
+    lengths_ns: Mapping[str, tuple[int, int]], *, launch_s: float, budget_s: float, short: bool = False
+) -> dict[str, int]:
     """In how many passes of a round each contender takes part; with blocks up to 70 ms as many as from ``passes``.
 
     Each contender is loaded for the same time, 0.28 s or what makes a third of the round measuring, in 8 to 60 passes.
@@ -204,9 +216,10 @@ def own_passes(lengths_ns: Mapping[str, tuple[int, int]], *, launch_s: float, bu
         lengths_ns: lead-in and counted part by contender.
         launch_s: launching and warming up all contenders once.
         budget_s: for all rounds.
+        short: each contender is loaded for 0.14 s, because the contenders are far apart.
     """
     blocks_s = {name: max(sum(length_ns) / 1e9, 1e-9) for name, length_ns in lengths_ns.items()}
-    each_s = max(LOADED_S, launch_s / 2 / max(len(blocks_s), 1))
+    each_s = LOADED_S / 2 if short else max(LOADED_S, launch_s / 2 / max(len(blocks_s), 1))
     wanted = {}
     for name, block_s in blocks_s.items():
         # A few blocks that last longer than the machine's slow phases meet as many of them as many short blocks do.
@@ -250,8 +263,8 @@ def passes(*, launch_s: float, block_s: float, contenders: int, budget_s: float)
     """How many passes a round has.
 
     8 to 60, so that a third of the time is measuring and each contender is loaded for 0.28 s. Fewer, down to 3,
-    if the budget could not pay for 12 such rounds: verdicts need at least ten rounds, and more rounds average more
-    launches.
+    if the budget could not pay for 12 such rounds: small differences need at least ten rounds, and more rounds average
+    more launches.
 
     Args:
         launch_s: launching and warming up all contenders once.

@@ -89,10 +89,11 @@ class ContenderShare(OfContender):
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """How many rounds count and how many are void. ``ended``: what ended the race."""
+    """How many rounds count, how many are void, and how many are needed. ``ended``: what ended the race."""
 
     valid: int
     void: int
+    least: int
     ended: Ending
 
 

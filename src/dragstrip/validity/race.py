@@ -22,9 +22,9 @@ from dragstrip.analysis.fitness import (
     rises_of,
     shares_lane,
 )
-from dragstrip.analysis.interval import FLOOR
+from dragstrip.analysis.interval import EARLY, FLOOR
 from dragstrip.metrics import LATE_NS, SUSTAINED, TICKS_NS
-from dragstrip.record import Block, Launch, Race
+from dragstrip.record import Block, Ending, Launch, Race
 from dragstrip.validity import observation
 from dragstrip.validity.block import WRONG_KINDS, accounting_faults, failures
 from dragstrip.validity.check import Check, CheckName, Finding, Status, check_result, warnings
@@ -209,8 +209,9 @@ def _warns(value: float, limit: float) -> Status:
 
 def _rounds(race: Race) -> Check:
     valid = sum(not round_.void for round_ in race.rounds)
-    counted = observation.Rounds(valid, len(race.rounds) - valid, race.finished)
-    status = Status.PASS if valid >= FLOOR else Status.WARN
+    least = EARLY if race.finished is Ending.DECIDED else FLOOR
+    counted = observation.Rounds(valid, len(race.rounds) - valid, least, race.finished)
+    status = Status.PASS if valid >= least else Status.WARN
     return check_result(CheckName.ROUNDS, [Finding(status, counted)], counted)
 
 

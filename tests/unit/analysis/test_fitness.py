@@ -80,14 +80,15 @@ def test_where_the_machine_spoils_throughput_cpu_per_request_decides(
 
 
 def test_the_choice_is_made_once_by_the_first_ten_valid_rounds() -> None:
-    """What comes later changes nothing, and nothing is decided before."""
+    """What comes later changes nothing; before the fifth it is throughput, and nothing is decided."""
     quiet = auto(rounds=14)
     late = replace(quiet, rounds=(*quiet.rounds[:10], *with_blocks(quiet, taken(0.5)).rounds[10:]))
     assert choose(late).metric == "throughput"
     early = replace(quiet, rounds=(*with_blocks(quiet, taken(0.5)).rounds[:10], *quiet.rounds[10:]))
     assert choose(early).metric == "cpu"
-    assert choose(replace(early, rounds=early.rounds[:9])).metric == "throughput"
-    assert all(pair.verdict == "undecided" for pair in analysis.judge(replace(early, rounds=early.rounds[:9])).pairs)
+    assert choose(replace(early, rounds=early.rounds[:5])).metric == "cpu"
+    assert choose(replace(early, rounds=early.rounds[:4])).metric == "throughput"
+    assert all(pair.verdict == "undecided" for pair in analysis.judge(replace(early, rounds=early.rounds[:4])).pairs)
 
 
 def test_the_choice_never_looks_at_who_was_faster() -> None:

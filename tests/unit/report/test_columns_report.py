@@ -86,7 +86,7 @@ def test_a_column_without_a_verdict_and_a_void_one_are_told_as_such(race: Race) 
     assert "static leads at hello." in said(half)
     assert "Void at multiply:" in said(half)
     assert {cell.lacks for _, cells in table_of(half).rows for cell in cells[1:]} == {"void", "not served"}
-    unclear = replace(race, rounds=race.rounds[:14])
+    unclear = replace(race, rounds=race.rounds[:8])
     checks = [replace(samples.said("accounting", "void", "it adds up to nothing"), column="multiply")]
     judged = JudgedRace(unclear, judge(unclear), checks)
     told = headline(judged)

@@ -66,7 +66,7 @@ def test_nothing_to_be_said_is_no_success() -> None:
     """Too few rounds, a first one that is out or void; what another one shows counts before that."""
     few = samples.race({"old": 40_000.0, "new": 30_000.0}, rounds=3)
     assert ruled(few, SLOWER)[0] == EXIT_VOID
-    assert "it takes at least 10 rounds (3 so far)" in ruled(few, SLOWER)[1]
+    assert "it takes at least 10 rounds for a small difference (3 so far)" in ruled(few, SLOWER)[1]
     whole = samples.race({"old": 40_000.0, "new": 30_000.0, "other": 39_000.0})
     code, text = ruled(whole, SLOWER, void=("old",))
     assert (code, text.count("what was measured of old is void")) == (EXIT_VOID, 2)

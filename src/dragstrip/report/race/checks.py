@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import assert_never
 
-from dragstrip.analysis.interval import FLOOR
+from dragstrip.analysis.interval import LEAST_APART
 from dragstrip.record import EventKind, VoidKind
 from dragstrip.report.figures import as_percent
 from dragstrip.report.race.messages import event_text, more_rounds, void_text, why_idle
@@ -227,10 +227,10 @@ def _own_share(observed: observation.ContenderShare) -> Sentence:
 
 def _race(observed: observation.RaceObservation) -> Sentence:
     match observed:
-        case observation.Rounds(valid, void, ended):
+        case observation.Rounds(valid, void, least, ended):
             rerun = f"; {void} more were void and run again" if void else ""
-            few = f"{valid} valid rounds, at least {FLOOR} are needed"
-            counted = few if valid < FLOOR else f"{valid} rounds of fresh launches"
+            few = f"{valid} valid rounds, at least {least} are needed for differences below {as_percent(LEAST_APART)}"
+            counted = few if valid < least else f"{valid} rounds of fresh launches"
             remedy = f"with fewer rounds, rare slow launches can mislead{more_rounds(ended)}"
             return Sentence(f"{counted}{rerun}", remedy)
         case observation.Lanes(servers, engine, ()):

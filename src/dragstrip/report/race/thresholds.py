@@ -43,7 +43,7 @@ def _judged(part: Part, rule: Rule, name: str, first: str) -> Iterator[tuple[Rul
         if spoils
         else "they can't be compared, see above"
         if pair is None or pair.unfit
-        else f"it takes at least {FLOOR} rounds ({pair.rounds} so far)"
+        else f"it takes at least {FLOOR} rounds for a small difference ({pair.rounds} so far)"
         if figures.finite(pair.low) is None
         else ""
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from dragstrip.analysis import ColumnVerdict, Contradiction, Pair, Pauses
 from dragstrip.analysis.fitness import GeneratorLimit, MetricReason, SameRate, TimeTaken, UnfitReason
-from dragstrip.analysis.interval import FLOOR
+from dragstrip.analysis.interval import FLOOR, LEAST_APART
 from dragstrip.analysis.unequal_disturbance import Disturbed
 from dragstrip.metrics import KNOWN, PairVerdict
 from dragstrip.report.figures import as_percent, decimals, two_digits
@@ -37,7 +37,8 @@ def sentence(pair: Pair) -> str:
         return _separated(pair)
     if not math.isfinite(pair.low):
         early = pair.rounds < FLOOR
-        least = f"at least {FLOOR} rounds are needed" if early else "the fixed number of rounds is not complete yet"
+        needed = f"at least {FLOOR} rounds are needed for differences below {as_percent(LEAST_APART)}"
+        least = needed if early else "the fixed number of rounds is not complete yet"
         return f"{names}: too early to call after {_spent(pair)}, {least} (so far {_times(pair.ratio)} times the speed)"
     more = "" if pair.more_s is None else f"; about {_seconds(pair.more_s)} more would decide it if this trend holds"
     edges = f"between {_edge(pair.low)} and {_edge(pair.high)}"
