@@ -31,7 +31,8 @@ def run_to_count(entry: Entry, workload: Workload, load: LoadFields) -> CountedR
     build(entry)
     lanes = machine.lanes(None, None)
     data = workload.data("counted run")
-    exchange = Asking(workload, mark=entry.mark, data=data).exchanges(keepalive=False, http=load.http)[0]
+    asking = Asking(workload, mark=entry.mark, path=entry.path(workload.served_as), data=data)
+    exchange = asking.exchanges(keepalive=False, http=load.http)[0]
     with scratch_root() as root, Launcher(name=entry.name, scratch_root=root) as launcher:
         scratch = root / "counted"
         scratch.mkdir()

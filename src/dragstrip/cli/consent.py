@@ -7,9 +7,22 @@ from collections.abc import Iterable
 
 import click
 
-from dragstrip.contender import Entry, commands
+from dragstrip.contender import Entry, agree, asks_for_agreement, commands
 from dragstrip.errors import BadUsage
 from dragstrip.report.figures import visible
+
+
+def ask_to_build(entries: Iterable[Entry], *, yes: bool) -> None:
+    """Shows the builds of imported entries that are new or changed, and asks; nothing is built yet.
+
+    Raises:
+        BadUsage: as ``ask_to_run``.
+    """
+    new = [entry for entry in entries if asks_for_agreement(entry)]
+    if new:
+        ask_to_run(", ".join(dict.fromkeys(entry.name for entry in new)), new, yes=yes)
+    for entry in new:
+        agree(entry)
 
 
 def ask_to_run(source: str, entries: Iterable[Entry], *, yes: bool) -> None:

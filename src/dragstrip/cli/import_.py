@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import get_args
 
 import click
 
+from dragstrip import workload
 from dragstrip.cli import completion
 from dragstrip.cli import options as opts
-from dragstrip.cli.options import argument, gathered, open_store, option
-from dragstrip.compat import outputs
+from dragstrip.cli.options import EXIT_FAILURE, argument, gathered, open_store, option
+from dragstrip.compat import outputs, suites
+from dragstrip.compat.suite_entries import Engine
+from dragstrip.errors import BadUsage
 from dragstrip.record import Event
+from dragstrip.report import imports
 from dragstrip.report.race import external
 
 
@@ -25,6 +31,12 @@ class ImportOptions:
         "--beside", metavar="RUN", shell_complete=completion.races, help="Show another tool's result with this race."
     )
     name: str | None = option("--name", help="Name for that result. [default: the tool's name]")
+    engine: Engine = option(
+        "--engine",
+        type=click.Choice(get_args(Engine)),
+        default="auto",
+        help="Which program builds the images of a suite's entries.",
+    )
     store_path: Path | None = opts.store_option()
 
 
@@ -33,9 +45,17 @@ class ImportOptions:
 def import_command(options: ImportOptions) -> None:
     """Import an exported race into the store; or, with --beside, add another tool's output to a stored race.
 
+    If FILE is a folder, import entries of TechEmpower or HttpArena as contenders: an entry's folder, or a whole
+    checkout. The entries stay as they are, and nothing of them runs. `dragstrip race tfb:gin tfb:axum` then races two.
+
     Reads output of wrk, ab, hey, oha, h2load and k6, and github-action-benchmark's JSON. Such figures have no
     interval, so they are shown separately and never compared.
     """
+    if options.file.is_dir():
+        _import_entries(options)
+        return
+    if options.engine != "auto":
+        raise BadUsage(f"--engine {options.engine} is for a suite's folder, and {options.file} is a file; leave it out")
     with open_store(options.store_path) as store:
         if options.run is None:
             before = {line.race for line in store.runs()}
@@ -49,3 +69,13 @@ def import_command(options: ImportOptions) -> None:
             detail = external.as_event(name, figure)
             store.append_event(race_id, Event(at_ns=time.monotonic_ns(), kind=external.KIND, text=detail))
             click.echo(f"{name}: {figure.rate_per_s:,.0f} requests/s by {figure.tool}, shown with race {race_id}")
+
+
+def _import_entries(options: ImportOptions) -> None:
+    if options.run is not None or options.name is not None:
+        raise BadUsage(f"--beside and --name are for another tool's output, and {options.file} is a folder")
+    found = suites.import_all(options.file, workload.names(), options.engine)
+    for line in imports.lines(found):
+        click.echo(line)
+    if not found.entries:
+        sys.exit(EXIT_FAILURE)

@@ -10,6 +10,7 @@ import click
 
 from dragstrip import contender, image
 from dragstrip.cli import options as opts
+from dragstrip.cli.consent import ask_to_build
 from dragstrip.cli.options import EXIT_FAILURE, gathered, option, switch
 from dragstrip.contender import install
 from dragstrip.errors import BadUsage, DragstripError, NotReady
@@ -51,6 +52,7 @@ def install_command(options: InstallOptions) -> None:
         click.echo(f"dragstrip: passed over: {reason}", err=True)
     names = [name for name in wanted if name not in (database.NAME, image.DEBIAN)]
     entries = list(contender.entrants(names, extra_dirs=options.folders, settings=options.settings))
+    ask_to_build(entries, yes=options.yes)
     named = entries if options.names else []
     entries = [also for entry in entries for also in _for_workloads(entry, asked, with_database)]
     missing = [entry for entry in entries if isinstance(contender.check(entry), contender.Missing)]

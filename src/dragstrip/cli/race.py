@@ -16,7 +16,7 @@ from dragstrip import contender, paths
 from dragstrip.cli import completion
 from dragstrip.cli import options as opts
 from dragstrip.cli.conclusion import Reports, conclude, finished
-from dragstrip.cli.consent import ask_to_run
+from dragstrip.cli.consent import ask_to_build, ask_to_run
 from dragstrip.cli.options import gathered, open_store, option, placed, switch, taken_from
 from dragstrip.cli.quantities import BUDGET, RATE_OR_AUTO, SHARE, ExtraSeconds, whole_number
 from dragstrip.cli.why import explained
@@ -313,6 +313,7 @@ def _request(options: RaceOptions) -> Request:
             raise BadUsage("--tls with --serve: the command must contain {certificate} and {certificate_key}")
     workload, *also = workloads_of(options.workload or (line_up.workload if line_up else "hello"))
     known = contender.entrants(names, extra_dirs=options.folders, settings=options.settings, allowed=options.allowed)
+    ask_to_build(known, yes=options.yes)
     metric = _first(options.metric, line_up.metric if line_up else AUTO)
     return taken_from(
         options,

@@ -4,6 +4,7 @@
 words into entrants, ``preparation`` makes the command of a launch, ``template`` renders files within bounds.
 """
 
+from dragstrip.contender.boxes import agree, asks_for_agreement
 from dragstrip.contender.boxes import facts as box_facts
 from dragstrip.contender.definition import Key, Source, Strict, nearest, parsed, read, validated
 from dragstrip.contender.discovery import Missing, Ready, cache_dir, environment
@@ -26,7 +27,9 @@ from dragstrip.contender.entries import (
     url_entry,
     variant,
 )
-from dragstrip.contender.fields import NAME, PER_CORE, Alternative, Contender, Install, load
+from dragstrip.contender.fields import NAME, PER_CORE, SUITES, Alternative, Contender, Install, load
+from dragstrip.contender.imported import names as imported_names
+from dragstrip.contender.imported import place_of as place_of_imported
 from dragstrip.contender.preparation import (
     LOOPBACK,
     Identity,

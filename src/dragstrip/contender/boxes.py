@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dragstrip import image
+from dragstrip.contender.definition import fill
 from dragstrip.contender.discovery import Missing, Ready, cache_dir
 from dragstrip.contender.entries import Entry
 from dragstrip.contender.fields import ContainerFields
@@ -26,12 +27,30 @@ def look(entry: Entry) -> Ready | Missing:
     try:
         program = Path(image.bubblewrap())
         if (recipe := _recipe(_of(entry))) is not None:
+            if asks_for_agreement(entry):
+                name = entry.contender.name if entry.contender else entry.name
+                reason = f"it comes from elsewhere, and its build would run the commands in {recipe.name}"
+                return Missing(reason, f"`dragstrip install {name}` asks, and builds it")
             if image.built(recipe, cache_dir()) is None:
                 image.refuse_without_engine(recipe)
             return Ready(f"build {image.build_key(recipe)[:12]}", {image.PROGRAM: program})
         return Ready(f"image {_found(_of(entry)).id[:12]}", {image.PROGRAM: program})
     except (NotReady, BadUsage) as error:
         return Missing(str(error), "docs/containers.md lists what a container needs")
+
+
+def asks_for_agreement(entry: Entry) -> bool:
+    """Whether the user must agree to an imported entry's build: it is new, or its files have changed."""
+    if entry.contender is None or not entry.contender.foreign or entry.container is None:
+        return False
+    recipe, cache = _recipe(entry.container), cache_dir()
+    return recipe is not None and not image.agreed(recipe, cache) and image.built(recipe, cache) is None
+
+
+def agree(entry: Entry) -> None:
+    """Notes that the user has agreed to an entry's build, as long as its files stay the same."""
+    if (recipe := _recipe(_of(entry))) is not None:
+        image.agree(recipe, cache_dir())
 
 
 def pending(entry: Entry) -> tuple[str, ...] | None:
@@ -49,12 +68,15 @@ def unpacked(entry: Entry) -> Image:
     Raises:
         NotReady, BadUsage, StageError: it is missing, or can't be unpacked.
     """
+    if asks_for_agreement(entry):
+        raise NotReady(f"{entry.name} comes from elsewhere; `dragstrip install` asks before its build, which is new")
     return image.unpacked(_found(_of(entry)), cache_dir())
 
 
-def port(entry: Entry) -> int:
-    """The port that the entrant listens on, in its own network."""
-    return _of(entry).port or image.port_of(unpacked(entry))
+def port(entry: Entry, workload: str) -> int:
+    """The port on which the entrant serves a workload, in its own network."""
+    own = entry.contender.serving(workload).port if entry.contender is not None else None
+    return own or _of(entry).port or image.port_of(unpacked(entry))
 
 
 def facts(entry: Entry) -> dict[str, str]:
@@ -63,15 +85,18 @@ def facts(entry: Entry) -> dict[str, str]:
 
 
 def box(
-    entry: Entry, command: tuple[str, ...], env: Mapping[str, str], mounts: Mapping[str, str], scratch: Path
+    entry: Entry, command: tuple[str, ...], env: Mapping[str, str], values: Mapping[str, object], scratch: Path
 ) -> Box:
     """The box of one launch, whose scratch folder is complete.
 
     Args:
         command: in place of the image's; empty: the image's own.
+        values: of names in braces.
     """
     container = _of(entry)
-    wish = Wish(command=command, environment=env, mounts=mounts, writable=container.writable)
+    mounts = {place: fill(text, values) for place, text in container.mounts.items()}
+    arguments = tuple(fill(word, values) for word in container.cmd)
+    wish = Wish(command=command, arguments=arguments, environment=env, mounts=mounts, writable=container.writable)
     return image.boxed(unpacked(entry), wish, scratch)
 
 

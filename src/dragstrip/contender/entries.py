@@ -23,6 +23,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field
 
+from dragstrip.contender import imported
 from dragstrip.contender.definition import Strict, fill, nearest, placeholders, read
 from dragstrip.contender.elsewhere import Hosts, allowance
 from dragstrip.contender.fields import (
@@ -127,6 +128,15 @@ class Entry:
         if self.contender is not None:
             return self.contender.fields.start.wake_s
         return float(str(self.parameters.get(WAKE, USUAL_WAKE_S)))
+
+    @property
+    def mounts_certificate(self) -> bool:
+        """Whether its container needs a certificate's files also without TLS, because its program always reads them."""
+        return self.container is not None and any("{certificate" in text for text in self.container.mounts.values())
+
+    def path(self, workload: str) -> str:
+        """The beginning of its own path for a workload; "" for the workload's path."""
+        return self.contender.serving(workload).path if self.contender is not None else ""
 
     def serves(self, workload: str) -> bool:
         """Whether it has a workload; True for ad hoc entrants, which scrutineering checks."""
@@ -239,6 +249,8 @@ def find(word: str, extra_dirs: Iterable[Path] = ()) -> Contender:
         BadUsage: unknown name (the message has the nearest names), or two definitions have one name.
         BadDefinition: its definition is refused.
     """
+    if imported.is_name(word):
+        return _load_once(imported.definition(word))
     users = _users(extra_dirs) if "/" not in word else {}
     valid: dict[str, Path] = {}
     for folder, contender in users.items():
@@ -276,7 +288,9 @@ def parse_entry(text: str) -> tuple[str, dict[str, str]]:
     Raises:
         BadUsage: an override without ``=``, or a key that is given twice.
     """
-    name, colon, rest = text.partition(":")
+    suite, _, rest = text.partition(":") if imported.is_name(text) else ("", "", text)
+    name, colon, rest = rest.partition(":")
+    name = f"{suite}:{name}" if suite else name
     overrides: dict[str, str] = {}
     for part in rest.split(",") if colon else ():
         key, equals, value = (piece.strip() for piece in part.partition("="))

@@ -20,8 +20,11 @@ FILE_NAME = "contender.toml"
 #: The package's own definitions, a folder each.
 SHIPPED = Path(__file__).resolve().parents[1] / "data" / "contenders"
 
-#: A contender's name.
-NAME = re.compile(r"^[a-z0-9][a-z0-9.+-]{0,59}$")
+#: Suites whose entries can be imported, by the words that begin the names of their definitions.
+SUITES = ("tfb", "arena")
+
+#: A contender's name. An imported entry keeps the name that its suite gives it.
+NAME = re.compile(rf"^([a-z0-9][a-z0-9.+-]{{0,59}}|({'|'.join(SUITES)}):[a-z0-9][a-z0-9._+-]{{0,59}})$")
 
 #: A parameter's default that becomes the number of the servers' cores.
 PER_CORE = "{cores}"
@@ -231,6 +234,9 @@ class ContainerFields(Strict):
         description='files and folders of this machine by their places in the container, read-only, like `"/data" = '
         '"{data}"`',
     )
+    cmd: Annotated[Words, _STARTING] = Field(
+        default=(), description="words in place of the image's CMD; its ENTRYPOINT stays. `start.command` replaces both"
+    )
     writable: Words = Field(
         default=(), description="further folders that the program may write; each launch gets a copy of its own"
     )
@@ -261,6 +267,18 @@ class Serving(Strict):
         description="`own`: its JSON has other spacing or another order of keys than the workload's. Scrutineering "
         "compares it parsed; the engine then compares later responses with these bytes",
     )
+    path: str = Field(
+        default="",
+        pattern=r"^(/[!-z|~]*)?$",
+        description="its own path, in place of the workload's up to the first value that varies; it may be `/items/` "
+        "for `/item?id={{ n }}`",
+    )
+    port: int | None = Field(
+        default=None, ge=1, le=65_535, description="its port for this workload, in place of `container.port`"
+    )
+    env: Annotated[dict[str, str], _STARTING] = Field(
+        default_factory=dict, description="environment variables for this workload, added to those of `start.env`"
+    )
     connections: int | None = Field(
         default=None,
         ge=1,
@@ -286,7 +304,8 @@ class ContenderFile(Strict):
 
     name: str = Field(
         pattern=NAME.pattern,
-        description="up to 60 small letters, digits and `. + -`; old results refer to it, so never reuse one",
+        description="up to 60 small letters, digits and `. + -`, in imported definitions after `tfb:` or `arena:`; old "
+        "results refer to it, so never reuse one",
     )
     title: str = Field(min_length=1, max_length=120, description="its name as people write it")
     host: str = Field(min_length=1, description="the program that terminates HTTP")
@@ -390,12 +409,21 @@ class Contender:
             digest.update(f"{name}\0{len(content)}\0".encode() + content)
         return digest.hexdigest()
 
+    @property
+    def foreign(self) -> bool:
+        """Whether it is an imported entry, whose commands came from elsewhere."""
+        return self.name.partition(":")[0] in SUITES and ":" in self.name
+
+    def serving(self, workload: str) -> Serving:
+        """How it serves a workload."""
+        return self.fields.workload.get(workload, Serving())
+
     def for_workload(self, workload: str, *, asks_database: bool) -> Contender:
         """This contender with what it needs for a workload; the same one if that adds nothing or was added before."""
         fields, more = self.fields, self.fields.database
-        special = fields.workload.get(workload, Serving())
+        special = self.serving(workload)
         if self.asking or not (
-            asks_database or special.needs != Needs() or special.install != Install() or special.parity
+            asks_database or special.needs != Needs() or special.install != Install() or special.parity or special.path
         ):
             return self
         needs, install = _joined(fields.needs, special.needs), _joined(fields.install, special.install)
@@ -407,8 +435,9 @@ class Contender:
 
     def further_parity(self, workload: str, *, asks_database: bool) -> dict[str, str]:
         """Facts for the parity sheet that only this workload adds; names in braces are not filled in yet."""
-        special = self.fields.workload.get(workload, Serving()).parity
-        return {**(self.fields.database.parity if asks_database else {}), **special}
+        special = self.serving(workload)
+        path = {"requested path": special.path} if special.path else {}
+        return {**(self.fields.database.parity if asks_database else {}), **special.parity, **path}
 
     def place_keys(self) -> dict[str, str]:
         """Keys that a user may set to a path, and the key of that path in ``places``."""
@@ -519,6 +548,10 @@ def _check_rest(contender: Contender) -> None:
     for name in fields.workload:
         if name not in fields.workloads:
             raise bad(("workload", name), "is not among its workloads", f"name one of {', '.join(fields.workloads)}")
+    for name, serving in fields.workload.items():
+        if serving.port is not None and fields.container is None:
+            problem = f"given {serving.port}, and it has no [container]"
+            raise bad(("workload", name, "port"), problem, "take it out, and use {port} in start.command")
     for name in fields.unable:
         if name in fields.workloads:
             raise bad(("unable", name), "is also among its workloads", "take it out of one of the two")

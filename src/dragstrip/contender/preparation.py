@@ -284,7 +284,7 @@ def prepare(
     if entry.container is not None:
         if database:
             raise StageError(f"{entry.name} is in a container, whose network has no database; race a program instead")
-        port = boxes.port(entry)
+        port = boxes.port(entry, workload)
     for name, content in data.items():
         _place(scratch / DATA, name).write_bytes(content)
     (scratch / DATA).mkdir(parents=True, exist_ok=True)
@@ -316,9 +316,9 @@ def prepare(
     return replace(start, address=address, env=_database_environment(database) | start.env)
 
 
-def _in_box(entry: Entry, start: Start, scratch: Path, mounts: Mapping[str, str]) -> Start:
+def _in_box(entry: Entry, start: Start, scratch: Path, values: Mapping[str, Json]) -> Start:
     """A start whose program and environment are an image's, with what the definition changes."""
-    box = boxes.box(entry, start.command, start.env, mounts, scratch)
+    box = boxes.box(entry, start.command, start.env, values, scratch)
     declared = entry.contender is not None and "stop_signal" in entry.contender.fields.start.model_fields_set
     stop_signal = start.stop_signal if declared or not box.stop_signal else box.stop_signal
     # bubblewrap, not this user switch, decides which user the program runs as.
@@ -337,7 +337,8 @@ def _prepare_definition(entry: Entry, contender: Contender, scratch: Path, port:
         _place(scratch, name).write_text(text, encoding="utf-8")
     _open_to_all(scratch)
     command = discovery.resolve(fields.command, ready.programs, values)
-    env = {key: fill(text, values) for key, text in fields.env.items()}
+    serving = contender.serving(str(values["workload"]))
+    env = {key: fill(text, values) for key, text in {**fields.env, **serving.env}.items()}
     own = {"HOME": str(scratch), "TMPDIR": str(scratch), "LANG": "C.UTF-8", **_path_to(ready, scratch)}
     served = contender.fields.served if values["served"] else None
     socket = fill(served.socket, values) if served else ""
@@ -356,7 +357,7 @@ def _prepare_definition(entry: Entry, contender: Contender, scratch: Path, port:
     )
     if entry.container is None:
         return start
-    return _in_box(entry, start, scratch, {at: fill(text, values) for at, text in entry.container.mounts.items()})
+    return _in_box(entry, start, scratch, values)
 
 
 def _database_environment(database: Mapping[str, str | int]) -> dict[str, str]:

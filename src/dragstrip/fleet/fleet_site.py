@@ -192,6 +192,7 @@ class FleetSetup(RaceSetup):
         asked = self.asking(launched)
         return SentAsking(
             workload=SentWorkload.of(self.workload), mark=asked.mark, own_form=asked.own_form, framed=asked.framed,
+            path=asked.path,
             drawn_by=launched.drawn_by,
             cacert=launched.running.cacert if isinstance(launched.running, RemoteServer) else "",
         )  # fmt: skip

@@ -101,7 +101,7 @@ class SentAsking:
     """The values from which another machine makes the requests and responses for one launch.
 
     Args:
-        own_form, framed: as in ``Asking``. drawn_by: the seed of the launch's data.
+        own_form, framed, path: as in ``Asking``. drawn_by: the seed of the launch's data.
         cacert: the authority that signed its certificate, in PEM; "": without TLS.
     """
 
@@ -109,6 +109,7 @@ class SentAsking:
     mark: str
     own_form: bool
     framed: bool
+    path: str
     drawn_by: str
     cacert: str
 
@@ -116,7 +117,10 @@ class SentAsking:
         """The requests and responses; ``folder``: for the workload's file."""
         loaded = self.workload.load(folder)
         data = loaded.data(self.drawn_by) if self.drawn_by else Data()
-        return Asking(workload=loaded, seed=seed, mark=self.mark, own_form=self.own_form, framed=self.framed, data=data)
+        own_form, framed, path = self.own_form, self.framed, self.path
+        return Asking(
+            workload=loaded, seed=seed, mark=self.mark, own_form=own_form, framed=framed, path=path, data=data
+        )
 
     def encryption(self, folder: Path) -> Encryption | None:
         """How the launch is reached over TLS; None: without TLS. ``folder``: for its authority's certificate."""

@@ -7,7 +7,7 @@ as well.
 """
 
 from dragstrip.image.box import DEBIAN, PROGRAM, USER_NAMESPACE, Box, Wish, boxed, bubblewrap, facts, port_of, tried
-from dragstrip.image.building import BUILD_S, Recipe, build, built, forget, refuse_without_engine
+from dragstrip.image.building import BUILD_S, Recipe, agree, agreed, build, built, forget, refuse_without_engine
 from dragstrip.image.building import key as build_key
 from dragstrip.image.engines import ENGINES, Examined, examined
 from dragstrip.image.images import MAX_IMAGES, Found, Image, find, is_unpacked, kept, remove, unpacked

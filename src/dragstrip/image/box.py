@@ -58,12 +58,13 @@ class Wish:
     """What a definition says about its container; texts are filled in.
 
     Args:
-        command: in place of the image's. environment: added to the image's.
+        command: in place of the image's. arguments: in place of its CMD alone. environment: added to the image's.
         mounts: files and folders of this machine by their places in the image, read-only.
         writable: further folders that the program may write.
     """
 
     command: tuple[str, ...] = ()
+    arguments: tuple[str, ...] = ()
     environment: Mapping[str, str]
     mounts: Mapping[str, str]
     writable: tuple[str, ...] = ()
@@ -134,7 +135,7 @@ def boxed(image: Image, wish: Wish, scratch: Path) -> Box:
         NotReady: bubblewrap is missing, or the image has no command. StageError: a folder or a user is not usable.
     """
     start, root = image.start(), image.root
-    command = wish.command or (*start.entrypoint, *start.command)
+    command = wish.command or (*start.entrypoint, *(wish.arguments or start.command))
     if not command:
         raise NotReady(f"image {image.name} has neither ENTRYPOINT nor CMD; give start.command in a definition")
     user = _user(image)

@@ -107,12 +107,18 @@ def built(recipe: Recipe, cache: Path) -> Found | None:
     note = _place(recipe, cache) / _NOTE
     if not note.is_file():
         return None
-    stored = json.loads(note.read_text(encoding="utf-8"))
-    found = Found(recipe.name, stored["image"], engines.Engine(stored["engine"], stored["image"]))
-    if not is_unpacked(found, cache) and not engines.has(stored["engine"], stored["image"]):
+    program, image = stored(note)
+    found = Found(recipe.name, image, engines.Engine(program, image))
+    if not is_unpacked(found, cache) and not engines.has(program, image):
         return None
     os.utime(note)
     return found
+
+
+def stored(note: Path) -> tuple[str, str]:
+    """The engine's program and the image of an earlier build."""
+    content = json.loads(note.read_text(encoding="utf-8"))
+    return content["engine"], content["image"]
 
 
 def build(recipe: Recipe, cache: Path, *, at_most_s: float = BUILD_S) -> Found:
@@ -138,18 +144,34 @@ def build(recipe: Recipe, cache: Path, *, at_most_s: float = BUILD_S) -> Found:
         except BaseException:
             shutil.rmtree(place, ignore_errors=True)
             raise
-        stored = {"engine": program, "image": image, "folder": str(recipe.folder), "seconds": time.monotonic() - began}
-        paths.write(place / _NOTE, json.dumps(stored))
+        kept = {"engine": program, "image": image, "folder": str(recipe.folder), "seconds": time.monotonic() - began}
+        paths.write(place / _NOTE, json.dumps(kept))
     remove_old(place.parent, _NOTE, MAX_BUILDS, lambda old: log_of(old).unlink(missing_ok=True))
     return Found(recipe.name, image, engines.Engine(program, image))
+
+
+def agree(recipe: Recipe, cache: Path) -> None:
+    """Notes that the user has agreed to a build of a folder from elsewhere, as long as its content stays the same."""
+    place = _place(recipe, cache)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    _agreement(place).write_text(f"{recipe.folder}\n", encoding="utf-8")
+
+
+def agreed(recipe: Recipe, cache: Path) -> bool:
+    """Whether the user has agreed to a build."""
+    return _agreement(_place(recipe, cache)).is_file()
+
+
+def _agreement(place: Path) -> Path:
+    return place.with_name(f"{place.name}.agreed")
 
 
 def forget(cache: Path) -> int:
     """Forgets all builds, and removes their logs; returns how many. The engines keep their images."""
     parent = cache / "image-builds"
     forgotten = remove_old(parent, _NOTE, 0)
-    for log in parent.glob("*.log"):
-        log.unlink(missing_ok=True)
+    for file in (*parent.glob("*.log"), *parent.glob("*.agreed")):
+        file.unlink(missing_ok=True)
     return forgotten
 
 

@@ -183,3 +183,8 @@ def last_line(output: str) -> str:
     """The last line of an output, for a message."""
     lines = output.strip().splitlines()
     return lines[-1][:300] if lines else "it printed nothing"
+
+
+def remove(program: str, image: str) -> None:
+    """Removes an engine's copy of an image, if no other image is made from it."""
+    asked([program, "image", "rm", "--force", image], SAVE_S)

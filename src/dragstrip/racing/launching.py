@@ -258,8 +258,8 @@ class Launching:
         if instance is not None:
             data = replace(data, table=instance.rows)
         self._data[workload.name, entry.name] = data
-        authority = self._certificates.authority() if entry.tls else None
-        tls = Encryption(authority.file, entry.http(http)) if authority else None
+        authority = self._certificates.authority() if entry.tls or entry.mounts_certificate else None
+        tls = Encryption(authority.file, entry.http(http)) if authority and entry.tls else None
         start = prepare(
             entry,
             scratch=scratch,

@@ -179,6 +179,7 @@ class Asking:
         mark: the contender's four characters; needed only if the responses carry it.
         own_form: responses in JSON may have the contender's own form, and are compared parsed.
         framed: requests are sent over HTTP/2.
+        path: the contender's own, in place of the workload's up to the first value that varies; "": the workload's.
         data: the files of the launch. before: the files of an earlier launch.
     """
 
@@ -188,6 +189,7 @@ class Asking:
     mark: str = ""
     own_form: bool = False
     framed: bool = False
+    path: str = ""
     data: Data | None = None
     before: Data | None = None
 
@@ -196,7 +198,8 @@ class Asking:
         """For a launch of this contender."""
         framed = entry.http(workload.version("1.1")) == HTTP2
         forms = {"own_form": workload.name in entry.own_forms, "framed": framed}
-        return cls(workload=workload, seed=seed, mark=entry.mark, data=data, before=before, **forms)
+        path = entry.path(workload.served_as)
+        return cls(workload=workload, seed=seed, mark=entry.mark, path=path, data=data, before=before, **forms)
 
     def exchanges(self, *, keepalive: bool = True, http: str = "1.1") -> tuple[Exchange, ...]:
         """The pool of different requests for the load, kind by kind; one request per kind in which nothing varies.
@@ -234,7 +237,7 @@ class Asking:
                 f' valid mark; write mark = "{MARK_LENGTH} characters" into its contender.toml'
             )
         request, answer, http = kind.request, kind.answer, HTTP2 if self.framed else http
-        path, sends = self._filled(kind.asked_at("path"), request.path, values), self._body_of(kind, values)
+        path, sends = self._filled(kind.asked_at("path"), self._path(request.path), values), self._body_of(kind, values)
         chunked = request.framing == "chunked" and sends is not None
         if chunked and http == "1.0":
             raise BadUsage(
@@ -266,6 +269,11 @@ class Asking:
             statements=answer.statements,
             http=http,
         )
+
+    def _path(self, usual: str) -> str:
+        """The template of a request's path, with the contender's own beginning if it has one."""
+        _, braces, rest = usual.partition("{{")
+        return f"{self.path}{braces}{rest}" if self.path else usual
 
     def _filled(self, at: tuple[Key, ...], text: str, values: Mapping[str, Json]) -> str:
         with refusing(self.workload.source, at):

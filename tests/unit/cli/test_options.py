@@ -47,7 +47,7 @@ EVERY_OPTION = {
     "fleet install": "f a b --yes",
     "history": "mine --reference r --workload w --last 20 --json j --html h --store s",
     "init": "--build b --serve s --workload w --fail-if slower:3% --yes",
-    "import": "here --beside last --name n --store s",
+    "import": "here --beside last --name n --engine docker --store s",
     "install": "a b --all --line-up default --workload db --yes --contenders . --set a.b=c",
     "lab": "",
     "lab clear": "--work w/s 0123456789abcdef.1 --whole",

@@ -1,0 +1,4 @@
+FROM scratch
+COPY root/ /
+EXPOSE 8080
+CMD ["/server"]

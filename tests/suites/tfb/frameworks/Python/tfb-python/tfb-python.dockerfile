@@ -1,0 +1,7 @@
+FROM scratch
+ARG TFB_TEST_NAME
+COPY root/ /
+COPY app.py /
+ENV NAME=$TFB_TEST_NAME
+ENV PYTHONHOME=/python PYTHONDONTWRITEBYTECODE=1
+CMD ["/python3", "/app.py"]
