@@ -3,16 +3,21 @@
     python benchmarks/claims_page.py --minutes 20
 
 Each state of the measuring code has a store of its own below ``runs``, which ``dragstrip claims check --resume``
-continues. The page is written when every race that is possible on this machine has run. Exit code 75 until then.
+continues. The page is written when every race that is possible on this machine has run. Exit code 75 until then. Each
+race that the page rests on is exported into docs/claims, compressed by xz: `xz -d FILE`, then `dragstrip import FILE`.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import lzma
+import re
 import subprocess
 import sys
+import tempfile
 import time
+from pathlib import Path
 from typing import Any
 
 from evidence_parts import GOES_ON
@@ -27,6 +32,20 @@ def unchecked(rows: list[dict[str, Any]], *, again: bool) -> list[str]:
     sides = ((row, row[side]) for row in rows for side in ("published", "fair") if row[side])
     wanted = (row["claim"] for row, side in sides if side["goes_on"] and (again or not side["race"]))
     return list(dict.fromkeys(wanted))
+
+
+def export(page: Path, store: list[str]) -> None:
+    """Exports each race that the page names, in place of earlier exports, and links it there."""
+    folder, text = page.parent / "claims", page.read_text("utf-8")
+    folder.mkdir(exist_ok=True)
+    for old in folder.glob("*.race.xz"):
+        old.unlink()
+    with tempfile.TemporaryDirectory() as scratch:
+        for race in dict.fromkeys(re.findall(r"race `([0-9a-f]{12})`", text)):
+            record = Path(scratch) / f"{race}.race"
+            subprocess.run([*DRAGSTRIP, "export", race, str(record), *store], check=True, stdout=subprocess.DEVNULL)
+            (folder / f"{race}.race.xz").write_bytes(lzma.compress(record.read_bytes(), preset=9))
+    page.write_text(re.sub(r"race `([0-9a-f]{12})`", r"race [`\1`](claims/\1.race.xz)", text), "utf-8")
 
 
 def main() -> int:
@@ -54,6 +73,7 @@ def main() -> int:
     docs = ROOT / "docs"
     written = ["--markdown", str(docs / "CLAIMS.md"), "--svg", str(docs / "pictures" / "claims.svg")]
     subprocess.run([*DRAGSTRIP, "claims", *written, *store], check=True, stdout=subprocess.DEVNULL)
+    export(docs / "CLAIMS.md", store)
     stamp("CLAIMS.md")
     return 0
 

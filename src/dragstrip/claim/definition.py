@@ -180,6 +180,19 @@ def load(word: str | Path, folders: Sequence[Path] = ()) -> Claim:
     return _loaded(file.absolute(), file.stat().st_mtime_ns)
 
 
+class Reading(Strict):
+    """What a write-up said, what its method did to its numbers, and where the page fills in what races show."""
+
+    source: str = Field(description='heading of its claims, like "Server speed benchmarks (2011)"')
+    text: str = Field(description="a paragraph with {CLAIM.published}, {CLAIM.load}, {CLAIM.fair}, {CLAIM.verdict}")
+
+
+def readings() -> dict[str, str]:
+    """The text of each shipped reading, by the heading of its write-up."""
+    files = sorted((SHIPPED / "readings").glob("*.toml"))
+    return {reading.source: reading.text.strip() for reading, _ in (read(file, Reading) for file in files)}
+
+
 def every(folders: Sequence[Path] = ()) -> tuple[Claim, ...]:
     """All shipped claims, then the claims in the given folders, sorted by name."""
     return tuple(load(file) for folder in (SHIPPED, *folders) for file in sorted(folder.glob("*.toml")))

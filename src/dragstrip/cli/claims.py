@@ -173,13 +173,17 @@ def check_command(options: CheckOptions) -> None:
             ask_to_run(f"claim {claim.source.file}", everyone(claim, settings), yes=options.yes)
     console = Console(stderr=str(options.json_path) == "-")
     planned = groups(wanted, settings)
-    number = iter(range(1, len(planned) + 1))
+    races_s = [group.before_s + group.need_s for group in planned]
+    if not options.quiet:
+        lacking = [claim.id for claim in wanted if contenders_of(claim, PUBLISHED).missing]
+        console.print(claims_report.plan(races_s, lacking, options.budget), soft_wrap=True)
 
     @contextmanager
     def show(group: Group) -> Iterator[Progress]:
         if not options.quiet:
-            load = group.load.text()
-            console.print(f"race {next(number)} of at most {len(planned)}, {group.setting}: {load}", soft_wrap=True)
+            at = planned.index(group)
+            about = f"{group.setting}: {group.load.text()}; {claims_report.minutes(races_s[at:])} from here"
+            console.print(f"race {at + 1} of {len(planned)}, {about}", soft_wrap=True)
         with Progress(console, quiet=options.quiet) as progress:
             yield progress
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from statistics import median
 
 from dragstrip import analysis
 from dragstrip.analysis import cpu_shares
 from dragstrip.claim.assess import SHOWN_WARNINGS, TILTING
-from dragstrip.claim.definition import FAIR_LOAD
+from dragstrip.claim.definition import FAIR_LOAD, readings
 from dragstrip.claim.finding import Finding, Row
 from dragstrip.record import Entrant, Race
 from dragstrip.report import figures
@@ -52,7 +53,7 @@ def markdown(rows: Sequence[Row], races: Sequence[Race], *, chart: str = "") -> 
     ]
     for source in dict.fromkeys(source_of(row.claim) for row in rows):
         grouped = [row for row in rows if source_of(row.claim) == source]
-        lines += [f"## {_plain(source)}", "", *_table(grouped), ""]
+        lines += [f"## {_plain(source)}", "", *_reading(source, rows), *_table(grouped), ""]
         for race_id, title in _titles(grouped).items():
             lines += _raced(by_id[race_id], title) if race_id in by_id else []
         lines += ["What each verdict rests on:", ""]
@@ -95,6 +96,29 @@ def _table(rows: Sequence[Row]) -> list[str]:
             cells += ["–", "–"] if finding is None else [measured(row.claim, finding), _outcome(finding)]
         lines.append(f"| {' | '.join(cells)} |")
     return lines
+
+
+def _reading(source: str, rows: Sequence[Row]) -> list[str]:
+    """The paragraph about a write-up, with its claims' figures of today; none for a user's own source."""
+    by_id = {row.claim.id: row for row in rows}
+
+    def figure(match: re.Match[str]) -> str:
+        row = by_id.get(match[1])
+        return "(not listed)" if row is None else figure_of(row, match[2])
+
+    text = readings().get(source)
+    return [re.sub(r"\{([\w.+-]+)\.(published|load|fair|verdict)\}", figure, text), ""] if text else []
+
+
+def figure_of(row: Row, what: str) -> str:
+    """A figure of a claim in a sentence: ``published``, ``load``, ``fair``, or the ``verdict`` under its load."""
+    if what == "published":
+        return published(row.claim)
+    finding = row.fair if what == "fair" else row.published
+    if what == "verdict":
+        return str(row.published.outcome)
+    shown = figures.NONE if finding is None else measured(row.claim, finding)
+    return "(not measured)" if shown == figures.NONE else shown
 
 
 def _outcome(finding: Finding) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import ceil
 
 from rich.console import Console, RenderableType
 from rich.text import Text
@@ -106,6 +107,23 @@ def _remarks(row: Row) -> list[RenderableType]:
     if row.claim.fields.note:
         parts.append(Text(f"  {row.claim.fields.note}", style="dim"))
     return [*parts, Text()]
+
+
+def plan(races_s: Sequence[float], lacking: Sequence[str], budget_s: float) -> str:
+    """Before the first race: how many races there are and how long they may take, and which claims can't be raced.
+
+    Args:
+        races_s: the seconds that each race and its checks may take.
+    """
+    shown = ", ".join(lacking[:3]) + (f" and {len(lacking) - 3} more" if len(lacking) > 3 else "")
+    missing = f"; can't run here: {shown} (`dragstrip claims list` has the reasons)" if lacking else ""
+    races = f"{len(races_s)} race{'' if len(races_s) == 1 else 's'}"
+    return f"{races}, {minutes(races_s)}; budget: {budget_s / 60:.0f} min{missing}"
+
+
+def minutes(races_s: Sequence[float]) -> str:
+    """The time that races may take together."""
+    return f"about {max(ceil(sum(races_s) / 60), 1)} min"
 
 
 def listing(console: Console, rows: Sequence[Mapping[str, object]]) -> None:
