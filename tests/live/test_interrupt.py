@@ -40,18 +40,22 @@ def nothing_left() -> Iterator[None]:
 def racing(env: dict[str, str], *words: str) -> subprocess.Popen[str]:
     """A race that has added at least two rounds to its store, and goes on."""
     before = rounds_in(env)
-    race = begin(env, "race", *words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    race = begin(env, *words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     until(lambda: rounds_in(env) >= before + 2 or race.poll() is not None, 120, "no round was recorded")
     assert race.poll() is None, race.stdout.read() if race.stdout else ""
     return race
 
 
-def interrupted(env: dict[str, str], race: subprocess.Popen[str]) -> None:
-    """Ctrl-C; its exit code and its last line say so."""
-    race.send_signal(signal.SIGINT)
+def ended(env: dict[str, str], race: subprocess.Popen[str], number: signal.Signals) -> list[str]:
+    """A signal; its exit code and its last line say so. Returns the line's command, without the program."""
+    race.send_signal(number)
     out, _ = race.communicate(timeout=120)
-    assert race.returncode == 130, out
-    assert f"dragstrip: ended by SIGINT: {rounds_in(env)} rounds are kept; to continue: dragstrip race --resume" in out
+    assert race.returncode == 128 + number, out
+    line, _, command = out.rstrip("\n").rpartition("\n")[2].partition("; to continue: ")
+    assert line == f"dragstrip: ended by {number.name}: {rounds_in(env)} rounds are kept"
+    program, *words = shlex.split(command)
+    assert (program, words[:2], words[-2:]) == ("dragstrip", ["race", "--resume"], ["--store", env["DRAGSTRIP_STORE"]])
+    return words
 
 
 def runs(env: dict[str, str]) -> list[dict[str, Any]]:
@@ -66,30 +70,31 @@ def shown(env: dict[str, str]) -> dict[str, Any]:
     return found
 
 
-def test_a_race_is_interrupted_resumed_without_one_of_three_and_killed(tmp_path: Path) -> None:
+def test_a_race_is_ended_by_each_signal_resumed_without_one_of_three_and_killed(tmp_path: Path) -> None:
     """One race through all of it; seed, plan and rounds stay, and every resume counts on.
 
-    1. Ctrl-C: exit code 130, the servers are stopped, what was measured is kept, the race counts as interrupted.
+    1. Each signal: the exit code and the last line name it, the servers are stopped, what was measured is kept, the
+       race counts as interrupted, and the very command of the line resumes it.
     2. Resumed after a server that was already running has gone: named in the record, in no pair, the others go on.
        Meanwhile no other process may resume it.
-    3. Ctrl-C in the resumed race: as the first time, and it is still one race.
-    4. Resumed and `kill -9`: the supervisors end what is left, `show` prints every finished round, and it resumes.
+    3. `kill -9`: the supervisors end what is left, `show` prints every finished round, and it resumes.
     """
-    env = settings(tmp_path)
+    store = ["--store", str(tmp_path / "own store.sqlite")]
+    env = settings(tmp_path) | {"DRAGSTRIP_STORE": store[1]}
     with running_server() as (url, _):
-        race = racing(env, "nginx-return", "nginx-static", url, "--rounds", "500")
-        interrupted(env, race)
+        race = racing(env, "race", "nginx-return", "nginx-static", url, "--rounds", "500", *store)
+        resume = ended(env, race, signal.SIGTERM)
         assert_nothing_left()
     (run,) = runs(env)
     assert run["finished"] == "interrupted"
     assert run["rounds"] == rounds_in(env) >= 2
     seed = shown(env)["seed"]
 
-    race = racing(env, "--resume", "last")
-    second = dragstrip_run(env, "race", "--resume", "last")
+    race = racing(env, *resume)
+    second = dragstrip_run(env, *resume)
     assert second.returncode == 2, second.stdout + second.stderr
     assert "is being raced by another process" in second.stderr
-    interrupted(env, race)
+    resume = ended(env, race, signal.SIGHUP)
     (run,) = runs(env)
     assert run["rounds"] == rounds_in(env) >= 4
     told = shown(env)
@@ -99,14 +104,17 @@ def test_a_race_is_interrupted_resumed_without_one_of_three_and_killed(tmp_path:
     assert all(url not in (pair["a"], pair["b"]) for pair in told["pairs"])
     assert told["seed"] == seed
 
-    race = racing(env, "--resume", "last")
+    resume = ended(env, racing(env, *resume), signal.SIGQUIT)
+    race = racing(env, *resume)
     race.kill()
     race.wait()
     until(lambda: not servers(), 20, "servers outlive the race")
-    assert len(runs(env)) == 1
-    assert len(shown(env)["order"]) == rounds_in(env) >= 6
-    interrupted(env, racing(env, "--resume", "last"))  # the killed one holds it no more
-    assert not list(Path(env["DRAGSTRIP_STORE"]).parent.glob("*.lock"))
+    (run,) = runs(env)
+    assert len(shown(env)["order"]) == rounds_in(env) >= 8
+    ended(env, racing(env, "race", "--resume", "last", *store), signal.SIGINT)  # the killed process holds it no more
+    (run,) = runs(env)
+    assert (run["finished"], run["rounds"]) == ("interrupted", rounds_in(env))
+    assert not list(tmp_path.glob("*.lock"))
 
 
 #: Signals that end a race in an orderly way.
@@ -127,27 +135,6 @@ def test_a_signal_before_the_first_round_ends_a_race_and_says_that_nothing_was_m
         _, said = race.communicate(timeout=60)
         nothing = f"dragstrip: ended by {number.name}: no round was complete, so nothing was measured\n"
         assert (race.returncode, said.endswith(nothing)) == (128 + number, True), said
-
-
-def test_a_signal_ends_a_race_with_a_line_that_says_how_to_continue(tmp_path: Path) -> None:
-    """One race, ended by each signal after two more rounds, and resumed by the very command of that line.
-
-    SIGINT comes last, because it ends the race from its start in the test above, which reads its line too.
-    """
-    store = ["--store", str(tmp_path / "own store.sqlite")]
-    env = settings(tmp_path) | {"DRAGSTRIP_STORE": store[1]}
-    more = ["race", "nginx-return", "nginx-static", "--rounds", "500", *store]
-    for number in ENDING:
-        before = rounds_in(env)
-        race = begin(env, *more, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        until(lambda: rounds_in(env) >= before + 2 or race.poll() is not None, 120, "no round was recorded")  # noqa: B023
-        race.send_signal(number)
-        _, said = race.communicate(timeout=60)
-        assert race.returncode == 128 + number, said
-        told, _, command = said.rstrip("\n").rpartition("\n")[2].partition("; to continue: ")
-        assert told == f"dragstrip: ended by {number.name}: {rounds_in(env)} rounds are kept"
-        program, *more = shlex.split(command)
-        assert (program, more[:2], more[-2:]) == ("dragstrip", ["race", "--resume"], store)
 
 
 @pytest.mark.thorough
