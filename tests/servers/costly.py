@@ -1,4 +1,4 @@
-"""A small server that can do one more thing for each response: costly.py PORT [write | spin]."""
+"""A small server that can do one more thing for each response: costly.py PORT [write]."""
 
 from __future__ import annotations
 
@@ -10,12 +10,6 @@ from typing import cast
 RESPONSE = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 12\r\n\r\nhello world\n"
 NULL = os.open(os.devnull, os.O_WRONLY)
 MORE = sys.argv[2] if len(sys.argv) > 2 else ""
-
-
-def spin() -> None:
-    """Some work in user mode."""
-    for _ in range(400):
-        pass
 
 
 class Costly(asyncio.Protocol):
@@ -30,8 +24,6 @@ class Costly(asyncio.Protocol):
         for request in requests:
             if MORE == "write":
                 os.write(NULL, b"x")
-            if MORE == "spin":
-                spin()
             self.transport.write(RESPONSE)
             if b"connection: close" in request.lower():
                 self.transport.close()
