@@ -379,6 +379,10 @@ def test_an_image_is_built_once_for_each_content_of_its_folder(
         log = Path(str(refused.value).partition("its output is in ")[2].partition(",")[0])
         assert "RUN" in log.read_text()
         assert str(refused.value).rstrip().endswith(log.read_text().rstrip().splitlines()[-1])
+        before = log.stat().st_mtime_ns
+        with pytest.raises(StageError, match="its build failed"):
+            contender.build(entry)
+        assert log.stat().st_mtime_ns == before, "the same process does not try it again"
         assert image.forget(contender.cache_dir()) == 1
         assert not log.exists()
     finally:

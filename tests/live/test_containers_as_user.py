@@ -46,6 +46,33 @@ def place() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
+def _as_user(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Runs a command of Dragstrip as an ordinary user, whose home is the folder `own`."""
+    own = place / "own"
+    command = [sys.executable, "-m", "dragstrip", *words]
+    if os.geteuid() == 0:
+        command = ["unshare", "-m", "sh", "-c", AS_USER, "sh", str(Path(sys.base_prefix)), str(USER), *command]
+    env = {**os.environ, "HOME": str(own), "XDG_DATA_HOME": str(own), "DRAGSTRIP_CACHE": str(own / "cache")}
+    return subprocess.run(
+        command, env=env | {"TMPDIR": "/tmp"}, cwd=place, capture_output=True, text=True, timeout=200, check=False
+    )
+
+
+def test_an_ordinary_user_builds_an_image_before_the_race(place: Path) -> None:
+    """The user namespace of a race has no network for a build."""
+    (place / "own").mkdir()
+    os.chown(place / "own", USER if os.geteuid() == 0 else -1, -1)
+    (place / "Dockerfile").write_text("FROM scratch\n")
+    (place / "contender.toml").write_text(
+        'name = "mine"\ntitle = "Mine"\nhost = "mine"\nlanguage = "C"\nworkloads = ["hello"]\n'
+        '[container]\nbuild = "."\n'
+    )
+    done = _as_user(place, "verify", str(place / "contender.toml"))
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "its image is not built yet" in done.stdout
+    assert f"`dragstrip install {place}` builds it" in done.stdout
+
+
 def test_an_ordinary_user_races_a_container_and_a_program(place: Path) -> None:
     """The user stays the same, servers outside of containers run as before, and have no rights of the namespace."""
     if (server := images.compiled_server(place / "server")) is None:
@@ -71,18 +98,10 @@ def test_an_ordinary_user_races_a_container_and_a_program(place: Path) -> None:
     own = place / "own"
     own.mkdir()
     os.chown(own, USER if os.geteuid() == 0 else -1, -1)
-    command = [
-        sys.executable, "-m", "dragstrip", "race", "--image", f"boxed={file}",
-        "--serve", f"program={sys.executable} {program} {{port}}", "--workload", "hello", "--rounds", "2",
-        "--store", str(own / "races.sqlite"),
-    ]  # fmt: skip
-    if os.geteuid() == 0:
-        home = str(Path(sys.base_prefix))
-        command = ["unshare", "-m", "sh", "-c", AS_USER, "sh", home, str(USER), *command]
-    env = {**os.environ, "HOME": str(own), "XDG_DATA_HOME": str(own), "DRAGSTRIP_CACHE": str(own / "cache")}
-    done = subprocess.run(
-        command, env=env | {"TMPDIR": "/tmp"}, cwd=place, capture_output=True, text=True, timeout=200, check=False
-    )
+    done = _as_user(
+        place, "race", "--image", f"boxed={file}", "--serve", f"program={sys.executable} {program} {{port}}",
+        "--workload", "hello", "--rounds", "2", "--store", str(own / "races.sqlite"),
+    )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     with Store(own / "races.sqlite") as store:
         race = store.load("last")

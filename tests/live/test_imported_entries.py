@@ -91,16 +91,28 @@ def test_two_entries_of_httparena_share_port_8080_and_do_not_meet(place: Path) -
     assert all("HttpArena" in sheet["suite"] for sheet in sheets.values())
 
 
-@pytest.mark.parametrize(
-    "profiles",
-    [("json",), pytest.param(("baseline", "limited-conn", "pipelined", "static", "upload"), marks=pytest.mark.soak)],
-)
-def test_profiles_of_an_entry_pass(place: Path, profiles: tuple[str, ...]) -> None:
-    """Its files are mounted at /data; the unknown profile is left out."""
+@pytest.fixture
+def built(place: Path) -> None:
+    """The entry of six profiles, built."""
     if not suite_samples.compile_go(place / "arena" / "frameworks" / "arena-go"):
         pytest.skip("Go is missing: the entry can't be built")
     done = dragstrip("install", "arena:arena-go", "--yes")
     assert done.returncode == 0, done.stdout + done.stderr
-    for profile in profiles:
-        done = dragstrip("verify", "arena:arena-go", "--workload", f"arena-{profile}")
-        assert done.stdout.count("passed") == 1, done.stdout + done.stderr
+
+
+@pytest.mark.usefixtures("built")
+@pytest.mark.parametrize("profile", ["json", "json-tls"])
+def test_an_entry_finds_its_files_and_its_certificate(profile: str) -> None:
+    """They are mounted at /data and /certs; TLS has its own port."""
+    name = f"arena:arena-go{':tls=on' if profile == 'json-tls' else ''}"
+    done = dragstrip("verify", name, "--workload", f"arena-{profile}", "--parity")
+    assert done.stdout.count("passed") == 1, done.stdout + done.stderr
+    assert ("TLS version" in done.stdout) == (profile == "json-tls"), done.stdout
+
+
+@pytest.mark.soak
+@pytest.mark.usefixtures("built")
+def test_all_profiles_of_an_entry_pass() -> None:
+    """Without a workload, `verify` switches TLS on where the workload needs it."""
+    done = dragstrip("verify", "arena:arena-go")
+    assert done.stdout.count("passed") == 6, done.stdout + done.stderr

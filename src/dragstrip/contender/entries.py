@@ -122,6 +122,12 @@ class Entry:
         """Whether it serves TLS: its parameter ``tls`` is "on", or its command contains ``{certificate}``."""
         return self.parameters.get(TLS) == "on" or any("{certificate}" in word for word in self.command)
 
+    def with_tls(self) -> Entry:
+        """The same entrant with its parameter ``tls`` "on"; without that parameter, the entrant as it is."""
+        if TLS not in self.parameters:
+            return self
+        return replace(self, parameters=MappingProxyType({**self.parameters, TLS: "on"}))
+
     @property
     def wake_s(self) -> float:
         """Seconds that its definition or ``--wake`` allows from its start to its first correct response."""

@@ -35,6 +35,9 @@ _NOT_READ = (".git",)
 
 _NOTE, _IMAGE = "build.json", "image"
 
+#: Why builds of this process failed: a race at several workloads tries each build once.
+_failed: dict[Path, str] = {}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
@@ -131,6 +134,8 @@ def build(recipe: Recipe, cache: Path, *, at_most_s: float = BUILD_S) -> Found:
     place = _place(recipe, cache)
     if (found := built(recipe, cache)) is not None:
         return found
+    if place in _failed:
+        raise StageError(_failed[place])
     with locked(place) as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if (found := built(recipe, cache)) is not None:  # another process may just have done it
@@ -141,8 +146,10 @@ def build(recipe: Recipe, cache: Path, *, at_most_s: float = BUILD_S) -> Found:
         began = time.monotonic()
         try:
             image = _run(recipe, program, place, log_of(place), at_most_s)
-        except BaseException:
+        except BaseException as error:
             shutil.rmtree(place, ignore_errors=True)
+            if isinstance(error, StageError):
+                _failed[place] = str(error)
             raise
         kept = {"engine": program, "image": image, "folder": str(recipe.folder), "seconds": time.monotonic() - began}
         paths.write(place / _NOTE, json.dumps(kept))
@@ -169,6 +176,7 @@ def _agreement(place: Path) -> Path:
 def forget(cache: Path) -> int:
     """Forgets all builds, and removes their logs; returns how many. The engines keep their images."""
     parent = cache / "image-builds"
+    _failed.clear()
     forgotten = remove_old(parent, _NOTE, 0)
     for file in (*parent.glob("*.log"), *parent.glob("*.agreed")):
         file.unlink(missing_ok=True)

@@ -49,17 +49,19 @@ def verify(
             yield Proof(contender=named.name, status=ProofStatus.MISSING, reason=f"{state.reason}; {state.remedy}")
             continue
         for name in [workload] if workload else named.workloads or ("hello",):
+            asked = load_workload(name)
+            tried = named.with_tls() if asked.traffic.tls != "any" and workload is None else named
             own = named.contender.fields.workload.get(name) if named.contender else None
             request = Request(
-                entries=(named,),
-                workload=load_workload(name),
+                entries=(tried,),
+                workload=asked,
                 connections=own.connections if own else None,
                 server_cores=server_cores,
                 engine_cores=engine_cores,
             )
             refuse_unfit_load(request)
-            entry = named.for_workload(request.workload.served_as, asks_database=request.workload.asks_database)
-            if entry is not named and isinstance(state := check(entry), Missing):
+            entry = tried.for_workload(request.workload.served_as, asks_database=request.workload.asks_database)
+            if entry is not tried and isinstance(state := check(entry), Missing):
                 reason = f"{state.reason}; {state.remedy}"
                 yield Proof(contender=entry.name, workload=name, status=ProofStatus.MISSING, reason=reason)
                 continue

@@ -81,7 +81,7 @@ def test_both_samples_are_imported_and_every_refusal_is_by_name(tmp_path: Path) 
     assert arena.stdout.splitlines() == [
         "2 of 3 entries are imported:",
         "  arena:arena-c: arena-baseline, arena-limited-conn, arena-pipelined",
-        "  arena:arena-go: arena-baseline, arena-pipelined, arena-limited-conn, arena-json, arena-upload, arena-static",
+        "  arena:arena-go: arena-baseline, arena-limited-conn, arena-json, arena-json-tls, arena-upload, arena-static",
         "tests left out of them:",
         "  unknown tests: noisy (1): arena:arena-go",
         "not imported:",

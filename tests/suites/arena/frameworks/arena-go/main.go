@@ -92,9 +92,9 @@ func main() {
 		}
 	}
 	http.HandleFunc("/baseline11", baseline)
-	http.HandleFunc("/pipeline", func(w http.ResponseWriter, r *http.Request) { answer(w, "text/plain", "ok") })
 	http.HandleFunc("/json/", table)
 	http.HandleFunc("/upload", upload)
 	http.HandleFunc("/static/", static)
+	go func() { log.Fatal(http.ListenAndServeTLS(":8081", "/certs/server.crt", "/certs/server.key", nil)) }()
 	log.Fatal(http.ListenAndServe(":8080", nil))
 }
