@@ -1,6 +1,7 @@
 """What is left, and what is lost, after `kill -9` at random moments of a race? Run as root or not, on any machine.
 
 python benchmarks/kill_check.py [--kills 100] [--seed 1] [--resume-every 10] [--minutes 12]
+python benchmarks/kill_check.py --image [--kills 100] [--record]
 
 A short race of two is started again and again. Each time one process gets SIGKILL: mostly the program itself, in turn
 also a supervisor, a server's main process, or what keeps the cores awake. The moments are drawn from the seed:
@@ -12,11 +13,17 @@ Afterwards, within 5 s: no process of the race lives (found by its session, its 
 scratch folder, no cgroup, no changed resume latency of a core. The store opens and passes SQLite's integrity check,
 every round that was in it before the kill still is, `dragstrip show` reads the race, a page is whole or absent; every
 tenth race that was cut off is resumed. Exit status 1 if anything was left or lost.
+
+With ``--image`` a race of two containers is killed: in turn the program, a supervisor, bubblewrap's monitor, its
+process 1, and the server. Then no process or descriptor may hold a namespace of them, no mount may name their folders,
+and the cache has no unfinished image once the next race has begun. ``--record`` writes the table into
+docs/containers.md; a run with ``--minutes`` that ends early goes on where it ended.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import random
 import shutil
@@ -30,20 +37,32 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from click.testing import CliRunner
+from evidence_parts import GOES_ON
+from pages import splice
 
 from dragstrip.cli.main import cli
+from dragstrip.process.supervisor import box_processes
+
+ROOT = Path(__file__).resolve().parents[1]
 
 PHASES = ("start", "scrutineering", "rounds", "report")
 VICTIMS = ("program", "supervisor", "server", "awake")
+#: Of containers: bubblewrap's own two processes too.
+BOX_VICTIMS = ("program", "supervisor", "monitor", "process 1", "server")
+BOX_PHASES = ("start", "scrutineering", "rounds", "scrutineering", "rounds")
+#: Seconds to wait for a container that is just being started.
+THERE_S = 3.0
 #: Seconds after which nothing of a race may live any more.
 GONE_S = 5.0
 #: Seconds that a race whose supervisor or server was killed may take to end by itself.
 ENDS_S = 60.0
 RACE = ("race", "nginx-return", "lua", "--budget", "1s")
+#: Kinds of namespaces that a container has of its own.
+NAMESPACES = ("net", "pid", "mnt", "user", "ipc", "uts")
 MARK = "DRAGSTRIP_KILL_CHECK"
 SCRIPT, AWAKE = "supervisor.py", "keep_awake.py"
 
@@ -82,6 +101,15 @@ def processes() -> dict[int, Process]:
     return found
 
 
+def namespaces_of(pid: int) -> set[str]:
+    """Names of a process's namespaces, like ``net:[4026531840]``; none once it is gone."""
+    found = set()
+    for kind in NAMESPACES:
+        with suppress(OSError):
+            found.add(str(Path(f"/proc/{pid}/ns/{kind}").readlink()))
+    return found
+
+
 def command_of(pid: int) -> str:
     """Its command line; "" once it is gone."""
     try:
@@ -101,6 +129,8 @@ class Watch:
         self.pid, self._mark = pid, mark.encode()
         self._known: dict[int, int] = {}
         self._sessions = {pid}
+        self._own_namespaces = namespaces_of(os.getpid())
+        self.namespaces: set[str] = set()
 
     def look(self) -> dict[int, Process]:
         """All living descendants now; remembers them and their sessions."""
@@ -114,6 +144,8 @@ class Watch:
                 found[one.pid] = one
                 queue.append(one.pid)
         self._known |= {one.pid: one.started for one in found.values()}
+        for one in found.values():
+            self.namespaces |= namespaces_of(one.pid) - self._own_namespaces
         own = os.getsid(0)
         self._sessions |= {one.session for one in found.values() if one.session != own}
         return found
@@ -138,7 +170,26 @@ class Watch:
             # os.walk passes over a group that ends while it is looked at; pathlib's glob does not.
             folders = (Path(parent, name) for parent, names, _ in os.walk(mount) for name in names)
             there += [f"cgroup {path}" for path in folders if path.name.startswith(f"dragstrip-{self.pid}-")]
-        return there
+        mounts = Path("/proc/self/mountinfo").read_text().splitlines()
+        there += [f"mount {line}" for line in mounts if f"/dragstrip-{self.pid}-" in line]
+        return there + (self._held() if self.namespaces else [])
+
+    def _held(self) -> list[str]:
+        """Processes of the race that hold a namespace, by their own or by a descriptor.
+
+        Others can't: the kernel gives a namespace's number to a later one, which may be another program's.
+        """
+        found = []
+        for one in processes().values():
+            if not self._is_ours(one):
+                continue
+            held = namespaces_of(one.pid) & self.namespaces
+            with suppress(OSError):
+                for link in Path(f"/proc/{one.pid}/fd").iterdir():
+                    with suppress(OSError):
+                        held |= {str(link.readlink())} & self.namespaces
+            found += [f"namespace {name} of process {one.pid} ({command_of(one.pid)[:80]})" for name in held]
+        return found
 
 
 def latencies() -> dict[str, str]:
@@ -175,14 +226,20 @@ class Run:
 
     Args:
         recorded: a store to report from, instead of a race.
+        images: saved images to race, instead of programs.
     """
 
-    def __init__(self, folder: Path, number: int, seed: int, recorded: Path | None = None) -> None:
+    def __init__(
+        self, folder: Path, number: int, seed: int, recorded: Path | None = None, images: Sequence[Path] = ()
+    ) -> None:
         self.store, self.page = folder / "races.sqlite", folder / "page.html"
         self.mark = f"{os.getpid()}-{number}-{seed}"
         self.log = (folder / "output").open("w+b")
         where = ("--store", str(self.store), "--html", str(self.page))
         words = (*RACE, "--seed", str(seed))
+        if images:
+            boxed = (word for number, image in enumerate(images) for word in ("--image", f"box{number}={image}"))
+            words = ("race", *boxed, "--workload", "hello", "--budget", "1s", "--seed", str(seed))
         if recorded:
             shutil.copy(recorded, self.store)
             words = ("report", "last")
@@ -221,10 +278,10 @@ def dragstrip(*words: str) -> list[str]:
     return [sys.executable, "-m", "dragstrip", *words]
 
 
-def undisturbed(folder: Path) -> dict[str, float]:
+def undisturbed(folder: Path, images: Sequence[Path] = ()) -> dict[str, float]:
     """Seconds of each phase of a race without kills; its store stays in the folder."""
     folder.mkdir()
-    run = Run(folder, 0, 0)
+    run = Run(folder, 0, 0, images=images)
     began, times = {"start": run.began}, {}
     for phase in PHASES[1:]:
         run.reach(phase)
@@ -236,12 +293,22 @@ def undisturbed(folder: Path) -> dict[str, float]:
     return times
 
 
-def pick(run: Run, victim: str) -> tuple[str, int]:
+def pick(run: Run, victim: str, *, boxed: bool = False) -> tuple[str, int]:
     """The process to kill: the program itself where there is none of that kind just now."""
     if victim == "program":
         return victim, run.process.pid
     below = run.watch.look()
     supervisors = sorted(pid for pid in below if SCRIPT in command_of(pid))
+    if boxed and victim != "supervisor":
+        until = time.monotonic() + THERE_S
+        while time.monotonic() < until and run.process.poll() is None:
+            for monitor in sorted(one.pid for one in run.watch.look().values() if one.parent in supervisors):
+                line = box_processes(monitor)
+                if len(line) == 3:
+                    run.watch.look()
+                    return victim, line[BOX_VICTIMS.index(victim) - 2]
+            supervisors = sorted(pid for pid in run.watch.look() if SCRIPT in command_of(pid))
+        return "program", run.process.pid
     there = {
         "supervisor": supervisors,
         "server": sorted(one.pid for one in below.values() if one.parent in supervisors),
@@ -265,17 +332,25 @@ def kill_report(folder: Path, number: int, dice: random.Random, recorded: Path, 
     return result
 
 
-def kill_once(folder: Path, number: int, dice: random.Random, times: Mapping[str, float], resume: bool) -> Result:
+def kill_once(
+    folder: Path, number: int, dice: random.Random, times: Mapping[str, float], resume: bool,
+    images: Sequence[Path] = (),
+) -> Result:  # fmt: skip
     """One race, one kill, and everything that must hold afterwards."""
     folder.mkdir()
     wanted = PHASES[number % len(PHASES)]
     victim = dice.choices(VICTIMS, (7, 1, 1, 1))[0] if wanted in ("scrutineering", "rounds") else "program"
+    if images:
+        wanted = BOX_PHASES[number % len(BOX_PHASES)]
+        victim = (
+            "program" if wanted == "start" else BOX_VICTIMS[(number - number // len(BOX_PHASES)) % len(BOX_VICTIMS)]
+        )
     before = latencies()
-    run = Run(folder, number, number + 1)
+    run = Run(folder, number, number + 1, images=images)
     run.reach(wanted)
     time.sleep(dice.random() * times[wanted])
     phase = wanted if wanted == "report" else run.phase()  # may be over at once: no time to look
-    victim, pid = pick(run, victim)
+    victim, pid = pick(run, victim, boxed=bool(images))
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
     result = Result(victim, phase)
@@ -344,7 +419,9 @@ def look_into(run: Run, result: Result, resume: bool) -> None:
 def table(results: Sequence[Result]) -> str:
     """One row per phase and victim: kills, what was left or lost, how long it took to be gone."""
     lines = ["| killed | while | kills | wrong | gone after, median / most |", "|-|-|-:|-:|-:|"]
-    for (victim, phase), times in sorted(Counter((one.victim, one.phase) for one in results).items()):
+    for (victim, phase), times in sorted(
+        Counter((one.victim, one.phase) for one in results if one.phase != "ended").items()
+    ):
         rows = [one for one in results if (one.victim, one.phase) == (victim, phase)]
         took = [one.gone_s for one in rows]
         wrong = sum(bool(one.wrong) for one in rows)
@@ -357,34 +434,91 @@ def table(results: Sequence[Result]) -> str:
 
 def check(
     kills: int, *, seed: int = 1, resume_every: int = 10, minutes: float = 12.0, say: Callable[[str], object] = print,
-    times: Mapping[str, float] | None = None, recorded: Path | None = None,
+    times: Mapping[str, float] | None = None, recorded: Path | None = None, images: Sequence[Path] = (),
+    begun: Sequence[Result] = (), keep: Callable[[Result], object] = lambda one: None,
 ) -> list[Result]:  # fmt: skip
     """Runs this many kills, or as many as fit into the minutes; prints each outcome.
 
     Args:
         times: seconds of each phase, to draw the moments from; None: an undisturbed race shows them.
         recorded: a store to report from; None: the undisturbed race's, and every fifth report is a race's own.
+        images: saved images to race, instead of programs. begun: results of earlier kills. keep: gets each result.
     """
-    dice, results, ends = random.Random(seed), [], time.monotonic() + minutes * 60
+    dice, results, ends = random.Random(seed + len(begun)), list(begun), time.monotonic() + minutes * 60
     with tempfile.TemporaryDirectory() as place:
-        times = times or undisturbed(Path(place) / "undisturbed")
+        times = times or undisturbed(Path(place) / "undisturbed", images)
         say("phases: " + ", ".join(f"{phase} {spent:.1f} s" for phase, spent in times.items()))
-        cut_off = number = 0
+        cut_off, number = 0, len(begun)
         while sum(one.phase != "ended" for one in results) < kills and number < 3 * kills:
             if time.monotonic() > ends:
                 say(f"stopped after {minutes:g} minutes")
                 break
             due = cut_off % resume_every == resume_every - 1
             folder, own = Path(place) / str(number), Path(place) / "undisturbed" / "races.sqlite"
-            if PHASES[number % 4] == "report" and (recorded or number % 20 != 3):
+            if not images and PHASES[number % 4] == "report" and (recorded or number % 20 != 3):
                 one = kill_report(folder, number, dice, recorded or own, times)
             else:
-                one = kill_once(folder, number, dice, times, resume=due)
+                one = kill_once(folder, number, dice, times, resume=due, images=images)
             number += 1
             cut_off += one.resumed or (one.phase == "rounds" and not due)
             results.append(one)
+            keep(one)
             said = "; ".join(one.wrong) or "nothing left, nothing lost"
             say(f"{number:4} {one.victim} while {one.phase}, {one.rounds} rounds, {one.gone_s:.2f} s: {said}")
+    return results
+
+
+def made_images(place: Path) -> list[Path]:
+    """Two saved images of the tests' server, which has children; other users may read them.
+
+    Raises:
+        SystemExit: no C compiler here links statically.
+    """
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+    import images
+
+    place.chmod(0o755)
+    if (server := images.compiled_server(place / "server")) is None:
+        raise SystemExit("`cc -static` does not work here: no image can be made")
+    files = [place / "one.tar", place / "two.tar"]
+    for file in files:
+        layer = images.layer(images.entry("srv/server", server, mode=0o755), images.entry("name", file.name.encode()))
+        images.save(file, [layer], Entrypoint=["/srv/server"], Cmd=["family"])
+    return files
+
+
+def unfinished(cache: Path) -> list[str]:
+    """Images in a cache that were not unpacked whole."""
+    return [str(place) for place in cache.glob("images/*/") if not (place / "image.json").exists()]
+
+
+def check_images(
+    kills: int, *, seed: int, minutes: float, say: Callable[[str], object] = print, state: Path | None = None,
+    times: Mapping[str, float] | None = None, resume_every: int = 10,
+) -> list[Result]:  # fmt: skip
+    """Kills races of containers, with a cache of their own.
+
+    Args:
+        state: a file with a line for each kill; with earlier lines the check goes on.
+    """
+    lines = state.read_text().splitlines() if state and state.exists() else []
+
+    def keep(one: Result) -> None:
+        if state:
+            with state.open("a") as file:
+                file.write(json.dumps(asdict(one)) + "\n")
+
+    with tempfile.TemporaryDirectory(prefix="kill-check-", dir="/tmp") as place:
+        os.environ["DRAGSTRIP_CACHE"] = f"{place}/cache"
+        results = check(
+            kills, seed=seed, minutes=minutes, say=say, images=made_images(Path(place)), times=times, keep=keep,
+            begun=[Result(**json.loads(line)) for line in lines], resume_every=resume_every,
+        )  # fmt: skip
+        last = Run(Path(place), 0, 0, images=[Path(place) / "one.tar", Path(place) / "two.tar"])
+        last.process.wait(ENDS_S)
+        last.log.close()
+        if left := unfinished(Path(place) / "cache"):
+            results[-1].wrong.append(f"left after the next race: {left}")
     return results
 
 
@@ -395,11 +529,23 @@ def main() -> None:
     wanted.add_argument("--seed", type=int, default=1)
     wanted.add_argument("--resume-every", type=int, default=10, help="of the races cut off within their rounds")
     wanted.add_argument("--minutes", type=float, default=12.0)
+    wanted.add_argument("--image", action="store_true", help="kill races of containers")
+    wanted.add_argument("--record", action="store_true", help="with --image: write the table into docs/containers.md")
     told = wanted.parse_args()
 
     def say(line: str) -> None:
         print(line, flush=True)
 
+    if told.image:
+        state = ROOT / "runs" / "killed-images.jsonl"
+        state.parent.mkdir(exist_ok=True)
+        results = check_images(told.kills, seed=told.seed, minutes=told.minutes, say=say, state=state)
+        print(table(results))
+        if sum(one.phase != "ended" for one in results) < told.kills:
+            sys.exit(GOES_ON)
+        if told.record:
+            splice(ROOT / "docs" / "containers.md", "killed", table(results))
+        sys.exit(1 if any(one.wrong for one in results) else 0)
     results = check(told.kills, seed=told.seed, resume_every=told.resume_every, minutes=told.minutes, say=say)
     print(table(results))
     sys.exit(1 if any(one.wrong for one in results) else 0)

@@ -54,17 +54,18 @@ def config(layers: Sequence[bytes], *, architecture: str = ARCHITECTURE, **start
 
 
 def save(
-    file: Path, layers: Sequence[bytes], *, described: bytes | None = None, compressed: bool = False, **start: object
-) -> str:
+    file: Path, layers: Sequence[bytes], *, described: bytes | None = None, compressed: bool = False,
+    name: str = "localhost/made:1", **start: object
+) -> str:  # fmt: skip
     """Writes a docker-archive, as `docker save` does; returns the image's id.
 
     Args:
-        described: the configuration, in place of one that fits the layers.
+        described: the configuration, in place of one that fits the layers. name: that an engine gives it.
     """
     described = described or config(layers, **start)
     image = hashlib.sha256(described).hexdigest()
     names = [f"{number}/layer.tar" for number in range(len(layers))]
-    manifest = [{"Config": f"{image}.json", "RepoTags": ["localhost/made:1"], "Layers": names}]
+    manifest = [{"Config": f"{image}.json", "RepoTags": [name], "Layers": names}]
     stored = [gzip.compress(one) for one in layers] if compressed else layers
     parts = [*zip(names, stored, strict=True), (f"{image}.json", described), ("manifest.json", _json(manifest))]
     _write(file, parts)

@@ -111,8 +111,10 @@ def main() -> None:
 
     undo_unwanted()
     if "DRAGSTRIP_IN_USER_NAMESPACE" in os.environ:  # namespaces.ENTERED
+        from dragstrip.image import outside
         from dragstrip.image.namespaces import drop_inherited_rights
 
+        outside.take()
         drop_inherited_rights()
     streams.fill_closed()
     arguments = sys.argv[1:]
@@ -139,8 +141,10 @@ def run(arguments: list[str]) -> int:
         return 2
     except NeedsUserNamespace as error:
         from dragstrip.cli.streams import report_failure
+        from dragstrip.image import outside
         from dragstrip.image.namespaces import enter_user_namespace
 
+        outside.begin()
         try:
             enter_user_namespace()  # starts this command line again; returns only if it can't
         except OSError as refused:

@@ -1,9 +1,9 @@
 """Images of containers: read, unpacked, kept, and started in a box of their own, without a container engine.
 
 ``archive`` reads saved images, ``unpacking`` unpacks them safely, ``images`` keeps them in the cache. ``engines`` gets
-them from Docker or Podman, and ``building`` lets these build them. ``box`` makes bubblewrap's command, ``namespaces``
-reaches a box's network. ``kept`` has the folders of the cache that are made once, which revisions of a repository use
-as well.
+them from Docker or Podman, ``building`` lets these build them, and ``outside`` runs their commands. ``box`` makes
+bubblewrap's command, ``namespaces`` reaches a box's network. ``kept`` has the folders of the cache that are made once,
+which revisions of a repository use as well.
 """
 
 from dragstrip.image.box import DEBIAN, PROGRAM, USER_NAMESPACE, Box, Wish, boxed, bubblewrap, facts, port_of, tried

@@ -176,6 +176,7 @@ def facts(image: Image) -> dict[str, str]:
         "image's C library": image.libc,
         "image's user": f"{user.name} (id {user.user}{single})",
         "namespaces": "user, files, processes, network, IPC and host name of its own, by bubblewrap",
+        "network": "its own loopback, without this machine's firewall rules",
         "without, as Docker has": "a system call filter (about 30 ns per call), overlayfs (about 2 µs per opened file)",
     }
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dragstrip.errors import NotReady, StageError
-from dragstrip.machine.bounded_command import Ended, bounded, tail_of
+from dragstrip.image import outside
+from dragstrip.machine.bounded_command import Ended, tail_of
 
 #: In this order if a definition doesn't name one. Podman needs no daemon.
 ENGINES = ("podman", "docker")
@@ -168,7 +169,7 @@ def asked(
         log: a file to which its whole output is added. more: environment variables.
     """
     try:
-        return bounded(command, at_most_s, env={**os.environ, "LC_ALL": "C.UTF-8", **(more or {})}, log=log)
+        return outside.run(command, at_most_s, log=log, more=more)
     except OSError as error:
         return Ended(127, f"{command[0]}: {error.strerror}", late=False)
 
