@@ -64,6 +64,10 @@ class ExchangeLike(Protocol):
         """Any body as long as ``body`` is correct; if that is empty, any of up to a mebibyte."""
 
     @property
+    def digits(self) -> bool:
+        """Each digit of ``body`` stands for any number: one digit or more."""
+
+    @property
     def earliest_ns(self) -> int:
         """A response that arrives sooner after its request was sent is incorrect (``too_early``)."""
 
@@ -82,6 +86,7 @@ class Exchange:
         body: bytes,
         *,
         any_body: bool = False,
+        digits: bool = False,
         earliest_ns: int = 0,
         kind: int = 0,
     ) -> None: ...
@@ -93,6 +98,8 @@ class Exchange:
     def body(self) -> bytes: ...
     @property
     def any_body(self) -> bool: ...
+    @property
+    def digits(self) -> bool: ...
     @property
     def earliest_ns(self) -> int: ...
     @property

@@ -101,7 +101,7 @@ class Launched:
 def data_of(workload: str) -> Data:
     """What the launches here find: the same files in all of them, and the same database."""
     data = load_workload(workload).data("test")
-    return replace(data, table=DATABASE[0].rows) if asks_database(workload) else data
+    return replace(data, tables=DATABASE[0].tables) if asks_database(workload) else data
 
 
 #: The one instance of the database that all launches here ask, while there are such.

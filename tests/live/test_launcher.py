@@ -172,11 +172,18 @@ def test_a_launch_answers_and_its_stop_leaves_nothing(launcher: Launcher, root: 
 
 
 def test_a_port_that_another_program_holds_is_named(launcher: Launcher, root: Path) -> None:
-    """By the port, not by the server's messages; a server that died of another cause is not such a case."""
+    """By the port, or by the server's words if the other program has ended; another cause of death is not a case."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        with pytest.raises(PortTaken, match=f"Another program holds port {port}"):
+        with pytest.raises(PortTaken, match=f"Another program held port {port}"):
             as_server(launcher, root, "none", port=port, right=lambda *_: "not asked")
+    for words, taken in (("bind: Address already in use", True), ("Error: EADDRINUSE", True), ("no such file", False)):
+        command = ("/bin/sh", "-c", f"echo '{words}' >&2; exit 1")
+        dying, scratch = Start(name="dying", command=command, cwd=root, port=free_port()), root / words
+        scratch.mkdir()
+        with pytest.raises(StageError) as error:
+            launcher.launch(dying, scratch=scratch, cores=(CORE,), is_right=lambda *_: "not asked")
+        assert isinstance(error.value, PortTaken) == taken
     with pytest.raises(StageError) as error:
         as_server(launcher, root, "none", wake_s=0.2, right=lambda *_: "not asked")
     assert not isinstance(error.value, PortTaken)

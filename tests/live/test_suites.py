@@ -6,7 +6,6 @@ All servers run in this process, on one event loop in a thread of their own.
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 from collections.abc import Coroutine, Iterator
 from dataclasses import dataclass, field
@@ -15,25 +14,15 @@ from typing import TypeVar
 
 import pytest
 from servers.suites import Suites, encryption, started
+from suites import HANGS_S, load_for, loaded
 
-from dragstrip import contender
-from dragstrip._engine import BlockPlan, Engine
 from dragstrip.process import certificate
 from dragstrip.racing.proving import prove
-from dragstrip.racing.request import Request, lanes_of, load_of
-from dragstrip.racing.setup import session_plan
-from dragstrip.record import Load
-from dragstrip.scrutiny import Encryption, Findings, Server, check_correctness, reference_heads, with_own_form
-from dragstrip.workload import Asking, Workload
+from dragstrip.scrutiny import Encryption, Findings, Server, check_correctness, with_own_form
+from dragstrip.workload import Asking
 from dragstrip.workload import load as load_workload
 
 pytestmark = pytest.mark.live
-
-#: Seconds after which a hanging server fails its test.
-HANGS_S = 120.0
-
-#: A core that this process may use, for engine and servers.
-CORE = str(min(os.sched_getaffinity(0)))
 
 Result = TypeVar("Result")
 
@@ -85,33 +74,10 @@ def asking_of(name: str) -> Asking:
     return Asking(workload, seed=3, framed=workload.version("1.1") == "2", data=workload.data("a launch"))
 
 
-def load_for(workload: Workload) -> Load:
-    entry = contender.serve_entry("any=true {port}")
-    request = Request(entries=(entry,), workload=workload, connections=4, server_cores=CORE, engine_cores=CORE)
-    return load_of(request, lanes_of(request))
-
-
 def proved(loop: Loop, name: str, fault: str = "none") -> tuple[Asking, Server, Findings]:
     asking = asking_of(name)
     server = loop.serve(asking, fault)
     return asking, server, prove(asking, load_for(asking.workload), server)
-
-
-def loaded(asking: Asking, server: Server, requests: int) -> dict[str, int]:
-    """Errors of this many requests by the engine, by their kinds."""
-    load = load_for(asking.workload)
-    exchanges = with_own_form(server, asking.exchanges())
-    heads = reference_heads(server, exchanges)
-    engine = Engine([int(CORE)])
-    try:
-        session = engine.open(session_plan(server, asking, load, exchanges, heads, load.connections))
-        (tally,) = engine.run([BlockPlan(session, counted_ns=int(HANGS_S * 1e9), max_requests=requests)])
-    finally:
-        engine.shutdown()
-    assert tally.answered + tally.failed == requests
-    limit = asking.workload.traffic.requests_per_connection
-    assert tally.connects >= (requests // limit - load.connections if limit else 0)
-    return dict(tally.errors)
 
 
 WITHOUT_DATABASE = [

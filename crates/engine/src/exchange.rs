@@ -13,6 +13,8 @@ pub struct Exchange {
     pub body: Vec<u8>,
     /// Any body of this length is correct. If `body` is empty, any of up to 1 MiB is: more would be a stream.
     pub any_body: bool,
+    /// Each digit of `body` stands for any number: a server chooses the numbers of its response.
+    pub digits: bool,
     /// A response that arrives sooner than this after its request was sent is incorrect.
     pub earliest_ns: u64,
     /// Kind of request; kinds are counted separately, and numbered from 0 without gaps.
@@ -22,7 +24,7 @@ pub struct Exchange {
 impl Exchange {
     /// One kind of request with one correct body, and no earliest time.
     pub fn new(request: Vec<u8>, status: u16, body: Vec<u8>) -> Self {
-        Self { request, status, body, any_body: false, earliest_ns: 0, kind: 0 }
+        Self { request, status, body, any_body: false, digits: false, earliest_ns: 0, kind: 0 }
     }
 
     /// Whether the response has no body, whatever its head says (RFC 9112, 6.3).

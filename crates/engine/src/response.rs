@@ -33,12 +33,14 @@ pub struct Expect<'a> {
     /// Any body of the same length is correct. If `body` is empty, any length is, up to [`SKIP_LIMIT`] bytes if a status is
     /// given.
     pub any_body: bool,
+    /// Each digit of `body` stands for any number: one digit or more.
+    pub digits: bool,
 }
 
 impl Expect<'_> {
     #[inline]
     fn any_length(&self) -> bool {
-        self.any_body && self.body.is_empty()
+        self.digits || self.any_body && self.body.is_empty()
     }
 
     #[inline]
@@ -50,8 +52,8 @@ impl Expect<'_> {
 impl<'a> From<&'a Exchange> for Expect<'a> {
     #[inline]
     fn from(exchange: &'a Exchange) -> Self {
-        let Exchange { status, body, any_body, .. } = exchange;
-        Self { status: *status, body, bodiless: exchange.bodiless(), any_body: *any_body }
+        let Exchange { status, body, any_body, digits, .. } = exchange;
+        Self { status: *status, body, bodiless: exchange.bodiless(), any_body: *any_body, digits: *digits }
     }
 }
 
@@ -143,8 +145,11 @@ enum Chunk {
         digits: u8,
     },
     /// White space after the size; only an extension may follow.
-    Blank,
+    Blank {
+        value: u64,
+    },
     Extension {
+        value: u64,
         length: u32,
     },
     SizeEnd {
@@ -177,10 +182,10 @@ pub struct Reader {
     wrong: Option<Wrong>,
     /// Bytes of this response's heads so far, including interim ones; later of its trailers.
     overhead: u32,
-    /// Size of the chunk whose extension is skipped now.
-    pending: u64,
     /// Bytes of the body so far.
     got: u64,
+    /// If numbers may vary: twice the bytes of the expected body that have come, plus 1 within a number.
+    matched: u32,
     /// Status of the current response, or of the previous one until a head is complete.
     status: u16,
     /// An incomplete head.
@@ -194,8 +199,8 @@ impl Default for Reader {
             keep: true,
             wrong: None,
             overhead: 0,
-            pending: 0,
             got: 0,
+            matched: 0,
             status: 0,
             stash: Vec::new(),
         }
@@ -225,7 +230,7 @@ impl Reader {
     fn repeated(&mut self, input: &[u8], expect: &Expect, known: &KnownHead) -> Option<Fed> {
         let head = known.head?;
         let begins = self.state == State::Head && self.stash.is_empty() && self.overhead == 0;
-        let plain = head.framing == Framing::Length(expect.body.len() as u64) && !expect.any_body;
+        let plain = head.framing == Framing::Length(expect.body.len() as u64) && !expect.any_body && !expect.digits;
         if !begins || !plain || head.deviates || expect.is_wrong(head.status) {
             return None;
         }
@@ -305,7 +310,7 @@ impl Reader {
             self.stash = Vec::new(); // one large, split head must not hold memory on each of 10,000 connections
         }
         (self.state, self.keep, self.wrong) = (State::Head, true, None);
-        (self.overhead, self.got) = (0, 0);
+        (self.overhead, self.got, self.matched) = (0, 0, 0);
     }
 
     #[inline]
@@ -433,7 +438,10 @@ impl Reader {
         if self.wrong == Some(Wrong::Status) {
             return (self.got > max_skipped(expect)).then_some(self.too_long());
         }
-        if self.got > expect.body.len() as u64 {
+        if expect.digits && self.wrong.is_none() && !self.is_alike(piece, expect.body) {
+            self.wrong = Some(Wrong::Body);
+        }
+        if self.got > expect.body.len() as u64 || expect.digits {
             if expect.any_length() {
                 return (self.got > max_skipped(expect)).then_some(self.too_long());
             }
@@ -446,12 +454,32 @@ impl Reader {
         None
     }
 
+    /// Whether a piece of the body goes on like the expected one, whatever its numbers are.
+    fn is_alike(&mut self, piece: &[u8], expected: &[u8]) -> bool {
+        for &byte in piece {
+            let digit = byte.is_ascii_digit();
+            if digit && self.matched & 1 == 1 {
+                continue;
+            }
+            let at = (self.matched >> 1) as usize;
+            let alike = expected.get(at).is_some_and(|&due| due == byte || digit && due.is_ascii_digit());
+            if !alike {
+                return false;
+            }
+            self.matched = (self.matched | 1) + 1 + u32::from(digit);
+        }
+        true
+    }
+
     #[inline]
     fn finish(&mut self, expect: &Expect) -> Verdict {
         let short = self.got != expect.body.len() as u64 && !expect.bodiless && !expect.any_length();
         match self.wrong {
             Some(Wrong::Status) => Verdict { wrong: self.wrong, keep: self.keep },
             _ if short => Verdict { wrong: Some(Wrong::Length), keep: false },
+            None if expect.digits && !expect.bodiless && (self.matched >> 1) as usize != expect.body.len() => {
+                Verdict { wrong: Some(Wrong::Body), keep: self.keep }
+            }
             wrong => Verdict { wrong, keep: self.keep },
         }
     }
@@ -489,21 +517,20 @@ impl Reader {
             (Chunk::Size { digits: 0, .. }, _) => None,
             (Chunk::Size { value, .. }, b'\r') => Some(Chunk::SizeEnd { value }),
             (Chunk::Size { value, .. }, b';' | b' ' | b'\t') => {
-                self.pending = value;
-                Some(if byte == b';' { Chunk::Extension { length: 0 } } else { Chunk::Blank })
+                Some(if byte == b';' { Chunk::Extension { value, length: 0 } } else { Chunk::Blank { value } })
             }
-            (Chunk::Blank, b' ' | b'\t') if self.overhead < EXTENSION_LIMIT => {
+            (Chunk::Blank { value }, b' ' | b'\t') if self.overhead < EXTENSION_LIMIT => {
                 self.overhead += 1;
-                Some(Chunk::Blank)
+                Some(Chunk::Blank { value })
             }
-            (Chunk::Blank, b';') => Some(Chunk::Extension { length: 0 }),
-            (Chunk::Blank, b'\r') => Some(Chunk::SizeEnd { value: self.pending }),
-            (Chunk::Extension { .. }, b'\r') => Some(Chunk::SizeEnd { value: self.pending }),
-            (Chunk::Extension { length }, _)
+            (Chunk::Blank { value }, b';') => Some(Chunk::Extension { value, length: 0 }),
+            (Chunk::Blank { value }, b'\r') => Some(Chunk::SizeEnd { value }),
+            (Chunk::Extension { value, .. }, b'\r') => Some(Chunk::SizeEnd { value }),
+            (Chunk::Extension { value, length }, _)
                 if byte != b'\n' && length < EXTENSION_LIMIT && (self.overhead as usize) < HEAD_LIMIT =>
             {
                 self.overhead += 1;
-                Some(Chunk::Extension { length: length + 1 })
+                Some(Chunk::Extension { value, length: length + 1 })
             }
             (Chunk::SizeEnd { value: 0 }, b'\n') => Some(Chunk::LineStart),
             (Chunk::SizeEnd { value }, b'\n') => Some(Chunk::Data { left: value }),

@@ -13,7 +13,7 @@ fn wrong(wrong: Wrong, keep: bool) -> Verdict {
 }
 
 fn hello() -> Expect<'static> {
-    Expect { status: 200, body: b"hello world", bodiless: false, any_body: false }
+    Expect { status: 200, body: b"hello world", bodiless: false, any_body: false, digits: false }
 }
 
 /// All verdicts on these pieces; None at the end for a response truncated by the connection's end.
@@ -57,6 +57,27 @@ fn verdict(answer: &[u8], expect: &Expect) -> Option<Verdict> {
 
 fn of(head: &str, body: &str) -> Option<Verdict> {
     verdict(format!("{head}\r\n\r\n{body}").as_bytes(), &hello())
+}
+
+#[test]
+fn numbers_may_vary_and_nothing_else() {
+    let expect = Expect { body: br#"[{"id":0,"n":0}]"#, digits: true, ..hello() };
+    for (body, wrong) in [
+        (r#"[{"id":1,"n":2}]"#, None),
+        (r#"[{"id":10000,"n":123456789}]"#, None),
+        (r#"[{"id":,"n":2}]"#, Some(Wrong::Body)),
+        (r#"[{"id":1,"n":-2}]"#, Some(Wrong::Body)),
+        (r#"[{"id":1, "n":2}]"#, Some(Wrong::Body)),
+        (r#"[{"id":1,"n":2"#, Some(Wrong::Body)),
+        (r#"[{"id":1,"n":2}],"#, Some(Wrong::Body)),
+        ("", Some(Wrong::Body)),
+    ] {
+        let plain = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+        assert_eq!(verdict(plain.as_bytes(), &expect).and_then(|it| it.wrong), wrong, "{body}");
+        let pieces: String = body.chars().map(|one| format!("1\r\n{one}\r\n")).collect();
+        let chunked = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{pieces}0\r\n\r\n");
+        assert_eq!(verdict(chunked.as_bytes(), &expect).and_then(|it| it.wrong), wrong, "{body}");
+    }
 }
 
 #[test]
@@ -107,7 +128,7 @@ fn interim_responses_are_skipped() {
 
 #[test]
 fn responses_without_a_body_end_with_their_head() {
-    let nothing = |status, bodiless| Expect { status, body: b"", bodiless, any_body: false };
+    let nothing = |status, bodiless| Expect { status, body: b"", bodiless, any_body: false, digits: false };
     assert_eq!(verdict(b"HTTP/1.1 204 No Content\r\n\r\n", &nothing(204, false)), Some(RIGHT));
     assert_eq!(verdict(b"HTTP/1.1 304 Not Modified\r\nContent-Length: 9\r\n\r\n", &nothing(304, false)), Some(RIGHT));
     assert_eq!(verdict(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n", &nothing(200, true)), Some(RIGHT));
@@ -242,7 +263,7 @@ fn an_endless_body_with_an_incorrect_status_ends_the_response() {
 #[test]
 fn all_chunk_extensions_of_a_response_share_a_limit() {
     let body = "x".repeat(40);
-    let expect = Expect { status: 200, body: body.as_bytes(), bodiless: false, any_body: false };
+    let expect = Expect { status: 200, body: body.as_bytes(), bodiless: false, any_body: false, digits: false };
     let told = |extension: usize| {
         let chunks = format!("1;{}\r\nx\r\n", "e".repeat(extension)).repeat(body.len());
         let answer = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}0\r\n\r\n");

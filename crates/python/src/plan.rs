@@ -97,6 +97,8 @@ pub struct Exchange {
     #[pyo3(get)]
     any_body: bool,
     #[pyo3(get)]
+    digits: bool,
+    #[pyo3(get)]
     earliest_ns: u64,
     #[pyo3(get)]
     kind: u32,
@@ -105,9 +107,17 @@ pub struct Exchange {
 #[pymethods]
 impl Exchange {
     #[new]
-    #[pyo3(signature = (request, status, body, *, any_body = false, earliest_ns = 0, kind = 0))]
-    fn new(request: Vec<u8>, status: u16, body: Vec<u8>, any_body: bool, earliest_ns: u64, kind: u32) -> Self {
-        Self { request, status, body, any_body, earliest_ns, kind }
+    #[pyo3(signature = (request, status, body, *, any_body = false, digits = false, earliest_ns = 0, kind = 0))]
+    fn new(
+        request: Vec<u8>,
+        status: u16,
+        body: Vec<u8>,
+        any_body: bool,
+        digits: bool,
+        earliest_ns: u64,
+        kind: u32,
+    ) -> Self {
+        Self { request, status, body, any_body, digits, earliest_ns, kind }
     }
 
     #[getter]
@@ -128,13 +138,14 @@ pub struct ExchangeLike {
     status: u16,
     body: Vec<u8>,
     any_body: bool,
+    digits: bool,
     earliest_ns: u64,
     kind: u32,
 }
 
 impl From<ExchangeLike> for engine::Exchange {
-    fn from(ExchangeLike { request, status, body, any_body, earliest_ns, kind }: ExchangeLike) -> Self {
-        Self { request, status, body, any_body, earliest_ns, kind }
+    fn from(ExchangeLike { request, status, body, any_body, digits, earliest_ns, kind }: ExchangeLike) -> Self {
+        Self { request, status, body, any_body, digits, earliest_ns, kind }
     }
 }
 

@@ -49,6 +49,8 @@ FIRST_TRY_S, MAX_TRY_S = 0.002, 0.020
 LOST_S = 20.0
 #: Maximum size of a launch's log, which keeps the output's head and tail.
 LOG_LIMIT_BYTES = 256 * 1024
+#: What servers print if another program holds their port: the C library's words, and Node's name of the error.
+IN_USE = "address already in use|EADDRINUSE"
 
 _numbers = itertools.count(1)
 
@@ -314,8 +316,10 @@ class Launcher:
             )
         last = f"; the last try: {reason}" if reason else ""
         message = f"{running.name}: {what}{last}; its last lines:\n{without_repeats(ended.log_tail) or '(no output)'}"
-        if not (running.around or running.host.startswith("unix:")) and is_held(running.port, running.host):
-            raise PortTaken(f"{message}\nAnother program holds port {running.port}, which was free before its start.")
+        # The other program may have ended by now: the server's own words are a sign of it, too.
+        taken = is_held(running.port, running.host) or (died and re.search(IN_USE, ended.log_tail, re.IGNORECASE))
+        if taken and not (running.around or running.host.startswith("unix:")):
+            raise PortTaken(f"{message}\nAnother program held port {running.port}, which was free before its start.")
         raise StageError(message)
 
     def begin_finish(self, number: int, signal_name: str, grace_s: float) -> None:

@@ -42,7 +42,7 @@ def stale_answers(setup: RaceSetup, some: Iterable[LaunchedServer]) -> dict[str,
         DatabaseGoneError: the database can't be queried any more.
     """
     instance = setup.instance
-    if instance is None:
+    if instance is None or not setup.workload.queries:
         return {}
     asked = [launched for launched in some if launched.running.alive()]
     for launched in asked:

@@ -256,7 +256,7 @@ class Launching:
         drawn_by = f"{self.seed} {entry.name} {time.time_ns()}"
         data = workload.data(drawn_by)
         if instance is not None:
-            data = replace(data, table=instance.rows)
+            data = replace(data, tables=instance.tables)
         self._data[workload.name, entry.name] = data
         authority = self._certificates.authority() if entry.tls or entry.mounts_certificate else None
         tls = Encryption(authority.file, entry.http(http)) if authority and entry.tls else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from dragstrip import parity
 from dragstrip.process import certificate
@@ -17,6 +17,7 @@ from dragstrip.scrutiny import (
     partiality,
     plainest,
     resumption,
+    unwritten,
 )
 from dragstrip.workload import Asking, Exchange
 
@@ -38,11 +39,21 @@ def _questions(asking: Asking, load: Load) -> Iterator[tuple[Exchange, ...]]:
         )
 
 
-def prove(asking: Asking, load: Load, server: Server) -> Findings:
-    """Checks a contender's responses, and whether it serves connections side by side."""
+def prove(
+    asking: Asking, load: Load, server: Server, own_numbers: Callable[[], list[dict[int, int]]] | None = None
+) -> Findings:
+    """Checks a contender's responses, and whether it serves connections side by side.
+
+    Args:
+        own_numbers: reads the contender's own tables, if it changes rows.
+    """
     keepalive, closing = _questions(asking, load)
+    before = own_numbers() if own_numbers else []
     findings = check_correctness(server, keepalive=keepalive, closing=closing, together=load.pipelining)
     facts, problems = dict(findings.facts), findings.problems
+    if not problems and own_numbers is not None:
+        wrong = unwritten(findings.returned, before, own_numbers())
+        problems = (wrong,) if wrong else ()
     if not problems and load.keepalive and not asking.framed:
         fair = fairness(server, plainest(keepalive), connections=load.connections)
         facts, problems = facts | fair.facts, fair.problems

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -87,7 +88,8 @@ class RaceSetup:
         if self.database is None or not self.workload.asks_database:
             yield None
             return
-        with self.database.launch() as self.instance:
+        schema = self.workload.schema or "rows"
+        with self.database.launch(schema, writes=self.workload.writes) as self.instance:
             try:
                 yield self.instance
             finally:
@@ -106,7 +108,9 @@ class RaceSetup:
         return Asking.of(self.workload, self.seed, launched.entry, launched.data)
 
     def prove(self, launched: LaunchedServer) -> Findings:
-        return prove(self.asking(launched), self.load, launched.server)
+        instance = self.instance if self.workload.writes else None
+        own_numbers = partial(instance.own_numbers, launched.name) if instance else None
+        return prove(self.asking(launched), self.load, launched.server, own_numbers)
 
     def connection_facts(self, launched: LaunchedServer) -> dict[str, parity.Fact]:
         """What a contender does with connections, for the parity sheet."""

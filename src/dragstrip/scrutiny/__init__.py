@@ -7,6 +7,7 @@ engine compares with under load, ``connections`` tries how a server treats conne
 server's own count of requests. Differences between contenders become facts for the parity sheet (``dragstrip.parity``).
 """
 
+from dragstrip.scrutiny.chosen import unwritten
 from dragstrip.scrutiny.connections import BEHAVIOUR_S, connection_behaviour, fairness, plainest, resumption
 from dragstrip.scrutiny.correctness import CORRECTNESS_S, check_correctness
 from dragstrip.scrutiny.http2 import ALPN, Http2Session

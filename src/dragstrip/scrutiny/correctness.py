@@ -10,11 +10,13 @@ import random
 import re
 import socket
 import ssl
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from dragstrip import parity
+from dragstrip.scrutiny.chosen import rows_in, unrandom
 from dragstrip.scrutiny.http2 import VERSION, Http2Session
 from dragstrip.scrutiny.reader import (
     RESPONSE_S,
@@ -82,6 +84,8 @@ class _Trial:
     opened: int = 0
     forms: dict[tuple[str, bytes, tuple[str, ...]], bytes] = field(default_factory=dict)
     codings: set[str] = field(default_factory=set)
+    chosen: list[int] = field(default_factory=list)
+    returned: dict[int, int] = field(default_factory=dict)
     encrypted: dict[str, parity.Fact] = field(default_factory=dict)
 
     def connect(self) -> socket.socket:
@@ -119,6 +123,14 @@ class _Trial:
                 raise ResponseError(reason)
         if exchange.encodings:
             self.codings.add(coding_of(response))
+        if exchange.compare in ("world", "worlds", "updates"):
+            rows = rows_in(response.body)
+            self.chosen += (number for number, _ in rows)
+            self.returned |= rows
+            # Which of two numbers of one row was written last is not known.
+            for number, times in Counter(number for number, _ in rows).items():
+                if times > 1:
+                    del self.returned[number]
         self.right += 1
         self.tell(self.right, self.total)
         return response
@@ -184,7 +196,10 @@ def check_correctness(
                 break  # the next way would only wait as long
     # The same problem in several ways is reported once.
     sentences = tuple(f"{_in_words(ways)}: {problem}" for problem, ways in problems.items())
-    return Findings(problems=sentences, facts={} if sentences else _facts(trial, last[0], keepalive))
+    if not sentences and (fault := unrandom(trial.chosen)):
+        sentences = (fault,)
+    facts = {} if sentences else _facts(trial, last[0], keepalive)
+    return Findings(problems=sentences, facts=facts, returned=trial.returned)
 
 
 def _in_words(ways: Sequence[Way]) -> str:

@@ -6,9 +6,10 @@ import socket
 from collections.abc import Sequence
 from dataclasses import replace
 
+from dragstrip.scrutiny.chosen import shape
 from dragstrip.scrutiny.coding import names_time
 from dragstrip.scrutiny.http2 import Http2Session
-from dragstrip.scrutiny.reader import EndedError, Response, ResponseError
+from dragstrip.scrutiny.reader import EndedError, Response, ResponseError, quoted
 from dragstrip.scrutiny.responses import TROUBLE, ask, changed_form, coding_of, correct, describe_error, fetch
 from dragstrip.scrutiny.server import Server
 from dragstrip.workload import HTTP2, Exchange
@@ -41,9 +42,9 @@ _OF_CONNECTIONS = {b"connection", b"keep-alive"}
 
 
 def with_own_form(server: Server, exchanges: Sequence[Exchange]) -> tuple[Exchange, ...]:
-    """The same exchanges; those compared as JSON or decoded have the contender's own bytes as the correct body.
+    """The same exchanges; those not compared byte by byte have the contender's own bytes as the correct body.
 
-    If these contain the time, only their length is compared.
+    If these contain the time, only their length is compared; if the server chooses rows, all but their numbers.
 
     Each of these is sent twice, over a new connection each time; both responses must be correct, and the same.
 
@@ -51,17 +52,28 @@ def with_own_form(server: Server, exchanges: Sequence[Exchange]) -> tuple[Exchan
         OSError, ResponseError: a response is not correct, or not the same; in words.
     """
     return tuple(
-        _learned(server, exchange) if exchange.compare == "json" or exchange.encodings else exchange
+        _learned(server, exchange) if exchange.compare == "json" or exchange.encodings or exchange.chosen else exchange
         for exchange in exchanges
     )
 
 
 def _learned(server: Server, exchange: Exchange) -> Exchange:
     first, second = (ask(server, exchange) for _ in range(2))
+    if exchange.compare in ("world", "worlds", "updates"):
+        if shape(first.body) != shape(second.body):
+            raise ResponseError(_changed_shape(exchange, first.body, second.body))
+        return replace(exchange, body=shape(first.body), compare="bytes", digits=True, learned=True)
     if reason := changed_form(exchange, first.body, second.body):
         raise ResponseError(reason)
     varies = first.body != second.body or names_time(first.body, coding_of(first))
     return replace(exchange, body=first.body, compare="length" if varies else "bytes", learned=True)
+
+
+def _changed_shape(exchange: Exchange, before: bytes, given: bytes) -> str:
+    return (
+        f"{exchange.shown} sent correct rows in one form and then in another: {quoted(before)}, then {quoted(given)}; "
+        "expected the same form each time"
+    )
 
 
 def reference_heads(server: Server, exchanges: Sequence[Exchange]) -> list[list[Head]]:

@@ -2,12 +2,24 @@
 
 A request and its response are templates over a few values. The load draws a pool of values, fixed by the race's seed;
 scrutineering draws others, so that it detects responses that the server did not compute. ``fields`` has a file's keys,
-``reading`` checks a file, ``definition`` renders requests, ``draw`` draws values and the files of a launch, and
-``exchange`` is one request with its correct response.
+``reading`` checks a file, and ``definition`` renders requests. ``draw`` draws values and the files of a launch,
+``tables`` the rows of the database. ``exchange`` is one request with its correct response.
 """
 
 from dragstrip.workload.definition import Asking, Kind, Workload
-from dragstrip.workload.draw import TABLE_ROWS, Data
+from dragstrip.workload.draw import Data
 from dragstrip.workload.exchange import HOST, HTTP2, IDENTITY, Exchange, connection_words, in_chunks
 from dragstrip.workload.fields import MARK_LENGTH, MixFile, WorkloadFile
 from dragstrip.workload.reading import load, names, several
+from dragstrip.workload.tables import (
+    CATEGORIES,
+    ITEMS,
+    NUMBERS,
+    TABLE_ROWS,
+    TAGS,
+    Schema,
+    Tables,
+    drawn_fortunes,
+    drawn_tables,
+    fortunes_page,
+)

@@ -15,7 +15,7 @@ from dragstrip.contender.template import Json, TemplateRefused, budget, names_in
 from dragstrip.errors import BadUsage
 from dragstrip.workload import draw
 from dragstrip.workload.draw import Data, Drawn, drawn
-from dragstrip.workload.exchange import HTTP2, IDENTITY, Exchange, connection_words, request_bytes
+from dragstrip.workload.exchange import CHOSEN, HTTP2, IDENTITY, Exchange, connection_words, request_bytes
 from dragstrip.workload.fields import (
     MARK_LENGTH,
     MAX_FILE_BYTES,
@@ -27,12 +27,16 @@ from dragstrip.workload.fields import (
     TrafficFields,
     WorkloadFile,
 )
+from dragstrip.workload.tables import Schema, Tables
 
 #: The maximum length of a mix's drawn sequence, which then repeats.
 SEQUENCE = 4096
 
 #: The content type in a definition that stands for any.
 ANY_TYPE = "*/*"
+
+#: The largest numbers of statements and of rows that one response may need.
+MAX_COUNT = {"statements": 1000, "count": 1000}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +109,22 @@ class Workload:
     @property
     def asks_database(self) -> bool:
         """Whether its responses come from the race's database."""
+        return self.schema is not None
+
+    @property
+    def queries(self) -> bool:
+        """Whether any response needs a statement of its own in the database."""
         return any(kind.answer.statements for kind in self.kinds)
+
+    @property
+    def schema(self) -> Schema | None:
+        """The tables of the race's database; None if no response comes from it."""
+        return self.fields.database or ("rows" if self.queries else None)
+
+    @property
+    def writes(self) -> bool:
+        """Whether its requests change rows of the database."""
+        return any(kind.answer.compare == "updates" for kind in self.kinds)
 
     @property
     def waits(self) -> bool:
@@ -266,8 +285,12 @@ class Asking:
             sends=sends or b"",
             chunked=chunked,
             stale=before if before != right else None,
-            statements=answer.statements,
+            statements=self._count(kind, "statements", values),
             http=http,
+            tables=self.data.tables if self.data else Tables(),
+            count=self._count(kind, "count", values),
+            low=self._count(kind, "low", values),
+            high=self._count(kind, "high", values),
         )
 
     def _path(self, usual: str) -> str:
@@ -279,16 +302,24 @@ class Asking:
         with refusing(self.workload.source, at):
             return render(text, values)
 
+    def _count(self, kind: Kind, key: str, values: Drawn) -> int:
+        """The number that a template of the response becomes."""
+        at = (*kind.at, "answer", key)
+        text = self._filled(at, str(getattr(kind.answer, key)), values)
+        if not (text.isascii() and text.isdigit()) or len(text) > 6 or int(text) > MAX_COUNT.get(key, 10**6):
+            raise self.workload.source.bad(at, f"becomes {text!r}", f"give 0 to {MAX_COUNT.get(key, 10**6):,}")
+        return int(text)
+
     def _right(self, kind: Kind, values: Drawn, data: Data | None) -> bytes:
         answer = kind.answer
-        if answer.compare == "status":
+        if answer.compare == "status" or answer.compare in CHOSEN:
             return b""
         if self.workload.needs_data and data is None:
             raise ValueError(f"workload {self.workload.name} needs the files of a launch")
         data = data or Data()
         if answer.data is not None:
             return data.files[self._filled((*kind.at, "answer", "data"), answer.data, values)]
-        names = {**values, "mark": self.mark, "table": data.table, **data.rows}
+        names = {**values, "mark": self.mark, "table": data.tables.numbers, **data.rows}
         return self._filled((*kind.at, "answer", "body"), answer.body or "", names).encode()
 
     def _body_of(self, kind: Kind, values: Drawn) -> bytes | None:

@@ -14,12 +14,10 @@ from dataclasses import dataclass, field, replace
 
 from dragstrip.contender.template import render, spend
 from dragstrip.workload.fields import Coding, DataFields, Varying
+from dragstrip.workload.tables import Tables
 
 #: Characters of drawn texts: none that a query, JSON or HTML would have to escape.
 LETTERS = string.ascii_letters + string.digits
-
-#: Number of rows in the race's database; their ids begin with 1.
-TABLE_ROWS = 10_000
 
 #: The ends of the names of compressed files, as web servers expect them next to a file.
 SUFFIXES: Mapping[Coding, str] = {"gzip": ".gz", "br": ".br"}
@@ -91,12 +89,12 @@ class Data:
     Args:
         files: contents of files, by their paths in ``{data}``.
         rows: drawn rows by their name in templates of responses.
-        table: the current ``n`` of each row of the race's database, in the order of ids; ``table`` in templates.
+        tables: the current rows of the race's database; their numbers are ``table`` in templates.
     """
 
     files: Mapping[str, bytes] = field(default_factory=dict)
     rows: Mapping[str, Sequence[Drawn]] = field(default_factory=dict)
-    table: Sequence[int] = ()
+    tables: Tables = field(default_factory=Tables)
 
 
 def drawn(fields: DataFields, seed: str, before: Data) -> Data:

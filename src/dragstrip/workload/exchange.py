@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
+
+from dragstrip.workload.tables import Schema, Tables
 
 #: The Host header has no port, so that every contender gets the same bytes.
 HOST = "127.0.0.1"
 
-#: How a response's body is compared: every byte; as JSON, whatever its spacing and order of keys; its length; or not at
-#: all.
-Compare = Literal["bytes", "json", "length", "status"]
+#: How a response's body is compared: every byte; as JSON, whatever its spacing and order of keys; its length; not at
+#: all; or with the database's rows, of which the server chooses some.
+Compare = Literal["bytes", "json", "length", "status", "world", "worlds", "updates", "fortunes", "items"]
+
+#: Comparisons with rows that the server chooses, and the tables that have such rows.
+CHOSEN: dict[str, tuple[Schema, ...]] = {
+    "world": ("hello_world",),
+    "worlds": ("hello_world",),
+    "updates": ("hello_world",),
+    "fortunes": ("hello_world",),
+    "items": ("items",),
+}
 
 #: The coding of a body that is not encoded (RFC 9110, 12.5.3).
 IDENTITY = "identity"
@@ -40,6 +51,8 @@ class Exchange:
         statements: executions in the race's database that the response needs.
         http: the version for sending it: "1.1", "1.0", or "2", for which the sender makes frames of the request.
         encodings: content codings that the request accepts; the decoded body is compared. (): the body is plain.
+        digits: each digit of ``body`` stands for any number.
+        tables: the database's rows, if the server chooses some. count: how many. low, high: limits of their prices.
         learned: ``body`` has the bytes that this server sends, in its own form and coding.
         stale: the body that was correct in an earlier launch with other files; None: the same body, or no such launch.
     """
@@ -52,6 +65,11 @@ class Exchange:
     headers: tuple[str, ...] = ()
     encodings: tuple[str, ...] = ()
     learned: bool = False
+    digits: bool = False
+    tables: Tables = field(default_factory=Tables, repr=False, compare=False)
+    count: int = 1
+    low: int = 0
+    high: int = 0
     compare: Compare = "bytes"
     earliest_ns: int = 0
     kind: int = 0
@@ -66,6 +84,11 @@ class Exchange:
     def any_body(self) -> bool:
         """Whether any body is correct if the status and, unless ``body`` is empty, its length are."""
         return self.compare in ("status", "length")
+
+    @property
+    def chosen(self) -> bool:
+        """Whether the server chooses the rows of its response."""
+        return self.compare in CHOSEN
 
     @property
     def shown(self) -> str:

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from dragstrip.contender import Strict
+from dragstrip.workload.tables import Schema
 
 MARK_LENGTH = 4
 
@@ -72,11 +73,16 @@ class AnswerFields(Strict):
     data: str | None = Field(
         default=None, description="file of `[[data]]` that is the body, instead of `body`; a template"
     )
-    compare: Literal["bytes", "json", "status"] = Field(
+    compare: Literal["bytes", "json", "status", "world", "worlds", "updates", "fortunes", "items"] = Field(
         default="bytes",
         description="`bytes`: every byte; `json`: every byte, unless a contender declares a form of its own; `status`: "
-        "the status alone",
+        "the status alone. Rows that the server chooses: `world`, one of TechEmpower's; `worlds`, `count` of them; "
+        "`updates`, the same with new numbers that are in the table afterwards; `fortunes`, the page of its messages; "
+        "`items`, up to `count` of HttpArena's with prices from `low` to `high`",
     )
+    count: str = Field(default="1", description="number of rows that the server chooses, as a template")
+    low: str = Field(default="1", description="lowest price of `items`, as a template")
+    high: str = Field(default="500", description="highest price of `items`, as a template")
     check: Literal["full", "length"] = Field(
         default="full", description="`length`: under load, compare most large bodies by their length"
     )
@@ -85,12 +91,10 @@ class AnswerFields(Strict):
         description="content codings that the request accepts (`gzip`, `br`); the response must have one of them, or "
         "may be plain if `identity` is among them; its decoded body is compared",
     )
-    statements: int = Field(
+    statements: int | str = Field(
         default=0,
-        ge=0,
-        le=1000,
-        description="statements that the response needs in the database; above 0, the race has a database, and "
-        "templates know its rows as `table`",
+        description="statements that the response needs in the database, 0 to 1,000, or a template; a row that is "
+        "written counts as a statement; above 0, the race has a database, and templates know its rows as `table`",
     )
     earliest_ms: float = Field(
         default=0.0, ge=0, le=60_000, description="milliseconds from the request before which a response is incorrect"
@@ -104,7 +108,7 @@ class AnswerFields(Strict):
     @property
     def waiting(self) -> bool:
         """``waits``, or its default."""
-        return self.earliest_ms > 0 or self.statements > 0 if self.waits is None else self.waits
+        return self.earliest_ms > 0 or bool(self.statements) if self.waits is None else self.waits
 
 
 class DrawFields(Varying):
@@ -181,6 +185,11 @@ class NamedFields(Strict):
     name: Name = Field(description="small letters, digits and `. + -`")
     title: str = Field(min_length=1, description="what the server does, in one line")
     like: str = Field(default="", description="another workload with the same requests; its servers serve this one too")
+    database: Schema | None = Field(
+        default=None,
+        description="the race's database has these tables: `rows`, TechEmpower's `hello_world` or HttpArena's `items`; "
+        "by default `rows` if a response needs statements",
+    )
     data: Annotated[tuple[DataFields, ...], Field(strict=False)] = Field(
         default=(), description="`[[data]]`: files for each launch"
     )

@@ -14,8 +14,9 @@ from dragstrip.contender.template import budget, names_in, render
 from dragstrip.errors import BadUsage
 from dragstrip.paths import is_file, read_beside
 from dragstrip.workload.definition import Asking, Kind, Workload, refusing
-from dragstrip.workload.draw import TABLE_ROWS
+from dragstrip.workload.exchange import CHOSEN
 from dragstrip.workload.fields import MAX_FILE_BYTES, MixFile, RequestFields, Varying, WorkloadFile
+from dragstrip.workload.tables import drawn_tables
 
 SHIPPED = Path(__file__).resolve().parents[1] / "data" / "workloads"
 
@@ -173,9 +174,19 @@ def _check_answer(kind: Kind, workload: Workload) -> None:
         if given:
             raise bad((*at, given), "has no effect, because only the status is compared", "leave it out")
         return
+    if answer.compare in CHOSEN:
+        given = next((name for name in ("body", "data") if getattr(answer, name) is not None), None)
+        if given:
+            raise bad((*at, given), "has no effect, because the server chooses the rows", "leave it out")
+        if workload.schema not in CHOSEN[answer.compare]:
+            raise bad(
+                (*at, "compare"),
+                f"{answer.compare!r} needs the tables {' or '.join(CHOSEN[answer.compare])}",
+                f'add `database = "{CHOSEN[answer.compare][0]}"` at the top of the file',
+            )
     if not answer.content_type:
         raise bad((*at, "content_type"), "is missing", 'add `content_type = "text/plain"`, or the type of the body')
-    if (answer.body is None) == (answer.data is None):
+    if answer.compare not in CHOSEN and (answer.body is None) == (answer.data is None):
         raise bad(
             (*at, "body"),
             "is missing" if answer.body is None else "can't be combined with `data`",
@@ -205,6 +216,8 @@ def _check_templates(kind: Kind, workload: Workload) -> None:
     texts += [(kind.asked_at("headers", name), text) for name, text in request.headers.items()]
     for at, text in texts:
         _check_template(source, at, text, known)
+    for key in ("count", "low", "high", "statements"):
+        _check_template(source, (*kind.at, "answer", key), str(getattr(kind.answer, key)), known)
     _check_template(source, (*kind.at, "answer", "body"), kind.answer.body or "", known | {"mark", "table"} | rows)
     _check_template(source, (*kind.at, "answer", "data"), kind.answer.data or "", known)
 
@@ -218,7 +231,7 @@ def _check_template(source: Source, at: tuple[Key, ...], text: str, valid: set[s
 
 def _check_rendering(workload: Workload) -> None:
     """Renders every request; its first line must be visible ASCII without spaces, which would split it."""
-    data = replace(workload.data("check"), table=range(TABLE_ROWS))
+    data = replace(workload.data("check"), tables=drawn_tables(workload.schema or "rows", 0))
     for kind in workload.kinds:
         if kind.answer.data is None:
             continue

@@ -15,7 +15,7 @@ from jinja2 import meta
 from dragstrip import contender, workload
 from dragstrip.contender.template import TemplateRefused, budget, names_in, render
 from dragstrip.errors import BadDefinition
-from dragstrip.workload import Asking
+from dragstrip.workload import Asking, drawn_tables
 
 WORKLOAD = """\
 name = "odd"
@@ -179,5 +179,7 @@ def test_shipped_workloads_have_a_tenth_of_the_budget() -> None:
             before = left.steps
             loaded = workload.load(name)
         with budget() as further:
-            Asking(loaded, mark="mark", data=replace(loaded.data("x"), table=range(workload.TABLE_ROWS))).exchanges()
+            Asking(
+                loaded, mark="mark", data=replace(loaded.data("x"), tables=drawn_tables(loaded.schema or "rows", 0))
+            ).exchanges()
         assert 2 * before - left.steps - further.steps < before / 10, name

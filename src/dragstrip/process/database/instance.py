@@ -20,11 +20,12 @@ import psutil
 
 from dragstrip.contender import Start
 from dragstrip.errors import StageError
-from dragstrip.process.database import template
+from dragstrip.process.database import schemas, template
 from dragstrip.process.database.programs import NAME, TITLE, Programs
 from dragstrip.process.launcher import Launcher, ServerProcess, scratch_root
 from dragstrip.process.ports import HOST, free_port
 from dragstrip.process.scratch import MEMORY
+from dragstrip.workload import Schema, Tables, drawn_fortunes, drawn_tables
 
 if TYPE_CHECKING:
     import psycopg
@@ -38,11 +39,14 @@ WAKE_S, STOP_SIGNAL = 30.0, "QUIT"
 #: Bytes that must be free in memory for an instance: a data directory has 25 MB, and a race adds only a few.
 ROOM_BYTES = 48 * 2**20
 
-#: Executions of statements that name the table, and their time in ms, by role.
+#: Executions of statements that name a table of the schema, and their time in ms, by role. Each row that is written
+#: counts, since one statement may write many.
 _STATEMENTS = r"""
-    SELECT role.rolname, sum(statement.calls)::bigint, sum(statement.total_exec_time)
+    SELECT role.rolname,
+        sum(CASE WHEN statement.query ~* '^\s*(INSERT|UPDATE)' THEN statement.rows ELSE statement.calls END)::bigint,
+        sum(statement.total_exec_time)
     FROM pg_stat_statements AS statement JOIN pg_roles AS role ON role.oid = statement.userid
-    WHERE statement.query ~* '\mrows\M' GROUP BY role.rolname
+    WHERE statement.query ~* %s GROUP BY role.rolname
 """
 
 _libc = ctypes.CDLL(None)
@@ -62,7 +66,7 @@ class Usage:
     """One contender's use of the database so far.
 
     Args:
-        statements: executions of statements that name the table.
+        statements: executions of statements that name a table of the schema; of writing ones, the rows written.
         exec_ns: time of these executions, including waits for a lock, a sleep or a core.
         cpu_ns: CPU time of the contender's backends, by process id.
     """
@@ -114,28 +118,30 @@ class Database:
         self.programs, self.cores = programs, cores
         self._seed, self._scratch, self._resources = seed, scratch, resources
         self._making = threading.Lock()
-        self._data: Path | None = None
+        self._data: dict[Schema, Path] = {}
         self._launcher: Launcher | None = None
         self._process: ServerProcess | None = None
         self._root = scratch
         self._count = 0
 
-    def launch(self) -> Instance:
+    def launch(self, schema: Schema = "rows", *, writes: bool = False) -> Instance:
         """Starts a fresh instance and waits until it accepts connections.
+
+        Args:
+            writes: contenders change rows, so that each gets tables of its own.
 
         Raises:
             StageError: it can't be made or started.
         """
         with self._making:
-            if self._data is None or self._launcher is None:
-                self._prepare()
-        assert self._data is not None
+            if schema not in self._data:
+                self._prepare(schema)
         assert self._launcher is not None
         self._count += 1
         folder = self._root / f"{NAME}-{self._count:03d}"
         folder.mkdir()
         try:
-            shutil.copytree(self._data, folder / "data")
+            shutil.copytree(self._data[schema], folder / "data")
         except OSError as error:
             raise StageError(f"{TITLE}: its data can't be copied to {folder} ({error})") from error
         port = free_port()
@@ -153,16 +159,20 @@ class Database:
         process = self._process = self._launcher.launch(
             start, scratch=folder, cores=self.cores, is_right=_why_not_ready
         )
-        return Instance(process=process, folder=folder, rows=template.drawn_rows(self._seed))
+        tables = drawn_tables(schema, self._seed)
+        drawn_by = f"{self._seed} {self._count}"
+        return Instance(process=process, folder=folder, tables=tables, drawn_by=drawn_by, writes=writes)
 
     def log_tail(self) -> str:
         """The end of the latest instance's output, also after its end; "" before the first instance."""
         return self._process.log_tail() if self._process else ""
 
-    def _prepare(self) -> None:
-        making = self._scratch / f"{NAME}-template"
+    def _prepare(self, schema: Schema) -> None:
+        making = self._scratch / f"{NAME}-{schema}-template"
         making.mkdir()
-        self._data = template.make(self.programs, template.drawn_rows(self._seed), making)
+        self._data[schema] = template.make(self.programs, drawn_tables(schema, self._seed), making)
+        if self._launcher is not None:
+            return
         if self._moves_to_memory():
             self._root = self._resources.enter_context(scratch_root(MEMORY))
         self._launcher = self._resources.enter_context(Launcher(name=TITLE, scratch_root=self._root))
@@ -181,19 +191,33 @@ class Instance:
     """One running database; leaving the ``with`` stops it and removes its data.
 
     Args:
-        rows: the current ``n`` of each row, in the order of ids.
+        tables: the current rows. drawn_by: the text that draws rows which differ from launch to launch.
+        writes: contenders change rows, each in tables of its own.
     """
 
     process: ServerProcess
     folder: Path
-    rows: list[int]
+    tables: Tables
+    drawn_by: str = ""
+    writes: bool = False
     _roles: dict[str, str] = field(default_factory=dict)
     _asking: threading.RLock = field(default_factory=threading.RLock)
     _connection: psycopg.Connection[Any] | None = None
 
     def __enter__(self) -> Instance:
-        self.ask("SELECT pg_prewarm('rows'), pg_prewarm('rows_pkey')")
+        if self.tables.schema == "hello_world":
+            self.tables.fortunes[:] = drawn_fortunes(self.drawn_by)
+        for statement, values in schemas.launching(self.tables):
+            self.ask(statement, *values)
+        for name in schemas.TABLES[self.tables.schema]:
+            index = f"{name.rstrip(chr(34))}_pkey{name[-1] if name[-1] == chr(34) else ''}"
+            self.ask("SELECT pg_prewarm(%s), pg_prewarm(%s)", name, index)
         return self
+
+    @property
+    def rows(self) -> list[int]:
+        """The current number of each row, in the order of ids."""
+        return self.tables.numbers
 
     def __exit__(self, *_: object) -> None:
         self.stop()
@@ -223,6 +247,8 @@ class Instance:
             if role is None:
                 role = self._roles[name] = f"contender_{len(self._roles) + 1}"
                 self.ask(f"CREATE ROLE {role} LOGIN")
+                for statement in schemas.own_copies(role, self.tables.schema) if self.writes else ():
+                    self.ask(statement)
         return {
             "database_host": HOST,
             "database_port": self.process.port,
@@ -238,10 +264,18 @@ class Instance:
         Raises:
             DatabaseGoneError: it ended, or closed the connection.
         """
-        span = template.MAX_N - template.MIN_N + 1
-        self.ask("UPDATE rows SET n = %s + (n - %s + 1) %% %s", template.MIN_N, template.MIN_N, span)
-        self.ask("VACUUM (FREEZE, ANALYZE) rows")
-        self.rows[:] = [template.MIN_N + (n - template.MIN_N + 1) % span for n in self.rows]
+        self.drawn_by = f"{self.drawn_by} changed"
+        self.tables.change(self.drawn_by)
+        for statement, values in schemas.changing(self.tables):
+            self.ask(statement, *values)
+
+    def own_numbers(self, name: str) -> list[dict[int, int]]:
+        """The numbers in a contender's own tables, by id; it uses one of the tables.
+
+        Raises:
+            DatabaseGoneError: it ended, or closed the connection.
+        """
+        return [dict(self.ask(query)) for query in schemas.own_numbers(self._roles[name])]
 
     def usage(self) -> dict[str, Usage]:
         """Each contender's use so far, by its name.
@@ -249,7 +283,8 @@ class Instance:
         Raises:
             DatabaseGoneError: it ended, or closed the connection.
         """
-        counted = {role: (int(calls), round(ms * 1e6)) for role, calls, ms in self.ask(_STATEMENTS)}
+        named = rf"\m({schemas.COUNTED[self.tables.schema]})\M"
+        counted = {role: (int(calls), round(ms * 1e6)) for role, calls, ms in self.ask(_STATEMENTS, named)}
         cpu_ns: dict[str, dict[int, int]] = {}
         for role, pid in self.ask(_BACKENDS):
             with contextlib.suppress(OSError, ValueError, IndexError):

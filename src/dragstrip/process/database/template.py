@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import ctypes
 import os
-import random
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from dragstrip.errors import StageError
+from dragstrip.process.database import schemas
 from dragstrip.process.database.programs import TITLE, Programs
 from dragstrip.process.launcher import unprivileged_user
 from dragstrip.process.supervisor import PR_SET_PDEATHSIG
-from dragstrip.workload import TABLE_ROWS
-
-#: First and last value of ``n``: all have five digits, so that a response's length depends only on its id.
-MIN_N, MAX_N = 10_000, 99_999
+from dragstrip.workload import Tables, drawn_tables
 
 #: The rows' owner, and the database's name.
 OWNER, DATABASE = "dragstrip", "postgres"
@@ -41,6 +38,8 @@ _SETTINGS: Mapping[str, str] = {
     "max_logical_replication_workers": "0",
     "logging_collector": "off",
     "ssl": "off",
+    # Two scans of the same rows return them in the same order.
+    "synchronize_seqscans": "off",
     # Enough for every contender's connections, and for a user's.
     "max_connections": "1000",
     "shared_buffers": "64MB",
@@ -62,11 +61,10 @@ def settings() -> dict[str, str]:
 
 def drawn_rows(seed: int) -> list[int]:
     """``n`` of each row, from id 1 on: drawn from the seed, so that a copy of another race's rows is incorrect."""
-    rng = random.Random(f"{seed} rows")
-    return [rng.randint(MIN_N, MAX_N) for _ in range(TABLE_ROWS)]
+    return drawn_tables("rows", seed).numbers
 
 
-def make(programs: Programs, rows: Sequence[int], into: Path) -> Path:
+def make(programs: Programs, tables: Tables, into: Path) -> Path:
     """Makes and fills the data directory in ``into``, an empty folder; returns its path.
 
     As root it is made and owned by the user that the server will run as: PostgreSQL refuses root.
@@ -83,21 +81,16 @@ def make(programs: Programs, rows: Sequence[int], into: Path) -> Path:
     )  # fmt: skip
     with (data / "postgresql.conf").open("a", encoding="utf-8") as file:
         file.writelines(f"{name} = '{value}'\n" for name, value in _SETTINGS.items())
-    _run(programs, into, "postgres", "--single", "-j", "-D", str(data), DATABASE, script=_filling(rows))
+    _run(programs, into, "postgres", "--single", "-j", "-D", str(data), DATABASE, script=_filling(tables))
     return data
 
 
-def _filling(rows: Sequence[int]) -> str:
+def _filling(tables: Tables) -> str:
     """Statements for a server in single-user mode; with ``-j`` a semicolon and an empty line end each."""
-    values = ",".join(f"({number},{n})" for number, n in enumerate(rows, start=1))
     statements = (
         "CREATE EXTENSION pg_stat_statements",
         "CREATE EXTENSION pg_prewarm",
-        "CREATE TABLE rows (id integer PRIMARY KEY, n integer NOT NULL)",
-        f"INSERT INTO rows VALUES {values}",
-        "GRANT SELECT ON rows TO PUBLIC",
-        # Otherwise the first readers would write hint bits.
-        "VACUUM (FREEZE, ANALYZE) rows",
+        *schemas.filling(tables),
     )
     return "".join(f"{statement};\n\n" for statement in statements)
 
