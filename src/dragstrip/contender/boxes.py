@@ -14,6 +14,12 @@ from dragstrip.contender.fields import ContainerFields
 from dragstrip.errors import BadUsage, NeedsUserNamespace, NotReady
 from dragstrip.image import Box, Found, Image, Recipe, Wish
 
+#: Where the socket of the race's database is in a box.
+DATABASE_FOLDER = "/database"
+
+#: The name of the database's machine in a box, which TechEmpower's entries have built in.
+DATABASE_HOST = "tfb-database"
+
 
 def look(entry: Entry) -> Ready | Missing:
     """Whether an image, or an engine to build it, and bubblewrap are here. Unpacks and builds nothing.
@@ -103,18 +109,34 @@ def facts(entry: Entry) -> dict[str, str]:
 
 
 def box(
-    entry: Entry, command: tuple[str, ...], env: Mapping[str, str], values: Mapping[str, object], scratch: Path
+    entry: Entry,
+    command: tuple[str, ...],
+    env: Mapping[str, str],
+    values: Mapping[str, object],
+    scratch: Path,
+    *,
+    places: Mapping[str, str],
+    network: str,
 ) -> Box:
     """The box of one launch, whose scratch folder is complete.
 
     Args:
         command: in place of the image's; empty: the image's own.
         values: of names in braces.
+        places: files and folders of this machine by their places in the box, in addition to the definition's.
+        network: the network that it joins; "": one of its own.
     """
     container = _of(entry)
-    mounts = {place: fill(text, values) for place, text in container.mounts.items()}
+    mounts = {place: fill(text, values) for place, text in container.mounts.items()} | dict(places)
     arguments = tuple(fill(word, values) for word in container.cmd)
-    wish = Wish(command=command, arguments=arguments, environment=env, mounts=mounts, writable=container.writable)
+    wish = Wish(
+        command=command,
+        arguments=arguments,
+        environment=env,
+        mounts=mounts,
+        writable=container.writable,
+        network=network,
+    )
     return image.boxed(unpacked(entry), wish, scratch)
 
 

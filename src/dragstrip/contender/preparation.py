@@ -23,6 +23,9 @@ from dragstrip.errors import BadDefinition, NotReady, StageError
 from dragstrip.image import BUILD_S, Box
 from dragstrip.machine.bounded_command import bounded
 
+#: Environment variable: the database's address as a URL, as HttpArena's entries read it; only in containers.
+URL_VARIABLE = "DATABASE_URL"
+
 #: Environment variable: the number of database connections that a server may open; unset without a database.
 CONNECTIONS_VARIABLE = "DATABASE_CONNECTIONS"
 
@@ -263,6 +266,7 @@ def prepare(
     workload: str,
     data: Mapping[str, bytes] = MappingProxyType({}),
     database: Mapping[str, str | int] = MappingProxyType({}),
+    network: str = "",
     identity: Identity | None = None,
     address: str = LOOPBACK,
 ) -> Start:
@@ -273,6 +277,7 @@ def prepare(
         cores: the servers' cores; a parameter with the value ``{cores}`` becomes their number.
         data: files for ``{data}``, by their paths in that folder.
         database: values of the names in braces that begin with ``database_``; empty without a database.
+        network: the network that a container joins, to reach the database; "": one of its own.
         identity: the certificate for an entrant with TLS.
         address: the address to listen on.
 
@@ -281,9 +286,11 @@ def prepare(
         BadDefinition: a template is refused. NotReady, StageError: as ``check`` and ``build``.
     """
     entry.refuse_unless_it_serves(workload)
+    outside = ""
     if entry.container is not None:
         if database:
-            raise StageError(f"{entry.name} is in a container, whose network has no database; race a program instead")
+            outside = str(database["database_socket"])
+            database = {**database, **dict.fromkeys(("database_host", "database_socket"), boxes.DATABASE_FOLDER)}
         port = boxes.port(entry, workload)
     for name, content in data.items():
         _place(scratch / DATA, name).write_bytes(content)
@@ -297,10 +304,10 @@ def prepare(
         (scratch / CERTIFICATE_KEY).write_bytes(identity.key)
         values |= {"certificate": str(scratch / CERTIFICATE), "certificate_key": str(scratch / CERTIFICATE_KEY)}
     if entry.contender is not None:
-        start = _prepare_definition(entry, entry.contender, scratch, port, values | {"workload": workload})
+        values |= {"workload": workload}
+        start = _prepare_definition(entry, entry.contender, scratch, port, values)
     elif entry.container is not None:
         start = Start(name=entry.name, command=(), cwd=scratch, port=port, wake_s=entry.wake_s, kind=entry.kind)
-        start = _in_box(entry, start, scratch, {})
     else:
         command = tuple(fill(word, values) for word in entry.command)
         start = Start(
@@ -313,12 +320,27 @@ def prepare(
             unprivileged=False,  # the user's own command, in the user's own folder, as the user
             kind=entry.kind,
         )
-    return replace(start, address=address, env=_database_environment(database) | start.env)
+    start = replace(start, address=address, env=_database_environment(database) | start.env)
+    return _in_box(entry, start, scratch, values, outside, network) if entry.container is not None else start
 
 
-def _in_box(entry: Entry, start: Start, scratch: Path, values: Mapping[str, Json]) -> Start:
-    """A start whose program and environment are an image's, with what the definition changes."""
-    box = boxes.box(entry, start.command, start.env, values, scratch)
+def _in_box(
+    entry: Entry, start: Start, scratch: Path, values: Mapping[str, Json], database: str, network: str
+) -> Start:
+    """A start whose program and environment are an image's, with what the definition changes.
+
+    Args:
+        database: the folder of the database's socket; "" without a database.
+        network: as in ``prepare``; in it, the database also has PostgreSQL's usual port, for programs without sockets.
+    """
+    env, places = dict(start.env), dict[str, str]()
+    if database:
+        hosts = scratch / "hosts"
+        hosts.write_text(f"127.0.0.1 localhost {boxes.DATABASE_HOST}\n", encoding="ascii")
+        places = {boxes.DATABASE_FOLDER: database, "/etc/hosts": str(hosts)}
+        url = f"postgresql://{{database_user}}:none@{boxes.DATABASE_HOST}:5432/{{database_name}}"
+        env = {URL_VARIABLE: fill(url, values), **env}
+    box = boxes.box(entry, start.command, env, values, scratch, places=places, network=network)
     declared = entry.contender is not None and "stop_signal" in entry.contender.fields.start.model_fields_set
     stop_signal = start.stop_signal if declared or not box.stop_signal else box.stop_signal
     # bubblewrap, not this user switch, decides which user the program runs as.
@@ -342,7 +364,7 @@ def _prepare_definition(entry: Entry, contender: Contender, scratch: Path, port:
     own = {"HOME": str(scratch), "TMPDIR": str(scratch), "LANG": "C.UTF-8", **_path_to(ready, scratch)}
     served = contender.fields.served if values["served"] else None
     socket = fill(served.socket, values) if served else ""
-    start = Start(
+    return Start(
         name=entry.name,
         command=command,
         env=env if entry.container else {**own, **env},
@@ -355,9 +377,6 @@ def _prepare_definition(entry: Entry, contender: Contender, scratch: Path, port:
         kind=entry.kind,
         own_count=OwnCount(f"unix:{socket}" if socket else "", served.path, served.pattern) if served else None,
     )
-    if entry.container is None:
-        return start
-    return _in_box(entry, start, scratch, values)
 
 
 def _database_environment(database: Mapping[str, str | int]) -> dict[str, str]:

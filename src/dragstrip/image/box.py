@@ -61,6 +61,7 @@ class Wish:
         command: in place of the image's. arguments: in place of its CMD alone. environment: added to the image's.
         mounts: files and folders of this machine by their places in the image, read-only.
         writable: further folders that the program may write.
+        network: the file of a network namespace that it joins; "": it has one of its own.
     """
 
     command: tuple[str, ...] = ()
@@ -68,6 +69,7 @@ class Wish:
     environment: Mapping[str, str]
     mounts: Mapping[str, str]
     writable: tuple[str, ...] = ()
+    network: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,11 +80,13 @@ class Box:
         command: bubblewrap's, with everything in it.
         ids: base, user and group of the user namespace that root's supervisor makes; None: bubblewrap makes it.
         stop_signal: the image's own, without SIG; "" if it names none.
+        network: as in ``Wish``.
     """
 
     command: tuple[str, ...]
     ids: tuple[int, int, int] | None
     stop_signal: str
+    network: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +152,8 @@ def boxed(image: Image, wish: Wish, scratch: Path) -> Box:
     words = [bubblewrap(), "--die-with-parent", "--new-session"]
     words += ["--userns", USER_NAMESPACE] if ids else ["--unshare-user"]
     words += ["--uid", str(user.user), "--gid", str(user.group)]
-    words += ["--unshare-net", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--hostname", "container"]
+    words += [] if wish.network else ["--unshare-net"]
+    words += ["--unshare-pid", "--unshare-ipc", "--unshare-uts", "--hostname", "container"]
     words += ["--ro-bind", str(root), "/", "--proc", "/proc", "--dev", "/dev", "--ro-bind", "/sys", "/sys"]
     words += ["--perms", "1777", "--tmpfs", "/tmp"]
     for source, place in _writable(image, (*WRITABLE, *start.volumes, *wish.writable), scratch):
@@ -163,7 +168,8 @@ def boxed(image: Image, wish: Wish, scratch: Path) -> Box:
         words += ["--setenv", key, value]
     folder = start.folder or "/"
     words += ["--chdir", folder if posixpath.isabs(folder) else f"/{folder}"]
-    return Box(command=(*words, "--", *command), ids=ids, stop_signal=_signal(start.stop_signal))
+    stop_signal = _signal(start.stop_signal)
+    return Box(command=(*words, "--", *command), ids=ids, stop_signal=stop_signal, network=wish.network)
 
 
 def facts(image: Image) -> dict[str, str]:

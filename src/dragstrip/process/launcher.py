@@ -248,6 +248,7 @@ class Launcher:
         self._send({
             "do": "start", "launch": number, "command": list(start.command), "env": environment | dict(start.env),
             "cwd": str(start.cwd), "cores": list(cores), "user": list(user) if user else None,
+            "network": start.box.network if start.box else "",
             "box": start.box is not None, "ids": list(start.box.ids) if start.box and start.box.ids else None,
             "log": str(log), "log_limit_bytes": LOG_LIMIT_BYTES, "scratch": str(scratch),
             "cgroup": str(made) if made else None, "signal": start.stop_signal,

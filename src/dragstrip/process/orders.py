@@ -15,7 +15,8 @@ class StartOrder(TypedDict):
     sent if the parent is gone; ``scratch`` and ``log`` are then removed.
 
     ``box``: the command is bubblewrap's, whose own two processes are not the server. ``ids`` has the base, user and
-    group of the user namespace to make for it, and its descriptor replaces that word in the command.
+    group of the user namespace to make for it, and its descriptor replaces that word in the command. ``network`` is the
+    file of a network namespace to enter; "": none.
     """
 
     do: Literal["start"]
@@ -27,6 +28,7 @@ class StartOrder(TypedDict):
     user: list[int] | None
     box: bool
     ids: list[int] | None
+    network: str
     log: str
     log_limit_bytes: int
     scratch: str

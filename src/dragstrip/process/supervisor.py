@@ -52,7 +52,7 @@ TAIL_LINES, TAIL_BYTES = 20, 4096
 USER_NAMESPACE, NAMESPACE_IDS = "{user namespace}", 65_536
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
-CLONE_NEWUSER = 0x10000000
+CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -324,6 +324,14 @@ def set_limits() -> None:
         resource.setrlimit(limit, (soft if hard == resource.RLIM_INFINITY else min(soft, hard), hard))
 
 
+def _enter_network(path: str) -> None:
+    """Makes this process, and all that it starts, part of a network namespace."""
+    namespace = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    if _libc.setns(namespace, CLONE_NEWNET) != 0:
+        os._exit(127)
+    os.close(namespace)
+
+
 def _become_server(order: StartOrder, output: int, supervisor: int, pipe: int) -> None:
     """Does everything between fork and exec, in the forked child. Each line on the pipe is a complaint."""
     os.setsid()
@@ -342,6 +350,8 @@ def _become_server(order: StartOrder, output: int, supervisor: int, pipe: int) -
     if order["user"]:
         _take_user(order["user"])
     command = order["command"]
+    if order["network"]:
+        _enter_network(order["network"])
     if order["ids"]:
         namespace = _new_user_namespace(*order["ids"])
         os.set_inheritable(namespace, True)

@@ -10,7 +10,7 @@ from dragstrip.process.database import Instance, Usage
 from dragstrip.racing.launching import LaunchedServer
 from dragstrip.racing.setup import RaceSetup
 from dragstrip.record import Block
-from dragstrip.scrutiny import is_right
+from dragstrip.scrutiny import TROUBLE, describe_error, fault, fetch
 
 #: A response without its statement has its rows from elsewhere. Fewer than this share of the expected statements is too
 #: few; the requests at a block's end, which may need more or fewer than the pool's mean, change far less.
@@ -61,11 +61,12 @@ def _ask(setup: RaceSetup, launched: LaunchedServer) -> str | None:
     probes = setup.asking(launched).probes(keepalive=False, count=ASKED)
     for probe in probes:
         try:
-            reason = is_right(probe, tls=launched.tls)(launched.running.host, launched.running.port)
-        except OSError as error:
-            reason = error.strerror or str(error)
+            with launched.server.connect() as sock:
+                reason = fault(probe, fetch(sock, probe))
+        except TROUBLE as error:
+            reason = describe_error(error)
         if reason is not None:
-            return f"{probe.path}: {reason}"
+            return reason if probe.path in reason else f"{probe.path}: {reason}"
     return None
 
 

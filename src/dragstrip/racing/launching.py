@@ -268,6 +268,7 @@ class Launching:
             workload=workload.served_as,
             data=data.files,
             database=instance.values(entry.name) if instance else {},
+            network=instance.network_for(entry.name) if instance and entry.container else "",
             address=self.address,
             identity=authority.identity if authority else None,
         )

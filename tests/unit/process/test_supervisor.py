@@ -45,8 +45,8 @@ class Talk:
         scratch.mkdir(exist_ok=True)
         order = {
             "do": "start", "launch": number, "command": command, "env": dict(os.environ), "cwd": str(scratch),
-            "cores": [CORE], "user": None, "box": False, "ids": None, "log": f"{scratch}.log", "log_limit_bytes": 4096,
-            "scratch": str(scratch), "cgroup": None, "signal": "TERM",
+            "cores": [CORE], "user": None, "box": False, "ids": None, "network": "", "log": f"{scratch}.log",
+            "log_limit_bytes": 4096, "scratch": str(scratch), "cgroup": None, "signal": "TERM",
         }  # fmt: skip
         self.say(**(order | other))
         return self.hear()

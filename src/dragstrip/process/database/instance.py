@@ -9,6 +9,8 @@ import contextlib
 import ctypes
 import os
 import shutil
+import subprocess
+import sys
 import threading
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -20,7 +22,7 @@ import psutil
 
 from dragstrip.contender import Start
 from dragstrip.errors import StageError
-from dragstrip.process.database import schemas, template
+from dragstrip.process.database import door, schemas, template
 from dragstrip.process.database.programs import NAME, TITLE, Programs
 from dragstrip.process.launcher import Launcher, ServerProcess, scratch_root
 from dragstrip.process.ports import HOST, free_port
@@ -203,6 +205,7 @@ class Instance:
     _roles: dict[str, str] = field(default_factory=dict)
     _asking: threading.RLock = field(default_factory=threading.RLock)
     _connection: psycopg.Connection[Any] | None = None
+    _doors: list[subprocess.Popen[str]] = field(default_factory=list)
 
     def __enter__(self) -> Instance:
         if self.tables.schema == "hello_world":
@@ -224,6 +227,9 @@ class Instance:
 
     def stop(self) -> None:
         """Ends it at once, without saving its data."""
+        for process in self._doors:
+            process.kill()
+            process.communicate()
         if self._connection is not None:
             self._connection.close()
         segment = _segment_of(self.folder / "data")
@@ -257,6 +263,25 @@ class Instance:
             "database_name": template.DATABASE,
             "database_connections": CONNECTIONS,
         }
+
+    def network_for(self, name: str) -> str:
+        """A network for a contender in a container, in which it reaches the database over TCP; see ``door``.
+
+        Raises:
+            StageError: it can't be made.
+        """
+        place = self.values(name)
+        path = self.folder / f".s.PGSQL.{self.process.port}"
+        command = [sys.executable, "-I", "-S", door.__file__, str(path), place["database_user"], place["database_name"]]
+        process = subprocess.Popen(
+            list(map(str, command)), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+        )
+        self._doors.append(process)
+        os.sched_setaffinity(process.pid, os.sched_getaffinity(self.process.pid))
+        said = process.stdout.readline().strip() if process.stdout else ""
+        if said != "ready":
+            raise StageError(f"{name}: {said or 'the network for its container ended'}")
+        return f"/proc/{process.pid}/ns/net"
 
     def change_rows(self) -> None:
         """Gives every row another value; all are changed when this returns.

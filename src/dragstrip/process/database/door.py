@@ -1,0 +1,164 @@
+"""Lets a container reach the race's database over TCP, with the address and the names that its program has built in.
+
+A stand-alone script that needs only the standard library, run as ``python -I -S door.py SOCKET USER DATABASE``. It
+makes a network of its own, which the container joins, and listens there on PostgreSQL's usual port. It passes on to the
+database's unix socket what arrives there, and replaces user and database of each connection. It ends when its stdin
+closes, so that it also ends with the race after ``kill -9``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import os
+import selectors
+import socket
+import struct
+import sys
+
+HOST, PORT = "127.0.0.1", 5432
+
+CLONE_NEWNET, SIOCSIFFLAGS, IFF_UP = 0x40000000, 0x8914, 1
+
+#: The first message of a connection: the usual one, and requests for TLS and GSSAPI (PostgreSQL's manual, 55.7).
+STARTUP, TLS, GSS = 196_608, 80_877_103, 80_877_104
+
+#: The longest first message, and bytes that may wait for a slow reader.
+MAX_STARTUP, MAX_WAITING = 10_000, 2**20
+
+
+def enter_own_network() -> None:
+    """Makes a network with loopback alone, in which every program may bind every port."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(CLONE_NEWNET) != 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    with socket.socket() as any_socket:
+        fcntl.ioctl(any_socket, SIOCSIFFLAGS, struct.pack("16sh22x", b"lo", IFF_UP))
+    with open("/proc/sys/net/ipv4/ip_unprivileged_port_start", "w") as file:  # noqa: PTH123
+        file.write("0")
+
+
+def rewritten(message: bytes, user: str, database: str) -> bytes:
+    """A startup message with another user and database; its other parameters stay."""
+    words = message[8:].rstrip(b"\0").split(b"\0")
+    given = dict(zip(words[::2], words[1::2], strict=False))
+    given |= {b"user": user.encode(), b"database": database.encode()}
+    body = b"".join(name + b"\0" + value + b"\0" for name, value in given.items()) + b"\0"
+    return struct.pack("!II", len(body) + 8, STARTUP) + body
+
+
+class Side:
+    """One end of a connection, and what has yet to be sent there."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        sock.setblocking(False)
+        self.sock, self.waiting = sock, bytearray()
+        self.peer: Side | None = None
+
+
+class Door:
+    """All connections of one container."""
+
+    def __init__(self, path: str, user: str, database: str) -> None:
+        self.path, self.user, self.database = path, user, database
+        self.selector = selectors.DefaultSelector()
+        self.begun: dict[Side, bytes] = {}
+
+    def serve(self, listener: socket.socket) -> None:
+        """Serves until stdin closes."""
+        self.selector.register(sys.stdin.fileno(), selectors.EVENT_READ, None)
+        self.selector.register(listener, selectors.EVENT_READ, listener)
+        while True:
+            for key, events in self.selector.select():
+                if key.data is None:
+                    return
+                if key.data is listener:
+                    client = listener.accept()[0]
+                    client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                    side = Side(client)
+                    self.begun[side] = b""
+                    self.selector.register(client, selectors.EVENT_READ, side)
+                    continue
+                try:
+                    self._step(key.data, events)
+                except OSError:
+                    self._close(key.data)
+
+    def _step(self, side: Side, events: int) -> None:
+        if side.sock.fileno() < 0:
+            return  # its other end was closed in the same turn
+        if events & selectors.EVENT_WRITE:
+            self._send(side, b"")
+        if events & selectors.EVENT_READ:
+            data = side.sock.recv(65_536)
+            if not data:
+                self._close(side)
+            elif side in self.begun:
+                self._begin(side, data)
+            elif side.peer is not None:
+                self._send(side.peer, data)
+
+    def _begin(self, side: Side, data: bytes) -> None:
+        """Reads a client's first messages, and connects it to the database."""
+        given = self.begun[side] + data
+        while len(given) >= 8:
+            length, code = struct.unpack("!II", given[:8])
+            if not 8 <= length <= MAX_STARTUP or code not in (STARTUP, TLS, GSS):
+                self._close(side)
+                return
+            if len(given) < length:
+                break
+            message, given = given[:length], given[length:]
+            if code == STARTUP:
+                del self.begun[side]
+                other = Side(socket.socket(socket.AF_UNIX))
+                other.sock.connect(self.path)
+                side.peer, other.peer = other, side
+                self.selector.register(other.sock, selectors.EVENT_READ, other)
+                self._send(other, rewritten(message, self.user, self.database) + given)
+                return
+            self._send(side, b"N")
+        self.begun[side] = given
+
+    def _send(self, side: Side, data: bytes) -> None:
+        side.waiting += data
+        with contextlib.suppress(BlockingIOError):
+            del side.waiting[: side.sock.send(side.waiting)]
+        for end in (side, side.peer):
+            if end is not None and end.sock.fileno() >= 0:
+                self._await(end)
+
+    def _await(self, side: Side) -> None:
+        """Waits for what a side can do: send what waits, and read unless the other end is too slow."""
+        slow = side.peer is not None and len(side.peer.waiting) > MAX_WAITING
+        events = (selectors.EVENT_WRITE if side.waiting else 0) | (0 if slow else selectors.EVENT_READ)
+        with contextlib.suppress(KeyError):  # nothing was awaited from it
+            self.selector.unregister(side.sock)
+        if events:
+            self.selector.register(side.sock, events, side)
+
+    def _close(self, side: Side) -> None:
+        for end in (side, side.peer):
+            if end is not None and end.sock.fileno() >= 0:
+                self.begun.pop(end, None)
+                with contextlib.suppress(KeyError):
+                    self.selector.unregister(end.sock)
+                end.sock.close()
+
+
+def main() -> None:
+    """Writes "ready", or why it can't serve."""
+    path, user, database = sys.argv[1:]
+    try:
+        enter_own_network()
+        listener = socket.create_server((HOST, PORT), backlog=1024)
+    except OSError as error:
+        os.write(1, f"a network for its container can't be made ({error.strerror})\n".encode())
+        return
+    os.write(1, b"ready\n")
+    Door(path, user, database).serve(listener)
+
+
+if __name__ == "__main__":
+    main()
