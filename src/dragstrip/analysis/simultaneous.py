@@ -103,20 +103,22 @@ def pair_variances(
     design = np.zeros((len(usable), contenders))
     for row, at in enumerate(usable):
         design[row, list(pairs[at])] = 1.0
-    if len(usable) <= contenders or np.linalg.matrix_rank(design) < contenders:
+    if len(usable) <= contenders or np.linalg.matrix_rank(design.T @ design) < contenders:
         return alone
     variance, freedom = np.array([alone[at].variance for at in usable]), np.array([alone[at].freedom for at in usable])
     weights, fitted = freedom / np.mean(variance) ** 2, variance
     for _ in range(FITS):
         root = np.sqrt(weights)[:, None]
-        inverse = np.linalg.pinv(design * root) * root.T  # contenders from pairs
+        orthogonal, triangle = np.linalg.qr(design * root)
+        inverse = np.linalg.solve(triangle, orthogonal.T) * root.T  # contenders from pairs
         single = np.maximum(inverse @ variance, 0.02 * float(np.median(variance)) / 2)
         fitted = design @ single
         weights = freedom / fitted**2
-    hat = design @ inverse
     shared = design @ (single[:, None] * design.T)  # covariance of two pairs' log ratios, but for its sign
     freedoms = np.minimum(freedom[:, None], freedom[None, :])
-    spread = np.einsum("ip,pq,iq->i", hat, 2 * shared**2 / freedoms, hat)
+    # Of all contenders' variances first: of each pair's at once it would be the third power of many pairs.
+    spread_of_singles = inverse @ (2 * shared**2 / freedoms) @ inverse.T
+    spread = ((design @ spread_of_singles) * design).sum(axis=1)
     pooled = list(alone)
     for row, at in enumerate(usable):
         joint = 2 * fitted[row] ** 2 / spread[row] if spread[row] > 0 else 0.0

@@ -35,6 +35,12 @@ def merged(race: Race) -> dict[str, dict[str, float]]:
     return {name: _quantiles_us(total) for name, total in histograms(race).items()}
 
 
+def quantiles_us(race: Race, name: str) -> dict[str, float]:
+    """One contender's quantiles in microseconds; empty if it has no valid response."""
+    total = histograms(race).get(name)
+    return {} if total is None else _quantiles_us(total)
+
+
 def _quantiles_us(latency: HdrHistogram) -> dict[str, float]:
     values = latency.get_percentile_to_value_dict(list(QUANTILES.values()))  # all of them in one pass
     return {label: values.get(q, 0) / 1000 for label, q in QUANTILES.items()}

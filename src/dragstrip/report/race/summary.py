@@ -46,7 +46,7 @@ class Row:
     @cached_property
     def latency_us(self) -> dict[str, float]:
         """Quantiles by label; empty if it has none. Merging every block's histogram takes a while."""
-        return latency.merged(self.race).get(self.name, {})
+        return latency.quantiles_us(self.race, self.name)
 
 
 @dataclass(frozen=True)
