@@ -1,4 +1,4 @@
-"""Templates, workloads, pools, wrk scripts, claims and exported races at random, read in a jail that sees a violation.
+"""Templates, workloads, pools, scripts, claims, races and suites' entries at random, read in a jail.
 
 ``benchmarks/fuzz_files.py --cases 10000 --seed 1 [--record]``. Each worker is a process whose file system is read-only
 but for its scratch folder (a mount namespace), and which the kernel kills if it starts another process (seccomp). An
@@ -15,6 +15,7 @@ import json
 import os
 import platform
 import random
+import re
 import resource
 import shutil
 import sqlite3
@@ -22,6 +23,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
 import zlib
 from collections import Counter
@@ -158,6 +160,38 @@ SCRIPTS = [
 ]  # fmt: skip
 
 
+#: Words in the files of entries that try to be something else.
+ODD_WORDS = [
+    '"\\"\\n[start]\\ncommand = [\\"sh\\"]\\n"',
+    '"{port}"',
+    '"{{ 9 }}"',
+    '"\\u0000"',
+    '"\\u001b[31m"',
+    '"\\u2028"',
+    "null",
+    "[]",
+    "{}",
+    "-1",
+    "1e999",
+    "99999999999999999999",
+    '"../../etc/passwd"',
+    '"/dev/zero"',
+    '"a b"',
+    '"A"',
+    '"%"',
+    "true",
+    '"' + "x" * 300 + '"',
+    '"\\ud800"',
+    '"#"',
+    '"\'"',
+    '"="',
+    '"/é"',
+    '"/a b"',
+    '"$(touch /tmp/evil)"',
+    '"\\\\"',
+]
+
+
 class Cases:
     """Every kind of file, written into a folder and read as a command reads it."""
 
@@ -167,7 +201,8 @@ class Cases:
         import samples
 
         from dragstrip.claim import contenders, definition
-        from dragstrip.contender import commands
+        from dragstrip.compat import suite_entries, suites
+        from dragstrip.contender import commands, find
         from dragstrip.contender.template import render
         from dragstrip.loading import request_pool
         from dragstrip.racing.request import request_of
@@ -180,6 +215,7 @@ class Cases:
         self.place, self.seeds, self.damaged = place, fuzz_cli.seeds(), fuzz_cli.damaged
         self.store, self.render, self.load, self.pool = Store, render, load, request_pool.read_pool
         self.claim, self.everyone, self.commands = definition.load, contenders.everyone, commands
+        self.suites, self.definition, self.find = suites.read_all, suite_entries.definition, find
         self.request_of, self.export, self.digest = request_of, export.race_json, export_file._digest
         self.unguarded = samples.unguarded
         self.judged = JudgedRace.of
@@ -193,6 +229,7 @@ class Cases:
             "script": self.script,
             "claim": self.a_claim,
             "race": self.race,
+            "entry": self.entry,
         }
 
     def _written(self, rng: random.Random, kind: str, name: str, text: str) -> Path:
@@ -271,6 +308,34 @@ class Cases:
             race = store.load(store.import_race(file))
             self.export(self.judged(race))
             return [self.commands(one) for one in self.request_of(race).entries]
+
+    def entry(self, rng: random.Random) -> object:
+        """An entry of a suite; a definition that it becomes must be valid, and has no key of the entry's own."""
+        from dragstrip.errors import BadDefinition, BadUsage
+
+        files = sorted((ROOT / "tests" / "suites").rglob("*.json"))
+        chosen, folder = rng.choice(files), self.place / "entry"
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(chosen.parent, folder)
+        text = chosen.read_text(encoding="utf-8")
+        for _ in range(rng.randint(0, 3)):
+            word = rng.choice(re.findall(r'"[^"]*"|\d+', text) or ["{"])
+            text = text.replace(word, rng.choice(ODD_WORDS), 1)
+        damaged = self.damaged(rng, text) if rng.random() < 0.3 else text.encode("utf-8", "replace")
+        (folder / chosen.name).write_bytes(damaged)
+        found = self.suites(folder, ("tfb-json", "tfb-plaintext", "tfb-db", "arena-baseline", "arena-json-tls"))
+        for entry in found.entries:
+            file = self.place / "definition.toml"
+            file.write_text(self.definition(entry, "auto"), encoding="utf-8")
+            try:
+                made = self.find(str(file)).fields
+            except BadDefinition as error:
+                raise AssertionError(f"a definition is not valid: {error}") from error
+            if made.start.command or made.build or made.name != entry.name:
+                raise AssertionError(f"an entry has put a key into its definition: {made}")
+        if not found.entries:
+            raise BadUsage("nothing is imported")
+        return found
 
     def _changed(self, rng: random.Random, file: Path) -> None:
         odd = [
@@ -401,9 +466,12 @@ def record(told: dict[str, object]) -> None:
     rows = [f"| {n} | {kinds.get(f'{n} read', 0):,} | {kinds.get(f'{n} refused', 0):,} |" for n in names]
     faults = told["faults"]
     assert isinstance(faults, list)
-    text = "\n".join([
+    sentences = (
         f"{told['cases']:,} cases with seed {told['seed']}: {len(faults)} faults. The slowest took "
-        f"{told['slowest_cpu_s']} s of CPU time. A worker had at most {told['resident_mb']} MB resident.",
+        f"{told['slowest_cpu_s']} s of CPU time. A worker had at most {told['resident_mb']} MB resident."
+    )
+    text = "\n".join([
+        *textwrap.wrap(sentences, 100),
         "", "| file | read | refused |", "|-|-:|-:|", *rows,
     ])  # fmt: skip
     pages.splice(PAGE, "fuzz-files", text)

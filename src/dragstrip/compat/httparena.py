@@ -52,7 +52,12 @@ _COMPOSED = ("gateway-64", "gateway-h3", "production-stack")
 _TLS = ("json-tls", "baseline-h2", "static-h2")
 _JSON = ("json", "json-comp", "json-tls", "json-h2c", "async-db", "crud", "api-4", "api-16")
 
+_DATABASE = ("async-db", "crud", "api-4", "api-16")
+
 _PORT = 8080
+
+#: What the suite sets for profiles with a database, beside `DATABASE_URL`.
+_ENVIRONMENT = {"DATABASE_MAX_CONN": "{database_connections}"}
 
 #: What the suite mounts into every container.
 _MOUNTS = {"/data": "{data}", "/certs/server.crt": "{certificate}", "/certs/server.key": "{certificate_key}"}
@@ -113,7 +118,8 @@ def _entry(name: str, folder: Path, meta: _Meta, workloads: Collection[str]) -> 
         elif workload not in workloads:
             ignored.append(LeftOut(name, Cause.NO_WORKLOAD, workload))
         else:
-            served[workload] = Served(port=PROFILES[profile], own_form=profile in _JSON)
+            env = _ENVIRONMENT if profile in _DATABASE else {}
+            served[workload] = Served(port=PROFILES[profile], own_form=profile in _JSON, env=env)
     if not served:
         return refused(name, ignored, _PRECEDENCE)
     context = _context(folder)

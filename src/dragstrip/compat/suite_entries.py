@@ -55,12 +55,13 @@ class Served:
 
     Args:
         path: the entry's own; "": the workload's. port: the entry's own for it; None: as for others.
-        own_form: its JSON may have a form of its own.
+        own_form: its JSON may have a form of its own. env: environment variables for it; names in braces.
     """
 
     path: str = ""
     port: int | None = None
     own_form: bool = False
+    env: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +132,7 @@ def definition(entry: SuiteEntry, engine: Engine) -> str:
         keys = [f"path = {_text(served.path)}"] if served.path else []
         keys += [f"port = {served.port}"] if served.port is not None else []
         keys += ['form = "own"'] if served.own_form else []
+        keys += [f"env = {_table(served.env)}"] if served.env else []
         lines += [f"[workload.{name}]", *keys, ""] if keys else []
     return "\n".join(lines).rstrip() + "\n"
 

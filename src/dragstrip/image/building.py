@@ -65,6 +65,14 @@ def key(recipe: Recipe) -> str:
     Raises:
         BadUsage: the folder or the Dockerfile is missing, or the folder is too large.
     """
+    try:
+        return _hashed(recipe)
+    except OSError as error:
+        why = f"{str(error.filename)[:200]} can't be read ({error.strerror})"
+        raise BadUsage(f"build: {why}; name a folder in which every file can be read") from error
+
+
+def _hashed(recipe: Recipe) -> str:
     if not recipe.folder.is_dir():
         raise BadUsage(f"build {recipe.folder}: the folder does not exist; name a folder with a Dockerfile")
     if not paths.is_file(recipe.folder / recipe.dockerfile):

@@ -19,7 +19,7 @@ from dragstrip.errors import BadUsage, NotReady
 WORKLOADS = (
     "tfb-json", "tfb-plaintext", "tfb-db", "tfb-queries",
     "arena-baseline", "arena-limited-conn", "arena-pipelined", "arena-json", "arena-upload", "arena-static",
-    "arena-json-tls",
+    "arena-json-tls", "arena-async-db",
 )  # fmt: skip
 
 TEST = {"json_url": "/json", "port": 8080, "language": "C", "database": "None"}
@@ -228,12 +228,13 @@ def test_an_entry_without_a_dockerfile_is_left_out(tmp_path: Path) -> None:
 
 def test_an_entry_has_the_ports_and_files_of_its_suite(tmp_path: Path) -> None:
     """TLS has its own port, and can be switched on; the certificate's files are always there."""
-    made = imported(arena(tmp_path, {"tests": ["baseline", "json", "json-tls", "noisy"], "type": "tuned"}))
-    assert made.workloads == ("arena-baseline", "arena-json", "arena-json-tls")
+    made = imported(arena(tmp_path, {"tests": ["baseline", "json", "json-tls", "async-db", "noisy"], "type": "tuned"}))
+    assert made.workloads == ("arena-baseline", "arena-json", "arena-json-tls", "arena-async-db")
     assert made.contender is not None
     assert made.contender.serving("arena-json-tls").port == 8081
     assert made.contender.serving("arena-json").port is None
-    assert made.own_forms == {"arena-json", "arena-json-tls"}
+    assert made.own_forms == {"arena-json", "arena-json-tls", "arena-async-db"}
+    assert made.contender.serving("arena-async-db").env == {"DATABASE_MAX_CONN": "{database_connections}"}
     assert made.container is not None
     assert made.container.mounts["/data"] == "{data}"
     assert made.mounts_certificate

@@ -52,6 +52,8 @@ def test_a_folder_that_can_not_be_built_is_refused(tmp_path: Path, monkeypatch: 
         _key(tmp_path / "absent")
     with pytest.raises(BadUsage, match=r"mine.dockerfile is not a file in it; set container.dockerfile"):
         _key(folder, dockerfile="mine.dockerfile")
+    with pytest.raises(BadUsage, match=r"can't be read \(File name too long\); name a folder in which every file"):
+        _key(tmp_path / "/".join(["long" * 50] * 25))
     monkeypatch.setattr(building, "MAX_FILES", 1)
     with pytest.raises(BadUsage, match="more than 1 files and 4 GiB; build from a smaller folder"):
         _key(folder)
