@@ -134,6 +134,11 @@ def test_all_that_is_installed_has_the_database_and_its_drivers(
             assert any(known.contender == needed.contender for known in checked), (name, workload)
 
 
+def test_tables_that_are_large_or_written_need_more_memory() -> None:
+    needs = [database.room_of(schema, writes=writes) for schema, writes in (("rows", False), ("items", False))]
+    assert needs[0] < needs[1] < database.room_of("hello_world", writes=True)
+
+
 def test_rows_are_the_seeds_and_of_one_length() -> None:
     rows = database.drawn_rows(1)
     assert len(rows) == TABLE_ROWS

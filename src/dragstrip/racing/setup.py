@@ -326,7 +326,14 @@ def race_setup(
             stored = None
             if lanes.database:
                 programs = database.find()
-                stored = Database(programs, seed=seed, cores=lanes.database, scratch=scratch, resources=resources)
+                stored = Database(
+                    programs,
+                    seed=seed,
+                    cores=lanes.database,
+                    scratch=scratch,
+                    resources=resources,
+                    room_bytes=database.room_of(workload.schema or "rows", writes=workload.writes),
+                )
             launching = Launching(lanes.server, scratch, resources, seed)
             yield RaceSetup(engine, lanes, load, workload, launching, seed, awake=kept, database=stored)
         except EngineError as error:

@@ -11,6 +11,7 @@ from dragstrip.process.database.instance import (
     Instance,
     Spent,
     Usage,
+    room_of,
     spent,
 )
 from dragstrip.process.database.programs import DEBIAN, NAME, TITLE, Programs, find

@@ -38,8 +38,9 @@ CONNECTIONS = 16
 #: Seconds from its start to the first connection. Its stop signal ends sessions and writes nothing back.
 WAKE_S, STOP_SIGNAL = 30.0, "QUIT"
 
-#: Bytes that must be free in memory for an instance: a data directory has 25 MB, and a race adds only a few.
-ROOM_BYTES = 48 * 2**20
+#: Bytes that must be free in memory for an instance: its data and what a race adds; more if rows are written.
+ROOM_BYTES: Mapping[Schema, int] = {"rows": 48 * 2**20, "hello_world": 48 * 2**20, "items": 160 * 2**20}
+WRITTEN_BYTES = 208 * 2**20
 
 #: Executions of statements that name a table of the schema, and their time in ms, by role. Each row that is written
 #: counts, since one statement may write many.
@@ -112,11 +113,20 @@ class Database:
         seed: the race's; it draws the rows.
         cores: the cores that it may run on.
         scratch: the race's folder. resources: closed when the race ends.
+        room_bytes: free memory that an instance needs (``room_of``); with less, its data is in the race's folder.
     """
 
     def __init__(
-        self, programs: Programs, *, seed: int, cores: tuple[int, ...], scratch: Path, resources: ExitStack
+        self,
+        programs: Programs,
+        *,
+        seed: int,
+        cores: tuple[int, ...],
+        scratch: Path,
+        resources: ExitStack,
+        room_bytes: int = ROOM_BYTES["rows"],
     ) -> None:
+        self._room_bytes = room_bytes
         self.programs, self.cores = programs, cores
         self._seed, self._scratch, self._resources = seed, scratch, resources
         self._making = threading.Lock()
@@ -185,7 +195,7 @@ class Database:
         return str(MEMORY if self._moves_to_memory() else self._scratch.parent)
 
     def _moves_to_memory(self) -> bool:
-        return _has_room(MEMORY) and not _in_memory(self._scratch)
+        return _has_room(MEMORY, self._room_bytes) and not _in_memory(self._scratch)
 
 
 @dataclass(kw_only=True)
@@ -359,12 +369,17 @@ def _why_not_ready(host: str, port: int) -> str | None:
     return None
 
 
-def _has_room(folder: Path) -> bool:
+def room_of(schema: Schema, *, writes: bool) -> int:
+    """Bytes of memory that an instance with these tables needs."""
+    return ROOM_BYTES[schema] + (WRITTEN_BYTES if writes else 0)
+
+
+def _has_room(folder: Path, room_bytes: int) -> bool:
     try:
         state = os.statvfs(folder)
     except OSError:
         return False
-    return os.access(folder, os.W_OK | os.X_OK) and state.f_bavail * state.f_frsize >= ROOM_BYTES
+    return os.access(folder, os.W_OK | os.X_OK) and state.f_bavail * state.f_frsize >= room_bytes
 
 
 def _in_memory(folder: Path) -> bool:

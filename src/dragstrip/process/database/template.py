@@ -29,6 +29,8 @@ _SETTINGS: Mapping[str, str] = {
     "full_page_writes": "off",
     "wal_level": "minimal",
     "max_wal_senders": "0",
+    # It is in memory; workloads that write would fill a gigabyte.
+    "max_wal_size": "96MB",
     # Work in the background would be measured as a contender's.
     "autovacuum": "off",
     "jit": "off",
