@@ -359,3 +359,14 @@ def test_a_bad_mix_is_refused_with_file_line_field_and_remedy(
     assert refusal.value.line == line
     for word in words:
         assert word in str(refusal.value)
+
+
+def test_a_contender_s_own_path_takes_the_place_of_what_does_not_vary() -> None:
+    """In a path with a value that varies, the value stays at its end."""
+    plain, varying = workload.load("tfb-json"), workload.load("tfb-queries")
+    assert [exchange.path for exchange in Asking(plain, path="/api/greet?as=json").exchanges()] == [
+        "/api/greet?as=json"
+    ]
+    assert {exchange.path for exchange in Asking(varying, path="/q/").exchanges()} == {
+        exchange.path.replace("/queries?queries=", "/q/") for exchange in Asking(varying).exchanges()
+    }

@@ -20,7 +20,7 @@ def ask_to_build(entries: Iterable[Entry], *, yes: bool) -> None:
     """
     new = [entry for entry in entries if asks_for_agreement(entry)]
     if new:
-        ask_to_run(", ".join(dict.fromkeys(entry.name for entry in new)), new, yes=yes)
+        ask_to_run(f"the build of {', '.join(dict.fromkeys(entry.name for entry in new))}", new, yes=yes)
     for entry in new:
         agree(entry)
 
