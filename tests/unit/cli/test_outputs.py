@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import MISSING, dataclass, replace
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,9 @@ from dragstrip.cli.outputs import OutputFile
 from dragstrip.contender.entries import serve_entry
 from dragstrip.doctor.finding import Report
 from dragstrip.record import Race
+from dragstrip.report import history as history_report
+from dragstrip.report.claims import chart as claims_chart
+from dragstrip.report.load import export as load_export
 from dragstrip.report.race import page as race_page
 from dragstrip.revision import difference
 from dragstrip.revision.bisect import Measured, Step
@@ -51,6 +55,12 @@ NOT_WRITTEN = {
     "store_path", "folders", "fleet", "pool", "raw", "script", "cacert", "outputs", "show_path", "into", "folder",
     "file", "project", "matrix",
 }  # fmt: skip
+
+#: What makes the content of files slowly, and the same each time.
+SLOW = (
+    (claims_command, "rows"), (claims_chart, "svg"), (history_report, "page"),
+    (load_export, "percentiles_text"), (race_page, "render"),
+)  # fmt: skip
 
 #: How to call each command so that it writes without measuring.
 CALLS = {
@@ -172,7 +182,7 @@ def measure_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dragstrip.cli.load.loaded", lambda *_: loaded())
     measure_no_revision(folder / "repository", monkeypatch)
     monkeypatch.setattr("dragstrip.cli.claims.check", lambda *_, **__: None)
-    for place, name in ((claims_command, "rows"), (race_page, "render")):  # slow, and the same each time
+    for place, name in SLOW:
         monkeypatch.setattr(place, name, once(getattr(place, name)))
 
 
@@ -388,6 +398,7 @@ KINDS = (
 
 def tried(line: str, at: Path, user: int) -> list[str]:
     """Runs a command with each kind of target; what was wrong. Ends as ``user``, in a namespace of its own."""
+    os.environ.pop("PYTHONPATH", None)  # the server's own, see in_child
     measure_nothing(at, pytest.MonkeyPatch())
     kinds = [kind for kind in KINDS if ROOT or kind not in BY_ROOT]
     if ROOT:
@@ -466,6 +477,10 @@ def in_child(work: Callable[..., list[str]], *given: Any) -> list[str]:
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
+    with pytest.MonkeyPatch.context() as patch:
+        # Without it the server leaves this module out without a word, and every child imports it again.
+        patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+        forkserver.ensure_running()
     with ProcessPoolExecutor(1, mp_context=context) as pool:
         return pool.submit(work, *given).result()
 
