@@ -42,11 +42,11 @@ def finished(folder: Path, done: Any) -> tuple[Race, dict[str, Any], str]:
 
 @pytest.mark.timeout(280)
 @pytest.mark.thorough
-def test_three_servers_at_two_workloads_interrupted_and_resumed_beside_one_that_lacks_one(tmp_path: Path) -> None:
+def test_two_servers_at_two_workloads_interrupted_and_resumed_beside_one_that_lacks_one(tmp_path: Path) -> None:
     """Columns take turns, each with fresh launches of those that have the workload; the rounds count on from where the
     race was cut off; rerun asks for the same.
     """
-    field = ("nginx-lua", "luajit", "tornado", "nginx-return")
+    field = ("nginx-lua", "luajit", "nginx-return")
     env = races.settings(tmp_path)
     words = ("race", *field, "--workload", "hello,multiply", "--rounds", "2")
     with races.begin(env, *words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
