@@ -7,6 +7,7 @@ default line-up run with `make test`, all with `make check`.
 from __future__ import annotations
 
 import contextlib
+import functools
 import http.client
 import json
 import os
@@ -46,15 +47,22 @@ SHIPPED = sorted(
 )
 
 
-def _can_be_tried(name: str, workload: str) -> bool:
-    """Of those that ask the database: whether it is here, and the contender's driver."""
-    if not load_workload(workload).asks_database:
-        return True
+@functools.cache
+def _database_is_here() -> bool:
     try:
         find_database()
     except NotReady:
         return False
-    return not isinstance(contender.check(contender.find(name).for_workload(workload, asks_database=True)), Missing)
+    return True
+
+
+def _can_be_tried(name: str, workload: str) -> bool:
+    """Of those that ask the database: whether it is here, and the contender's driver."""
+    if not load_workload(workload).asks_database:
+        return True
+    return _database_is_here() and not isinstance(
+        contender.check(contender.find(name).for_workload(workload, asks_database=True)), Missing
+    )
 
 
 SERVED = [

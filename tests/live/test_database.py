@@ -199,13 +199,15 @@ def test_a_database_that_dies_voids_its_round_and_one_that_is_orphaned_goes(tmp_
     """Killed in the second round, which is void and repeated; no contender is out. Then ``kill -9`` of the race."""
     env = settings(tmp_path)
     words = [*planted("one", "right"), *planted("two", "right")]
-    race = begin(env, "race", *words, "--workload", "db", "--rounds", "500", stdout=subprocess.PIPE)
+    race = begin(
+        env, "race", *words, "--workload", "db", "--rounds", "500", stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
     until(lambda: rounds_in(env) >= 1 or race.poll() is not None, 120, "no round was recorded")
     until(lambda: bool(postgres_of(race)) or race.poll() is not None, 60, "no database came up")
     postgres_of(race)[0].kill()
     before = rounds_in(env)
     until(lambda: rounds_in(env) >= before + 2 or race.poll() is not None, 120, "it did not go on")
-    assert race.poll() is None
+    assert race.poll() is None, race.communicate()[0]
     race.kill()
     race.communicate()
     until(lambda: not servers(), 20, "something outlives the race")
