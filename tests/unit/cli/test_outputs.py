@@ -399,6 +399,7 @@ KINDS = (
 def tried(line: str, at: Path, user: int) -> list[str]:
     """Runs a command with each kind of target; what was wrong. Ends as ``user``, in a namespace of its own."""
     os.environ.pop("PYTHONPATH", None)  # the server's own, see in_child
+    tempfile.tempdir = str(at)  # where what can not be written elsewhere is kept
     measure_nothing(at, pytest.MonkeyPatch())
     kinds = [kind for kind in KINDS if ROOT or kind not in BY_ROOT]
     if ROOT:
