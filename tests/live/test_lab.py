@@ -48,6 +48,7 @@ def test_a_killed_lab_continues_its_race(tmp_path: Path) -> None:
     assert attempts == 1, output
     with Store(tmp_path / "lab" / STORE_NAME) as store:
         race = store.load("last")
-        assert sum(not round_.void for round_ in race.rounds) == 10
+        # It may be decided from the fifth round on.
+        assert 5 <= sum(not round_.void for round_ in race.rounds) <= 10
         assert race.plan.planned_rounds == 10
     assert not list(cells.glob("*.sqlite"))

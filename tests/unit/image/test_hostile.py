@@ -244,7 +244,7 @@ def test_damaged_compression_is_refused(out: Path) -> None:
 
 
 def test_many_files_are_unpacked_and_removed(tmp_path: Path) -> None:
-    """A thousand here; `benchmarks/hostile_images.py` unpacks 100,000."""
+    """A thousand here, so that the test stays quick."""
     file = tmp_path / "many.tar"
     members = (images.entry(f"d{number % 50}/f{number}", b"1") for number in range(1000))
     images.save(file, [images.layer(*members)])
