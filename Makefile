@@ -19,7 +19,7 @@ FUZZ_SEED ?= 1
 
 .PHONY: race build test check soak test-deps check-deps test-unit test-rust test-live test-thorough test-contenders test-release lint prose fmt bench evidence claims \
 	check-live awake calibrate answers simulate fuzz fuzz-cli soak-kill soak-rogue soak-fleet soak-fuzz mutations sanitize check-stacks \
-	docs architecture pictures dist clean
+	docs architecture pictures race-pictures dist clean
 
 race: build  ## installs what the default line-up needs (says what, first) and races it
 	$(BIN)/dragstrip install --line-up default --yes
@@ -203,7 +203,16 @@ RUN ?= last
 pictures: .stamps/test-deps  ## the pictures of README and docs, from a stored race; RUN=ID
 	mkdir -p docs/pictures
 	$(BIN)/dragstrip report $(RUN) --svg docs/pictures/race.svg
+	$(BIN)/dragstrip export $(or $(RUN),last) docs/pictures/first.svg --chart ranking
 	$(BIN)/python docs/take_pictures.py $(RUN)
+
+# One race of the default line-up, and one of several workloads, in a store of their own.
+race-pictures: .stamps/test-deps  ## races again, then takes all pictures of README and docs
+	rm -rf runs/pictures && mkdir -p runs/pictures
+	export XDG_DATA_HOME=$(CURDIR)/runs/pictures; \
+	$(BIN)/dragstrip race nginx-lua node tornado --workload hello,multiply --budget 2m --quiet && \
+	$(BIN)/dragstrip race --line-up default --budget 90s --quiet && \
+	$(MAKE) --no-print-directory pictures
 
 # What a release holds: sources, and a wheel for each processor that can be built for here.
 ARM64 := aarch64-unknown-linux-gnu

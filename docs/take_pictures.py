@@ -2,6 +2,8 @@
 terminal at 80 columns; the list of races on a phone; and the table of the newest race of several workloads.
 
 python docs/take_pictures.py [RUN]      (RUN: an id, the beginning of one, or last; of one workload)
+
+README's stamp of its pictures is renewed with them.
 """
 
 from __future__ import annotations
@@ -16,9 +18,10 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 PICTURES = ROOT / "docs" / "pictures"
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "benchmarks")]
 
 from browser import Watched, browser
+from pages import stamp
 
 import dragstrip
 from dragstrip.report.race import terminal
@@ -53,6 +56,7 @@ def main() -> None:
         _columns(running, several, Path(folder) / "columns.html")
         _terminal(running, result, Path(folder) / "terminal.svg")
         _site(running)
+    stamp("../README.md#pictures")
 
 
 def _newest_of_several() -> Any:
