@@ -195,6 +195,16 @@ def postgres_of(race: subprocess.Popen[str]) -> list[psutil.Process]:
     return processes
 
 
+def test_a_database_that_dies_while_it_is_filled_leaves_room_for_the_next(database: Database) -> None:
+    """Otherwise every further round of the race would be void."""
+    instance = database.launch()
+    psutil.Process(instance.process.pid).kill()
+    with pytest.raises(DatabaseGoneError), instance:
+        pass
+    with database.launch() as after:
+        assert after.alive()
+
+
 def test_a_database_that_dies_voids_its_round_and_one_that_is_orphaned_goes(tmp_path: Path) -> None:
     """Killed in the second round, which is void and repeated; no contender is out. Then ``kill -9`` of the race."""
     env = settings(tmp_path)

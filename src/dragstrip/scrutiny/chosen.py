@@ -145,7 +145,7 @@ def _rows_fault(rows: list[tuple[str, ...]], right: list[tuple[str, str]]) -> st
         wrong = next(given for given, due in zip(rows, right, strict=True) if given != due)
         return f"did not sort the messages: {quoted(wrong[-1].encode())} is in another place; expected them by message"
     if len(rows) != len(right):
-        return f"sent {len(rows):,} rows; expected {len(right):,}: those of the table and the added message"
+        return f"sent {len(rows):,} rows; expected {len(right):,}: the table's and the added message"
     given, due = next((given, due) for given, due in zip(rows, right, strict=True) if given != due)
     return f"sent the row {quoted(str(given).encode())}; expected {quoted(str(due).encode())}, as the table has it"
 

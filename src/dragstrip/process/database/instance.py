@@ -218,6 +218,15 @@ class Instance:
     _doors: list[subprocess.Popen[str]] = field(default_factory=list)
 
     def __enter__(self) -> Instance:
+        try:
+            self._fill()
+        except BaseException:
+            self.stop()  # otherwise no further instance could be launched
+            raise
+        return self
+
+    def _fill(self) -> None:
+        """Writes what differs from launch to launch, and reads all tables into memory."""
         if self.tables.schema == "hello_world":
             self.tables.fortunes[:] = drawn_fortunes(self.drawn_by)
         for statement, values in schemas.launching(self.tables):
@@ -225,7 +234,6 @@ class Instance:
         for name in schemas.TABLES[self.tables.schema]:
             index = f"{name.rstrip(chr(34))}_pkey{name[-1] if name[-1] == chr(34) else ''}"
             self.ask("SELECT pg_prewarm(%s), pg_prewarm(%s)", name, index)
-        return self
 
     @property
     def rows(self) -> list[int]:
