@@ -190,7 +190,10 @@ def _notes(row: Row) -> list[str]:
 
 
 def _outcome_and_why(finding: Finding) -> str:
-    return f"{finding.outcome}: {_plain(finding_text(finding))}"
+    text = _plain(finding_text(finding))
+    if text.count("`") % 2 == 0:
+        text = text.replace("\\`", "`")  # a command in it stays code
+    return f"{finding.outcome}: {text}"
 
 
 def _plain(text: str) -> str:
