@@ -120,9 +120,9 @@ def described(race: Race, took_s: float, cpu_s: float, mebibytes: float, page: P
         "Dragstrip's own CPU time and memory": f"{cpu_s:.0f} s, {mebibytes:.0f} MiB",
         "CPU time to judge all pairs once": f"{judging_s:.1f} s",
         "size of the page": f"{page.stat().st_size / 1e6:.1f} MB",
-        "pairs that are told apart": f"{len(apart):,} of {len(pairs):,}",
+        "separated pairs": f"{len(apart):,} of {len(pairs):,}",
         "neighbouring ranks that are tied": f"{neighbours} of {len(order) - 1}",
-        "equal pairs that are told apart, which would be errors": f"{len(wrong)} of {len(equal)}",
+        "separated pairs of equals, which would be errors": f"{len(wrong)} of {len(equal)}",
     }
     return "\n".join(["| of one race | |", "|-|-:|", *(f"| {name} | {value} |" for name, value in rows.items())])
 

@@ -277,7 +277,7 @@ class Serving(Strict):
         default=None, ge=1, le=65_535, description="its port for this workload, in place of `container.port`"
     )
     env: Annotated[dict[str, str], _STARTING] = Field(
-        default_factory=dict, description="environment variables for this workload, added to those of `start.env`"
+        default_factory=dict, description="environment variables for this workload, added to `start.env`"
     )
     connections: int | None = Field(
         default=None,

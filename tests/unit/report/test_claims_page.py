@@ -1,4 +1,4 @@
-"""The page of claims: each write-up has a reading, whose figures are those of today's races."""
+"""The page of claims: each write-up has a reading with the figures of today's races."""
 
 from __future__ import annotations
 
