@@ -34,11 +34,11 @@ def text(value: object) -> str:
     return "`" + shown.replace("`", "'").replace("|", "¦") + "`"
 
 
-def number(value: object) -> str:
-    """A finite number with three decimals."""
+def number(value: object, sign: str = "") -> str:
+    """A finite number with three decimals; with "+" as its sign if it is positive and that is given."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return "–"
-    return f"{value:.3f}"
+    return f"{value:{sign}.3f}"
 
 
 def interval(low: object, high: object) -> str:
@@ -61,6 +61,7 @@ def comment(report: Mapping[str, Any]) -> str:
     lines += [f"Raced beside each other: {', '.join(commits)}", ""] if commits else []
     lines += ["| workload | revisions | ratio | interval | verdict |", "|-|-|-:|-|-|"]
     lines += [row for row, _ in zip(_rows(report), range(MAX_ROWS), strict=False)]
+    lines += _why(report)
     rules = [rule for rule in report.get("rules", []) if isinstance(rule, dict)]
     if rules:
         shown = (" ".join(text(rule.get(key)) for key in ("outcome", "rule", "name")) for rule in rules[:MAX_ROWS])
@@ -81,6 +82,32 @@ def _rows(report: Mapping[str, Any]) -> Iterator[str]:
             span = interval(pair.get("low"), pair.get("high"))
             cells = (text(pair.get("column")), names, number(pair.get("ratio")), span, text(pair.get("verdict")))
             yield f"| {' | '.join(cells)} |"
+
+
+def _why(report: Mapping[str, Any]) -> list[str]:
+    """Which functions `diff --why` found, and which part of the difference is in none of them."""
+    rows, left = [], []
+    for part in _dicts(report, "columns"):
+        for other in _dicts(part.get("why"), "explained"):
+            at, name = text(part.get("name")), text(other.get("name"))
+            for function in _dicts(other, "found"):
+                by = function.get("difference")
+                by = by if isinstance(by, dict) else {}
+                span = interval(by.get("low"), by.get("high"))
+                cells = (at, name, text(function.get("name")), f"{number(by.get('estimate'), '+')} µs", span)
+                rows.append(f"| {' | '.join(cells)} |")
+            whole = other.get("difference")
+            if isinstance(whole, dict) and whole.get("significant") is True:
+                unexplained, of_all = number(other.get("unexplained_us"), "+"), number(whole.get("estimate"), "+")
+                left.append(f"- {at}, {name}: {unexplained} of {of_all} µs CPU time per response stay unexplained")
+    heads = ["| workload | revision | function that differs | CPU per response | interval |", "|-|-|-|-:|-|"]
+    return ["", *(heads if rows else []), *rows[:MAX_ROWS], *([""] if rows else []), *left[:MAX_ROWS]]
+
+
+def _dicts(value: object, key: str) -> list[dict[str, Any]]:
+    """The objects of a list in an object; none if it has another shape."""
+    listed = value.get(key) if isinstance(value, dict) else None
+    return [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
 
 
 def pull_request(event: Mapping[str, Any]) -> int | None:

@@ -82,13 +82,15 @@ def test_revisions_that_differ_in_no_file_that_matters_are_not_raced(made: Made)
     assert "differ in no file that matters" in done.stdout
 
 
-def test_a_path_whose_response_changes_is_compared_by_its_status(made: Made) -> None:
-    """A line says so; the race goes on."""
+def test_a_path_whose_response_changes_is_compared_by_its_status(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line says so; the race goes on, and so do the extra launches after it, here only a single one of each."""
+    monkeypatch.setattr("dragstrip.profile.run.BUDGET_S", 0.01)
     made.commit("changing", server_py=server(content='b"%8d" % (time.monotonic_ns() % 10**8)'))
     made.commit("changing still", a_txt="1")
-    done = dragstrip("diff", "HEAD~1", "HEAD", "--anyway", "--rounds", "2", "--budget", "5s")
+    done = dragstrip("diff", "HEAD~1", "HEAD", "--anyway", "--rounds", "2", "--budget", "5s", "--why")
     assert "/users/1: two responses differ, so only the status of responses is compared" in done.stderr
     assert done.returncode == 0, done.stdout + done.stderr
+    assert "Extra launches after the race: 1 of " in " ".join(done.stdout.split())
 
 
 def test_nothing_to_compare_is_refused(made: Made) -> None:

@@ -142,7 +142,27 @@ def _pair(metric: str, a: str, b: str, ratio: float, low: object, high: object, 
 
 REPORT = {
     "contenders": [{"name": "main (1111111)"}, {"name": "@team [x](http://evil) `|` <img src=x>"}],
-    "columns": [{"name": "users", "metric": "cpu"}],
+    "columns": [
+        {
+            "name": "users",
+            "metric": "cpu",
+            "why": {
+                "explained": [
+                    {
+                        "name": "head",
+                        "difference": {"estimate": 0.78, "significant": True},
+                        "found": [
+                            {"name": "@all <b> [app]", "difference": {"estimate": 0.7, "low": 0.6, "high": 0.8}},
+                            "not a function",
+                        ],
+                        "unexplained_us": 0.08,
+                    },
+                    {"name": "other", "difference": "<b>", "found": {}},
+                ]
+            },
+        },
+        {"name": "more", "why": []},
+    ],
     "pairs": [
         _pair("cpu", "head", "main", 0.95, 0.94, 0.96, "slower"),
         _pair("throughput", "head", "main", 2.0, 1.0, 3.0, "faster"),
@@ -220,6 +240,8 @@ def test_nothing_of_the_reports_becomes_markup(tmp_path: Path) -> None:
     assert "2.000" not in done.stdout
     assert "| – | not bounded |" in done.stdout
     assert "| 1.000 | at least 0.990 |" in done.stdout
+    assert "| `users` | `head` | `@all <b> [app]` | +0.700 µs | 0.600–0.800 |" in done.stdout
+    assert "- `users`, `head`: +0.080 of +0.780 µs CPU time per response stay unexplained" in done.stdout
 
 
 def test_a_wheel_is_kept_by_the_sources_that_it_is_built_from(tmp_path: Path) -> None:

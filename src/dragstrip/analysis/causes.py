@@ -103,6 +103,33 @@ class PartRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Explained:
+    """Which functions make up the difference in CPU time between two revisions.
+
+    Args:
+        counter: the CPU time that was sampled: all of it, or only user mode.
+        whole: its difference, µs per response.
+        found: functions whose difference the test found, the largest difference first.
+        found_us: their differences, summed.
+    """
+
+    counter: Counter
+    whole: LaunchDifference
+    found: tuple[tuple[str, LaunchDifference], ...]
+    found_us: float
+
+    @property
+    def unexplained_us(self) -> float:
+        """The part of the difference that is in no function whose difference was found."""
+        return self.whole.interval.estimate - self.found_us
+
+    @property
+    def unexplained_share(self) -> float | None:
+        """The same as a share of the difference; None unless the whole difference was found."""
+        return self.unexplained_us / self.whole.interval.estimate if self.whole.significant else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Causes:
     """What responses cost in one column.
 
@@ -143,6 +170,19 @@ class Causes:
         """
         parts = [self._difference_us(which, at) for which in (counter, Counter.CPU_NS)]
         return None if parts[0] is None or parts[1] is None else (parts[0], parts[1])
+
+    def explained(self, at: int) -> Explained | None:
+        """Which functions make up a contender's difference to the first; None unless functions are compared."""
+        counter = Counter.USER_NS if self.unsampled[0] or self.unsampled[at] else Counter.CPU_NS
+        row = self.row(counter)
+        whole = row.cells[at].difference if row else None
+        if whole is None or not self.functions or {self.names[0], self.names[at]} & set(self.few):
+            return None
+        compared = [(row.name, row.cells[at].difference) for row in self.functions]
+        found = [(name, known) for name, known in compared if known is not None and known.significant]
+        found.sort(key=lambda item: -abs(item[1].interval.estimate))
+        found_us = sum(difference.interval.estimate for _, difference in found)
+        return Explained(counter=counter, whole=whole, found=tuple(found), found_us=found_us)
 
     def _difference_us(self, counter: Counter, at: int) -> float | None:
         row = self.row(counter)

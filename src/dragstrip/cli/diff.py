@@ -15,12 +15,14 @@ from dragstrip.cli import options as opts
 from dragstrip.cli.conclusion import Reports, conclude, finished
 from dragstrip.cli.options import gathered, open_store, option, switch
 from dragstrip.cli.quantities import BUDGET, SHARE, THRESHOLD, whole_number
+from dragstrip.cli.why import with_causes
 from dragstrip.contender import Entry
 from dragstrip.errors import BadUsage
+from dragstrip.profile.run import ProfileRequest
 from dragstrip.racing import options as bounds
 from dragstrip.racing import run as racing
 from dragstrip.racing.request import Request
-from dragstrip.record import EventKind, Purpose
+from dragstrip.record import EventKind, Purpose, Race
 from dragstrip.report import revisions as revisions_report
 from dragstrip.report.comparison import cell
 from dragstrip.report.race.live import Progress
@@ -28,6 +30,7 @@ from dragstrip.report.race.summary import JudgedRace
 from dragstrip.revision import builds, difference, learned, project
 from dragstrip.revision.project import Project
 from dragstrip.revision.repository import Repository, Revision
+from dragstrip.store.database import Store
 from dragstrip.workload import Workload
 from dragstrip.workload import load as load_workload
 
@@ -70,6 +73,9 @@ class DiffOptions(ProjectOptions, Reports):
         type=SHARE,
         default="1%",
         help="Equivalence margin: 'same' if the whole interval lies within it.",
+    )
+    why: bool = switch(
+        "--why", help="After the race, launch each revision a few more times, and show which functions differ."
     )
     anyway: bool = switch("--anyway", help="Race even if the revisions differ in no file that matters.")
     list_builds: bool = switch("--builds", help="List the kept builds of this repository, and end.")
@@ -131,6 +137,8 @@ def diff(options: DiffOptions) -> None:
                 lambda: racing.run(request, store=store, progress=progress),
                 lambda name: _resuming(name, workloads, options),
             )
+            if options.why:
+                result = _with_causes(result, compared, workloads, store, progress)
         builds.remove_old(repository)
     twice = compared.entries[-1].name if options.twice else ""
     lines = revisions_report.lines(JudgedRace.of(result), twice=twice)
@@ -138,6 +146,24 @@ def diff(options: DiffOptions) -> None:
         console.print(Text(line), soft_wrap=True)
     console.print()
     conclude(console, result, replace(options, rules=rules), head=_markdown_head(compared, lines), except_for=twice)
+
+
+def _with_causes(
+    result: Race, compared: difference.Compared, workloads: Sequence[Workload], store: Store, progress: Progress
+) -> Race:
+    """The race with extra launches of each revision at each workload."""
+    names = tuple(entry.name for entry in compared.entries[: len(compared.revisions)])
+    still_in = {entrant.name for entrant in result.entrants if not entrant.out}
+    requests = [
+        ProfileRequest(column=at, contenders=tuple(name for name in names if name in still_in))
+        for at in range(len(result.columns))
+    ]
+    return with_causes(result, requests, store, progress, workload=_files(workloads))
+
+
+def _files(workloads: Sequence[Workload]) -> str:
+    """Workload files by their paths, as ``--workload`` accepts them."""
+    return ",".join(str(workload.source.file) for workload in workloads)
 
 
 def _markdown_head(compared: difference.Compared, lines: Sequence[str]) -> str:
@@ -151,8 +177,7 @@ def _markdown_head(compared: difference.Compared, lines: Sequence[str]) -> str:
 
 def _resuming(name: str, workloads: list[Workload], options: DiffOptions) -> list[str]:
     """The command that goes on with the race; it finds workload files by their paths."""
-    files = ",".join(str(workload.source.file) for workload in workloads)
-    words = ["dragstrip", "race", "--resume", name, "--workload", files]
+    words = ["dragstrip", "race", "--resume", name, "--workload", _files(workloads)]
     return words + (["--store", str(options.store_path)] if options.store_path else [])
 
 

@@ -19,10 +19,10 @@ from dragstrip.cli.conclusion import Reports, conclude, finished
 from dragstrip.cli.consent import ask_to_build, ask_to_run
 from dragstrip.cli.options import gathered, open_store, option, placed, switch, taken_from
 from dragstrip.cli.quantities import BUDGET, RATE_OR_AUTO, SHARE, ExtraSeconds, whole_number
-from dragstrip.cli.why import explained
+from dragstrip.cli.why import with_causes
 from dragstrip.contender import AllowedHost
 from dragstrip.contender.entries import HTTP, TLS, split_label
-from dragstrip.errors import BadUsage, DragstripError
+from dragstrip.errors import BadUsage
 from dragstrip.metrics import AUTO, MetricChoice
 from dragstrip.profile.run import ProfileRequest
 from dragstrip.racing import options as bounds
@@ -240,19 +240,10 @@ def race(options: RaceOptions) -> None:
             options.resume_id or "",
         )
         if options.why:
-            result = _with_causes(result, options, store, progress)
+            result = with_causes(result, [ProfileRequest()], store, progress, workload=options.workload)
         if options.into is not None:
             store.seal_into(result.id, options.into)
     conclude(console, result, options)
-
-
-def _with_causes(result: Race, options: RaceOptions, store: Store, progress: Progress) -> Race:
-    """The race with extra launches; if there can't be any, the reason is printed, and the race stays as it is."""
-    try:
-        return explained(store.load(result.id), ProfileRequest(), store, progress, workload=options.workload)
-    except DragstripError as error:
-        click.echo(f"dragstrip: --why: {error}", err=True)
-        return result
 
 
 @contextmanager

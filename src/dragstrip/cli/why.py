@@ -18,11 +18,12 @@ from dragstrip.cli.options import EXIT_FAILURE, gathered, open_store, option
 from dragstrip.cli.outputs import json_text, write_all
 from dragstrip.cli.quantities import DURATION, whole_number
 from dragstrip.cli.signals import as_interruptions, number_of
-from dragstrip.errors import BadUsage
+from dragstrip.errors import BadUsage, DragstripError
 from dragstrip.profile.run import BUDGET_S, LAUNCHES, ProfileRequest, profile
 from dragstrip.racing.options import IntRange
 from dragstrip.record import Race
 from dragstrip.report import glyphs
+from dragstrip.report.figures import visible
 from dragstrip.report.race import causes as causes_report
 from dragstrip.report.race import export as race_export
 from dragstrip.report.race import formats
@@ -148,6 +149,22 @@ def explained(
             f"dragstrip: ended by {number_of(error).name}: {kept} launches are kept; to continue: {again}", err=True
         )
         sys.exit(128 + number_of(error))
+
+
+def with_causes(
+    result: Race, columns: Sequence[ProfileRequest], store: Store, progress: Progress, *, workload: str | None
+) -> Race:
+    """A race that has just ended with extra launches of these columns; what prevents them is printed.
+
+    Args:
+        workload: names or files, as in the race's own command.
+    """
+    for request in columns:
+        try:
+            result = explained(store.load(result.id), request, store, progress, workload=workload)
+        except DragstripError as error:
+            click.echo(f"dragstrip: --why: {visible(str(error), lines=True)}", err=True)
+    return result
 
 
 def _again(race: Race, workload: str | None) -> Sequence[str]:

@@ -10,7 +10,7 @@ import samples
 
 from dragstrip.analysis.causes import Causes, causes
 from dragstrip.analysis.layers import by_function, by_layer
-from dragstrip.record import Event, EventKind, Profile
+from dragstrip.record import Profile
 from dragstrip.report.race.layer_file import layers
 
 #: Frames of servers in C, Go, JavaScript and Python, innermost function first, and the layer of each.
@@ -65,26 +65,22 @@ def test_too_few_samples_or_no_cpu_time_are_no_parts() -> None:
 
 
 def compared(*, revisions: bool) -> Causes:
-    """Two contenders of six launches; the second has a function of 10 % more."""
-    launches = []
-    for turn in range(6):
-        jitter = 10 * (-1) ** turn
-        launches.append(profile(2 * turn, 6.0, {"parse": 500 + jitter, "render": 500 - jitter}, "quick"))
-        more = {"parse": 500 - jitter, "render": 500 + jitter, "planted": 110}
-        launches.append(profile(2 * turn + 1, 6.66, more, "steady"))
-    events = (Event(at_ns=1, kind=EventKind.REVISIONS),) if revisions else ()
-    made = causes(samples.race(rounds=1, profiles=tuple(launches), events=events), layers())
+    """The causes of a planted function of 10 %."""
+    made = causes(samples.planted(revisions=revisions), layers())
     assert made is not None
     return made
 
 
 def test_the_planted_function_of_a_revision_is_the_only_one_that_differs() -> None:
-    """Its CPU time is right to a tenth; between other servers functions are not compared at all."""
-    table = compared(revisions=True)
-    found = {row.name: row.cells[1].difference for row in table.functions}
-    assert {name for name, difference in found.items() if difference and difference.significant} == {"planted [app]"}
-    planted = found["planted [app]"]
-    assert planted is not None
+    """Its CPU time is right to a tenth and explains the difference; between other servers none are compared."""
+    explained = compared(revisions=True).explained(1)
+    assert explained is not None
+    ((name, planted),) = explained.found
+    assert name == "planted [app]"
     assert planted.interval.estimate == pytest.approx(0.66, rel=0.1)
-    assert not compared(revisions=False).functions
-    assert [row.name for row in compared(revisions=False).layers] == ["own code and its libraries"]
+    assert explained.unexplained_us == pytest.approx(0.66 - planted.interval.estimate)
+    assert explained.unexplained_share == pytest.approx(0.0, abs=0.02)
+    apart = compared(revisions=False)
+    assert not apart.functions
+    assert apart.explained(1) is None
+    assert [row.name for row in apart.layers] == ["own code and its libraries"]

@@ -35,7 +35,8 @@ EVERY_OPTION = {
     "compare": "a b --metric cpu --margin 2% --reference c --fail-if slower:3% --strict --anyway --json j --markdown m "
     "--junit x --store s",
     "contenders": "--json --contenders . --set a.b=c --images --clean-images",
-    "diff": "v1 HEAD --a-a -d 1m --rounds 10 --margin 2% --anyway --builds --clean --json j --html h --junit x "
+    "diff": "v1 HEAD --a-a -d 1m --rounds 10 --margin 2% --why --anyway --builds --clean --json j --html h "
+    "--junit x "
     "--export-markdown m --fail-if slower:3% --strict --pairs -v -q --store s --project p --workload w -c 2 "
     "--metric cpu --seed 1 --server-cores 1 --engine-cores 0",
     "doctor": "--server-cores 1 --engine-cores 0 --io epoll --seconds 1s --null-race --budget 1m --json j --store s",

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+
+import jsonschema
 import samples
 from reports import rendered, shown
 
+from dragstrip.report.race import markdown
 from dragstrip.report.race.causes import compared_causes
+from dragstrip.report.race.export import race_json, schema
+from dragstrip.report.race.summary import JudgedRace
 
 
 def test_the_table_names_the_costs_that_differ() -> None:
@@ -51,3 +58,37 @@ def test_only_a_race_with_extra_launches_shows_them() -> None:
     assert 'id="why"' in rendered(race)
     assert "why: what a response costs" not in shown(plain)
     assert 'id="why"' not in rendered(plain)
+
+
+def test_the_function_that_a_revision_made_slower_is_named() -> None:
+    """In a sentence with what stays unexplained, in Markdown, and in JSON that follows its schema."""
+    race = samples.planted()
+    made = JudgedRace.of(race)
+    text = markdown.race(made)
+    for shown_text in (text, shown(race), rendered(race)):
+        flat = " ".join(shown_text.replace("\\", "").split())
+        assert "steady is slower in planted [app]: 0.6" in flat
+        assert "more CPU time per response than quick." in flat
+        assert "This function makes up +0.6" in flat
+        assert "+0.00 µs (0 %) stays unexplained." in flat
+    assert "| planted \\[app\\] | 0 ± " in text
+    assert "| parse " not in text
+    written = json.loads(json.dumps(race_json(made, ()), allow_nan=False))
+    jsonschema.Draft202012Validator(schema()).validate(written)
+    (explained,) = written["columns"][0]["why"]["explained"]
+    assert (explained["name"], [found["name"] for found in explained["found"]]) == ("steady", ["planted [app]"])
+    assert explained["difference"]["significant"]
+
+
+def test_a_difference_in_no_single_function_is_called_unexplained() -> None:
+    """The second revision's launches cost more by the same in all functions."""
+    race = samples.planted()
+    costly = [
+        replace(launch, counts={**launch.counts, "cpu_ns": 6.1e8}, frames=other.frames, stacks=other.stacks)
+        if launch.contender == "steady"
+        else launch
+        for launch, other in zip(race.profiles, race.profiles[:1] + race.profiles[:-1], strict=True)
+    ]
+    (compared,) = compared_causes(replace(race, profiles=tuple(costly)))
+    text = " ".join(compared.sentences)
+    assert "No difference was found in any single function, so 0.1000 µs stay unexplained" in text

@@ -9,15 +9,19 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from dragstrip.analysis import Interval
-from dragstrip.analysis.causes import CauseCell, CauseRow, Causes, PartRow, causes
+from dragstrip.analysis.causes import CauseCell, CauseRow, Causes, Explained, PartRow, causes
 from dragstrip.analysis.launch_differences import LEAST_LAUNCHES, LaunchDifference
 from dragstrip.record import Counter, Race
 from dragstrip.report import figures, glyphs
+from dragstrip.report.comparison import cell
 from dragstrip.report.race.layer_file import layers
 from dragstrip.store.json_values import Json, JsonObject
 
 #: The largest functions, which are shown also if they don't differ.
 MAX_FUNCTIONS = 8
+
+#: Functions that differ and have a sentence of their own; the table has all.
+MAX_SENTENCES = 5
 
 #: A difference that the test found.
 FOUND = "●"
@@ -169,13 +173,7 @@ def _of_cpu(table: Causes, first: str, other: str, at: int) -> str:
         return f"The CPU time of {first} and {other} can't be compared."
     if not difference.significant:
         return f"No difference in CPU time per response was found between {first} and {other}."
-    by = difference.interval
-    more = "more" if by.estimate > 0 else "less"
-    ends = sorted((abs(by.low), abs(by.high)))
-    text = (
-        f"{other} takes {figures.figure(abs(by.estimate))} µs ({figures.figure(ends[0])} to "
-        f"{figures.figure(ends[1])}) {more} CPU time per response than {first}"
-    )
+    text = f"{other} takes {_more(difference)} CPU time per response than {first}"
     parts = [
         f"{figures.figure(known[0])} µs of the difference {where}"
         for counter, where in ((Counter.USER_NS, "in user mode"), (Counter.KERNEL_NS, "in the kernel"))
@@ -186,14 +184,14 @@ def _of_cpu(table: Causes, first: str, other: str, at: int) -> str:
 
 def _of_stacks(table: Causes, shown: Sequence[int], at: int) -> Iterator[str]:
     """Which functions differ, and how complete the stacks are."""
-    for kind, rows in (("layers", table.layers), ("functions", table.functions)):
-        found = [row for row in rows if (known := row.cells[at].difference) is not None and known.significant]
-        texts = [
-            f"{row.name or 'in no layer'} {_difference(row.cells[at].difference).removesuffix(FOUND)}µs"
-            for row in found
-        ]
-        if texts:
-            yield f"CPU time differs in these {kind}: {'; '.join(texts)}."
+    found = [row for row in table.layers if (known := row.cells[at].difference) is not None and known.significant]
+    texts = [
+        f"{row.name or 'in no layer'} {_difference(row.cells[at].difference).removesuffix(FOUND)}µs" for row in found
+    ]
+    if texts:
+        yield f"CPU time differs in these layers: {'; '.join(texts)}."
+    if at and (explained := table.explained(at)) is not None:
+        yield from _of_functions(table.names[0], table.names[at], explained)
     for place in shown:
         unnamed, rooted = table.unnamed[place], table.rooted[place]
         if unnamed is not None and rooted is not None:
@@ -201,6 +199,35 @@ def _of_stacks(table: Causes, shown: Sequence[int], at: int) -> Iterator[str]:
                 f"Sampled stacks of {table.names[place]}: {figures.as_percent(rooted)} reach their root, "
                 f"{figures.as_percent(unnamed)} have no name for the innermost function."
             )
+
+
+def _of_functions(first: str, other: str, explained: Explained) -> Iterator[str]:
+    """Which functions a revision made slower or faster, and what part of the difference is in none of them."""
+    for name, difference in explained.found[:MAX_SENTENCES]:
+        slower = "slower" if difference.interval.estimate > 0 else "faster"
+        yield f"{other} is {slower} in {name}: {_more(difference)} CPU time per response than {first}."
+    if len(explained.found) > MAX_SENTENCES:
+        yield f"The table has all {len(explained.found)} functions that differ."
+    whole = explained.whole.interval.estimate
+    if explained.unexplained_share is None:
+        return
+    if not explained.found:
+        yield f"No difference was found in any single function, so {figures.figure(abs(whole))} µs stay unexplained."
+        return
+    where = " in user mode" if explained.counter is Counter.USER_NS else ""
+    yield (
+        f"{'These functions make' if len(explained.found) > 1 else 'This function makes'} up "
+        f"{_signed(explained.found_us)} µs of the difference of {_signed(whole)} µs{where}; "
+        f"{explained.unexplained_us:+.2f} µs ({round(100 * explained.unexplained_share)} %) stays unexplained."
+    )
+
+
+def _more(difference: LaunchDifference) -> str:
+    """A difference in words: how much more or less, with its interval."""
+    by = difference.interval
+    more = "more" if by.estimate > 0 else "less"
+    ends = sorted((abs(by.low), abs(by.high)))
+    return f"{figures.figure(abs(by.estimate))} µs ({figures.figure(ends[0])} to {figures.figure(ends[1])}) {more}"
 
 
 def _not_sampled(table: Causes, shown: Sequence[int]) -> Iterator[str]:
@@ -233,6 +260,19 @@ def lines(race: Race) -> list[RenderableType]:
     return shown
 
 
+def markdown(race: Race) -> list[str]:
+    """One column's causes as lines of Markdown: sentences, and rows that differ; empty without extra launches."""
+    shown: list[str] = []
+    for compared in compared_causes(race):
+        heads = ["per response", *compared.heads[1:]]
+        rows = [row for row in compared.rows if row[-1].endswith(FOUND)]
+        shown += ["", *(f"- {cell(sentence)}" for sentence in compared.sentences)]
+        if rows:
+            shown += ["", f"| {' | '.join(map(cell, heads))} |", f"|-|{'-:|' * (len(heads) - 1)}"]
+            shown += [f"| {' | '.join(cell(text.strip()) for text in row)} |" for row in rows]
+    return ["", "### Why: what a response costs", *shown, "", NOTE] if shown else []
+
+
 def as_json(race: Race) -> JsonObject:
     """One column's causes under one key; nothing without extra launches."""
     table = causes(race, layers())
@@ -262,19 +302,35 @@ def as_json(race: Race) -> JsonObject:
         ]
         for key, rows in (("layers", table.layers), ("functions", table.functions))
     }
-    return {"why": {"contenders": launches, "counters": counters, **parts}}
+    explained: list[Json] = [
+        _explained(name, known) for at, name in enumerate(table.names) if at and (known := table.explained(at))
+    ]
+    return {"why": {"contenders": launches, "counters": counters, **parts, "explained": explained}}
+
+
+def _explained(name: str, explained: Explained) -> JsonObject:
+    """Which functions make up a revision's difference to the first."""
+    return {
+        "name": name,
+        "counter": explained.counter,
+        "difference": _tested(explained.whole),
+        "found": [{"name": function, "difference": _tested(known)} for function, known in explained.found],
+        "unexplained_us": figures.finite(explained.unexplained_us),
+        "unexplained_share": figures.finite(explained.unexplained_share),
+    }
 
 
 def _cell(name: str, cell: CauseCell) -> JsonObject:
-    difference = cell.difference
     return {
         "name": name,
         **_bounds(cell.interval),
         "missing": cell.missing,
-        "difference": None
-        if difference is None
-        else {**_bounds(difference.interval), "p": difference.p, "significant": difference.significant},
+        "difference": None if cell.difference is None else _tested(cell.difference),
     }
+
+
+def _tested(difference: LaunchDifference) -> JsonObject:
+    return {**_bounds(difference.interval), "p": difference.p, "significant": difference.significant}
 
 
 def _bounds(interval: Interval | None) -> JsonObject:

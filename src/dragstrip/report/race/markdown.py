@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dragstrip.metrics import KNOWN
 from dragstrip.report import figures
 from dragstrip.report.comparison import Ruled, cell, ruling_items
-from dragstrip.report.race import columns
+from dragstrip.report.race import causes, columns
 from dragstrip.report.race.checks import check_text
 from dragstrip.report.race.headline import headline
 from dragstrip.report.race.summary import JudgedRace, Part, pair_of
@@ -32,6 +32,10 @@ def race(judged: JudgedRace, rules: Sequence[Ruled] = ()) -> str:
         if check.status is not Status.PASS:
             at = f"at {cell(check.column)}: " if len(parts) > 1 else ""
             lines.append(f"- {check.status}: {at}{cell(check_text(check))}")
+    for part in parts:
+        explained = causes.markdown(part.race)
+        named = [f"{line} at {cell(part.name)}" if line.startswith("### ") else line for line in explained]
+        lines += named if len(parts) > 1 else explained
     lines += ["", f"race {cell(record.id)}, {len(record.rounds)} rounds, workload {cell(record.workload)}"]
     return "\n".join(lines) + "\n"
 
