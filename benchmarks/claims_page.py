@@ -4,7 +4,7 @@
 
 Each state of the measuring code has a store of its own below ``runs``, which ``dragstrip claims check --resume``
 continues. The page is written when every race that is possible on this machine has run. Exit code 75 until then. Each
-race that the page rests on is exported into docs/claims, compressed by xz: `xz -d FILE`, then `dragstrip import FILE`.
+race that the page rests on is exported into docs/claims, compressed by xz, which `dragstrip import FILE` reads.
 """
 
 from __future__ import annotations
@@ -23,6 +23,10 @@ from typing import Any
 from evidence_parts import GOES_ON
 from measuring_code import ROOT, state
 from pages import stamp
+
+#: The end of the page's first paragraph, and what is added to it.
+TYPED = "nothing below is typed by hand."
+EXPORTED = " A race's id is a link to its export: download it, and `dragstrip import FILE` reads it."
 
 DRAGSTRIP = [sys.executable, "-m", "dragstrip"]
 
@@ -45,7 +49,8 @@ def export(page: Path, store: list[str]) -> None:
             record = Path(scratch) / f"{race}.race"
             subprocess.run([*DRAGSTRIP, "export", race, str(record), *store], check=True, stdout=subprocess.DEVNULL)
             (folder / f"{race}.race.xz").write_bytes(lzma.compress(record.read_bytes(), preset=9))
-    page.write_text(re.sub(r"race `([0-9a-f]{12})`", r"race [`\1`](claims/\1.race.xz)", text), "utf-8")
+    text = re.sub(r"race `([0-9a-f]{12})`", r"race [`\1`](claims/\1.race.xz)", text)
+    page.write_text(text.replace(TYPED, TYPED + EXPORTED), "utf-8")
 
 
 def main() -> int:

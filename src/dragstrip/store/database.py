@@ -11,7 +11,6 @@ from __future__ import annotations
 import difflib
 import json
 import os
-import shutil
 import sqlite3
 import tempfile
 import time
@@ -45,6 +44,7 @@ from dragstrip.store.export_file import (
     attached,
     checked_export,
     continues,
+    copied,
     copy_race,
     differing,
     write_export,
@@ -453,7 +453,7 @@ class Store:
     def import_race(self, path: Path) -> str:
         """Imports the race of an exported file and returns its id; importing it twice changes nothing.
 
-        An imported race that went on elsewhere grows by the file's further rounds.
+        An imported race that went on elsewhere grows by the file's further rounds. The file may be compressed by xz.
 
         Raises:
             StoreError: the file is missing, damaged, not an export, of another schema version, or differs from the
@@ -466,10 +466,7 @@ class Store:
             raise StoreError(f"import of {path}: it has {size:,} bytes; one race has up to {MAX_BYTES:,}")
         with tempfile.TemporaryDirectory(prefix="dragstrip-import-") as folder:
             copy = Path(folder) / "race.sqlite"
-            try:
-                shutil.copyfile(path, copy)
-            except OSError as error:
-                raise StoreError(f"import of {path}: it can't be read ({error.strerror})") from error
+            copied(path, copy)
             race_id = checked_export(copy, path)
             with self._sqlite_errors("written"), attached(self._db, copy, "incoming"):
                 refuse_other_method(self._db, race_id, "incoming")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import lzma
+import shutil
 import sqlite3
 import struct
 import zlib
@@ -42,6 +44,38 @@ MAX_COUNTS = (
 
 #: The largest export, which holds one race; the largest so far have some 30 MB.
 MAX_BYTES = 2 * 2**30
+
+
+#: The first bytes of a file that xz compressed (The .xz File Format 1.2.1, section 2.1.1.1).
+_XZ = b"\xfd7zXZ\0"
+
+#: Bytes that are decompressed at a time.
+_PIECE = 2**20
+
+
+def copied(path: Path, copy: Path) -> None:
+    """Copies an exported file, decompressed if xz compressed it.
+
+    Raises:
+        StoreError: it can't be read, is not whole, or has more than ``MAX_BYTES`` when decompressed.
+    """
+    try:
+        with path.open("rb") as stream:
+            compressed = stream.read(len(_XZ)) == _XZ
+        if not compressed:
+            shutil.copyfile(path, copy)
+            return
+        with lzma.open(path) as source, copy.open("wb") as target:
+            while piece := source.read(_PIECE):
+                if target.tell() + len(piece) > MAX_BYTES:
+                    raise StoreError(
+                        f"import of {path}: decompressed it has more than {MAX_BYTES:,} bytes, the maximum"
+                    )
+                target.write(piece)
+    except OSError as error:
+        raise StoreError(f"import of {path}: it can't be read ({error.strerror})") from error
+    except (lzma.LZMAError, EOFError) as error:
+        raise StoreError(f"import of {path}: it is a damaged xz file ({error}); copy it again") from error
 
 
 @contextmanager

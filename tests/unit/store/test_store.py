@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import lzma
 import os
 import shutil
 import signal
@@ -297,6 +298,13 @@ def test_a_damaged_export_is_refused_and_nothing_is_taken_in(tmp_path: Path) -> 
             else:  # the bit lay in a page's unused space: what was taken in is the race, unharmed
                 assert store.load("last") == replace(samples.race(rounds=4), imported=True)
     assert refused >= 5
+    packed = lzma.compress(good)
+    with Store(tmp_path / "packed.sqlite") as store:
+        bad.write_bytes(packed[: len(packed) // 2])
+        with pytest.raises(StoreError, match="damaged xz file"):
+            store.import_race(bad)
+        bad.write_bytes(packed)
+        assert store.load(store.import_race(bad)) == replace(samples.race(rounds=4), imported=True)
     with Store(tmp_path / "target.sqlite") as store:
         bad.write_bytes(good[: len(good) // 2])
         with pytest.raises(StoreError, match="damaged"):
