@@ -26,8 +26,12 @@ WORKLOADS = ("hello", "json", "multiply", "post")
 STUB = Path(__file__).with_name("stub_strip.py")
 
 
-def matrix(folder: Path, *, cells: int, strips: int, more: str = "") -> Path:
-    """A matrix of this many cells over strips that race samples."""
+def matrix(folder: Path, *, cells: int, strips: int, more: str = "", elsewhere: bool = False) -> Path:
+    """A matrix of this many cells over strips that race samples.
+
+    Args:
+        elsewhere: strips are reached by a command, and have their outboxes below their cache.
+    """
     logs = folder / "logs"
     logs.mkdir(exist_ok=True)
     loads = ", ".join(f"{{connections = {at + 1}}}" for at in range(cells))
@@ -44,14 +48,15 @@ loads = [{loads}]
 """
     for at in range(strips):
         text += f'[[strips]]\nname = "s{at}"\nclass = "stub"\ndragstrip = "{sys.executable} {STUB} {logs} s{at}"\n'
+        text += f'via = ["env", "DRAGSTRIP_CACHE={folder / "cache"}"]\n' if elsewhere else ""
     file = folder / "matrix.toml"
     file.write_text(text)
     return file
 
 
-def client(file: Path, **more: str) -> subprocess.Popen[bytes]:
+def client(file: Path, *options: str, **more: str) -> subprocess.Popen[bytes]:
     """Starts ``lab run``."""
-    words = [sys.executable, "-m", "dragstrip", "lab", "run", str(file), "--folder", str(file.parent / "lab")]
+    words = [sys.executable, "-m", "dragstrip", "lab", "run", str(file), "--folder", str(file.parent / "lab"), *options]
     env = os.environ | {"PYTHONPATH": str(STUB.parent)} | more
     return subprocess.Popen(words, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
@@ -104,8 +109,7 @@ def assert_each_once(file: Path, cells: int) -> int:
     assert {cell.race: name for name, cell in stored.items()} == raced
     for log in (file.parent / "logs").iterdir():
         assert "overlap" not in log.read_text(), log
-    outbox = [place for place in (file.parent / "lab" / "strips").glob("*/outbox/*") if place.suffix == ".json"]
-    assert not outbox
+    assert not [place for place in file.parent.rglob("outbox/*.*") if place.suffix == ".json"]
     return sum(attempt.outcome == "lost" for attempt in attempts)
 
 

@@ -6,7 +6,7 @@ import re
 import sys
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import click
@@ -19,8 +19,9 @@ from dragstrip.contender import cache_dir
 from dragstrip.errors import BadUsage
 from dragstrip.lab import matrix as matrices
 from dragstrip.lab import planning, runner, strip_side
+from dragstrip.lab.carrier import Carrier, Children
 from dragstrip.lab.ledger import CellRow, Ledger
-from dragstrip.lab.task import Inquiry, Task, from_json, to_json
+from dragstrip.lab.task import Inquiry, Taken, Task, from_json, to_json
 from dragstrip.report.lab import export, heat, summary
 from dragstrip.report.lab import terminal as lab_terminal
 from dragstrip.report.race import tables
@@ -87,15 +88,20 @@ def _only(words: tuple[str, ...]) -> Callable[[CellRow], bool]:
 @matrix_file
 @folder_option
 @click.option("--only", multiple=True, metavar="KEY=VALUE", help="Run only these cells, like workload=json.")
-def run(matrix: Path, folder: Path | None, only: tuple[str, ...]) -> None:
+@click.option(
+    "--dask", "address", metavar="ADDRESS", help="Use Dask's workers: tls://HOST:PORT, or local to start them here."
+)
+@click.option("--tls", type=click.Path(path_type=Path), help="Folder with ca.pem, cert.pem and key.pem for --dask.")
+def run(matrix: Path, folder: Path | None, only: tuple[str, ...], address: str | None, tls: Path | None) -> None:
     """Race the cells of MATRIX; the same command continues after any crash.
 
     Exit code 1 if a cell has failed, 130 if interrupted.
     """
     place = _folder(matrix, folder)
-    whole = runner.Runner(file=matrix, folder=place, say=_say, only=_only(only))
+    matrices.load(matrix)
     try:
-        with as_interruptions():
+        with as_interruptions(), closing(_carrier(address, tls, place)) as carrier:
+            whole = runner.Runner(file=matrix, folder=place, say=_say, only=_only(only), carrier=carrier)
             succeeded = whole.run()
     except KeyboardInterrupt:
         _say("interrupted; what was measured is kept, and the same command continues")
@@ -103,6 +109,21 @@ def run(matrix: Path, folder: Path | None, only: tuple[str, ...]) -> None:
     lab_terminal.show_status(Console(), summary.counted(place))
     if not succeeded:
         sys.exit(EXIT_FAILURE)
+
+
+def _carrier(address: str | None, tls: Path | None, folder: Path) -> Carrier:
+    """What starts the processes of strips.
+
+    Raises:
+        BadUsage: the options contradict each other, or the address may not be used.
+    """
+    if address is None:
+        if tls:
+            raise BadUsage("--tls: it is for --dask tls://HOST:PORT; give both or neither")
+        return Children()
+    from dragstrip.lab.dask_carrier import DaskCarrier  # Dask is optional, and loads slowly
+
+    return DaskCarrier(address, tls, folder / "dask", _say)
 
 
 @lab.command()
@@ -206,11 +227,14 @@ def _work(word: str) -> Path:
 
 @lab.command(hidden=True)
 @work_option
-def race(work: str) -> None:
+@click.option("--deliver", is_flag=True, help="Print what it left, as JSON.")
+def race(work: str, deliver: bool) -> None:
     """Race one slice on this strip; its task is read from stdin."""
-    task = from_json(Task, sys.stdin.buffer.read(), "the task")
+    task, place = from_json(Task, sys.stdin.buffer.read(), "the task"), _work(work)
     with as_interruptions():
-        strip_side.race_slice(task, _work(work))
+        strip_side.race_slice(task, place)
+    if deliver:
+        click.echo(strip_side.sent(strip_side.collected(place, *_parts(task.stem))))
 
 
 @lab.command(hidden=True)
@@ -230,11 +254,12 @@ def collect(work: str, stem: str) -> None:
 
 @lab.command(hidden=True)
 @work_option
-@click.argument("stem")
-@click.option("--whole", is_flag=True, help="Also remove the cell's own race.")
-def clear(work: str, stem: str, whole: bool) -> None:
-    """Remove what an attempt left on this strip."""
-    strip_side.cleared(_work(work), *_parts(stem), whole=whole)
+@click.argument("stems", nargs=-1)
+@click.option("--whole", multiple=True, metavar="STEM", help="Remove an attempt and its cell's own race.")
+def clear(work: str, stems: tuple[str, ...], whole: tuple[str, ...]) -> None:
+    """Remove what attempts left on this strip."""
+    parts = [(*_parts(stem), stem in whole) for stem in (*stems, *whole)]
+    strip_side.clear(_work(work), [Taken(cell=cell, attempt=n, whole=all_) for cell, n, all_ in parts])
 
 
 def _parts(stem: str) -> tuple[str, int]:
@@ -243,6 +268,6 @@ def _parts(stem: str) -> tuple[str, int]:
     Raises:
         BadUsage: it is not of that form, so it could lead out of the folder.
     """
-    if not (match := re.fullmatch(r"([0-9a-f]{16})\.([0-9]{1,9})", stem)):
+    if not (match := re.fullmatch(rf"({strip_side.CELL})\.([0-9]{{1,9}})", stem)):
         raise BadUsage(f"attempt {stem!r}: use the 16 hexadecimal digits of a cell, a dot, and a number")
     return match[1], int(match[2])

@@ -11,10 +11,11 @@ from pathlib import Path
 
 from dragstrip.contender.entries import split_label
 from dragstrip.errors import BadUsage, DragstripError, MachineLost
+from dragstrip.lab.carrier import Carrier, Children
 from dragstrip.lab.ledger import CellRow
 from dragstrip.lab.matrix import REVISION, Cell, Matrix
 from dragstrip.lab.strips import Link
-from dragstrip.lab.task import Contestant, Inquiry, Reply, State, Task
+from dragstrip.lab.task import Contestant, Inquiry, Reply, State, Taken, Task
 from dragstrip.record import METHOD_VERSION
 from dragstrip.revision import difference, project
 from dragstrip.revision.repository import Repository
@@ -61,11 +62,13 @@ class Planner:
 
     Args:
         folder: the lab's. resources: holds the builds of revisions. say: shows a line about what takes time.
+        carrier: reaches strips.
     """
 
     folder: Path
     resources: ExitStack
     say: Callable[[str], None]
+    carrier: Carrier = field(default_factory=Children)
     links: dict[str, Link] = field(default_factory=dict)
     #: Why a strip can't be used now, by its name.
     away: dict[str, str] = field(default_factory=dict)
@@ -75,7 +78,7 @@ class Planner:
     def plan(self, matrix: Matrix) -> list[PlannedCell]:
         """Every cell of the matrix; cells of the same content are one."""
         lab = self.folder.name
-        self.links = {
+        links = {
             strip.name: Link(
                 fields=strip,
                 folder=matrix.folder,
@@ -83,7 +86,8 @@ class Planner:
             )
             for strip in matrix.fields.strips
         }
-        self.away = {}
+        self.carrier.join(list(links.values()))
+        self.links, self.away = links, {}
         cells = matrix.cells()
         replies = self._inquire(matrix, cells)
         planned = [self._planned(matrix, cell, replies, len(cells)) for cell in cells]
@@ -129,7 +133,9 @@ class Planner:
             inquiry = Inquiry(contestants=contestants, workloads=workloads, fleet=fleet)
             try:
                 if (link, inquiry) not in self._replies:
-                    self._replies[link, inquiry] = link.inquire(inquiry)
+                    if why := self.carrier.missing(link):
+                        raise MachineLost(name, why)
+                    self._replies[link, inquiry] = self.carrier.inquire(link, inquiry)
                 replies[name] = (inquiry, self._replies[link, inquiry])
             except MachineLost as error:
                 self.away[name] = error.why
@@ -217,7 +223,15 @@ def alpha_of(matrix: Matrix, count: int) -> float:
     return ALPHA / count if matrix.fields.lab.whole_lab else ALPHA
 
 
-def task_of(matrix: Matrix, planned: PlannedCell, link: Link, attempt: int, rounds: int, count: int) -> Task:
+def task_of(
+    matrix: Matrix,
+    planned: PlannedCell,
+    link: Link,
+    attempt: int,
+    rounds: int,
+    count: int,
+    taken: Sequence[Taken] = (),
+) -> Task:
     """What a strip is given for a slice of a cell.
 
     Raises:
@@ -242,4 +256,5 @@ def task_of(matrix: Matrix, planned: PlannedCell, link: Link, attempt: int, roun
         server_cores=fields.server_cores,
         engine_cores=fields.engine_cores,
         fleet=str(matrix.folder / fields.fleet) if fields.fleet else "",
+        taken=tuple(taken),
     )

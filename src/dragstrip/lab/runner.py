@@ -6,7 +6,6 @@ crash the same command settles the attempts that are open: it waits while one st
 
 from __future__ import annotations
 
-import subprocess
 import tempfile
 import time
 from collections import defaultdict
@@ -19,12 +18,13 @@ from pathlib import Path
 from dragstrip import analysis
 from dragstrip.errors import BadDefinition, BadUsage, DragstripError, MachineLost, StoreError, StoreFull
 from dragstrip.lab import choice, matrix, planning
+from dragstrip.lab.carrier import Carrier, Children
 from dragstrip.lab.choice import Progress, Spending
 from dragstrip.lab.ledger import STORE_NAME, Attempt, CellRow, Ledger, Stored, only_client
 from dragstrip.lab.matrix import Matrix
 from dragstrip.lab.planning import PlannedCell, Planner
-from dragstrip.lab.strips import Link, interrupt
-from dragstrip.lab.task import Inquiry, Kind, Outcome, Task, from_json
+from dragstrip.lab.strips import Link
+from dragstrip.lab.task import Inquiry, Kind, Outcome, Taken, from_json
 from dragstrip.paths import own_folder
 from dragstrip.record import EventKind, Race
 from dragstrip.store.database import Store
@@ -37,6 +37,9 @@ TIMES_PLAN, LEAST_S = 3.0, 1800.0
 
 #: Threads that wait for strips.
 MOST_STRIPS = 256
+
+#: Ended attempts of each strip whose files a client removes again, because an earlier client may have been killed.
+KEPT = 3
 
 PAUSE = "pause"
 
@@ -55,18 +58,20 @@ class Runner:
 
     Args:
         file: the matrix. folder: the lab's. say: shows a line.
-        only: cells that are run; the others wait.
+        only: cells that are run; the others wait. carrier: reaches the strips.
     """
 
     file: Path
     folder: Path
     say: Callable[[str], None]
     only: Callable[[CellRow], bool] = lambda _cell: True
+    carrier: Carrier = field(default_factory=Children)
     _running: dict[Future[tuple[bytes, bytes]], tuple[Attempt, Link]] = field(default_factory=dict)
-    _processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     _strips: dict[str, _StripState] = field(default_factory=lambda: defaultdict(_StripState))
+    _taken: dict[str, list[Taken]] = field(default_factory=lambda: defaultdict(list))
     _planned: dict[str, PlannedCell] = field(default_factory=dict)
     _read_ns: int = -1
+    _joined: frozenset[str] = frozenset()
 
     def run(self) -> bool:
         """Runs until nothing is left to do, or until ``pause``; returns whether no cell has failed.
@@ -82,48 +87,65 @@ class Runner:
             self._ledger = Ledger(self.folder)
             resources.callback(self._ledger.close)
             self._store = resources.enter_context(Store(self.folder / STORE_NAME))
-            self._planner = Planner(folder=self.folder, resources=resources, say=self.say)
+            self._planner = Planner(folder=self.folder, resources=resources, say=self.say, carrier=self.carrier)
             self._read()
             pool = resources.enter_context(ThreadPoolExecutor(MOST_STRIPS, thread_name_prefix="strip"))
             try:
                 self._settle(pool)
                 self._drive(pool)
+                self._clear()
             except BaseException:
-                for process in list(self._processes.values()):
-                    interrupt(process)
+                self.carrier.interrupt()
                 raise
             return all(progress is not Progress.FAILED for progress in self._progress().values())
 
     def _read(self) -> None:
-        """Reads the matrix if it was changed, and plans it."""
+        """Reads the matrix and plans it, if it was changed or if a strip has joined."""
         changed_ns = self.file.stat().st_mtime_ns
-        if changed_ns == self._read_ns:
+        if changed_ns == self._read_ns and self._reachable() <= self._joined:
             return
         try:
             self._matrix: Matrix = matrix.load(self.file)
-        except BadDefinition as error:
+            planned = self._planner.plan(self._matrix)
+        except (BadDefinition, BadUsage) as error:
             if self._read_ns < 0:
                 raise
             self._read_ns = changed_ns
             self.say(f"the changed matrix is refused, and the former one still counts: {error}")
             return
         self._read_ns = changed_ns
-        planned = self._planner.plan(self._matrix)
+        self._joined |= self._reachable()
         self._planned = {cell.name: cell for cell in planned}
         self._ledger.plan([cell.row(place) for place, cell in enumerate(planned)])
         for name, why in self._planner.away.items():
             self.say(f"strip {name} is left out: {why}")
 
+    def _reachable(self) -> frozenset[str]:
+        """The strips that the carrier reaches now."""
+        return frozenset(name for name, link in self._planner.links.items() if not self.carrier.missing(link))
+
     def _settle(self, pool: ThreadPoolExecutor) -> None:
         """Looks for what open attempts of an earlier client have left; waits for those that still live."""
+        stored = self._ledger.stored()
         for attempt in self._ledger.attempts():
             if attempt.outcome:
+                known = stored.get(attempt.cell)
+                whole = known is not None and known.over
+                taken = Taken(cell=attempt.cell, attempt=attempt.n, whole=whole)
+                self._taken[attempt.strip] = [*self._taken[attempt.strip][1 - KEPT :], taken]
                 continue
             link = self._planner.links.get(attempt.strip)
             if link is None:
                 self._ledger.end(attempt, Kind.LOST, f"strip {attempt.strip} is no longer in the matrix")
                 continue
-            self._running[pool.submit(_collected, link, attempt)] = (attempt, link)
+            self._running[pool.submit(self.carrier.collect, link, attempt.cell, attempt.n)] = (attempt, link)
+
+    def _clear(self) -> None:
+        """Removes from outboxes what no later task has removed."""
+        for name, link in self._planner.links.items():
+            taken = self._taken.pop(name, [])
+            if taken and name not in self._planner.away:
+                self.carrier.clear(link, taken)
 
     def _drive(self, pool: ThreadPoolExecutor) -> None:
         while True:
@@ -131,20 +153,28 @@ class Runner:
             if not paused:
                 self._read()
                 self._start(pool)
-            resting = [state.rests_until_s for state in self._strips.values() if state.rests_until_s > time.monotonic()]
+            awaited = self._awaited_s()
             if not self._running:
-                if paused or not resting or not self._left():
+                if paused or awaited is None or not self._left():
                     return
-                time.sleep(min(resting) - time.monotonic())
+                time.sleep(awaited)
                 continue
-            limit_s = min(resting) - time.monotonic() if resting else None
-            done, _ = wait(self._running, timeout=limit_s, return_when=FIRST_COMPLETED)
+            done, _ = wait(self._running, timeout=awaited, return_when=FIRST_COMPLETED)
             for future in done:
                 self._finished(future, *self._running.pop(future))
 
+    def _awaited_s(self) -> float | None:
+        """Seconds until a strip may be usable that is not now; None if all are."""
+        now_s = time.monotonic()
+        awaited = [state.rests_until_s - now_s for state in self._strips.values() if state.rests_until_s > now_s]
+        if self.carrier.look_s is not None and (self._running or self._reachable() < self._planner.links.keys()):
+            awaited.append(self.carrier.look_s)
+        return min(awaited, default=None)
+
     def _left(self) -> bool:
-        """Whether a cell still waits for its first rounds, on a strip that rests."""
-        return any(progress is Progress.WAITING for progress in self._progress().values())
+        """Whether a cell still waits for its first rounds, on a strip that can't be used now."""
+        progress = self._progress()
+        return any(progress[cell.name] is Progress.WAITING for cell in self._ledger.cells() if self.only(cell))
 
     def _progress(self) -> dict[str, Progress]:
         return self._progress_of(self._by_cell(), self._ledger.stored())
@@ -183,6 +213,8 @@ class Runner:
             state = self._strips[name]
             if name in busy or name in self._planner.away or state.rests_until_s > time.monotonic():
                 continue
+            if self.carrier.missing(link):
+                continue
             if state.rests_until_s and not self._replies(link, state):
                 continue
             attempts, stored = self._by_cell(), self._ledger.stored()
@@ -196,7 +228,7 @@ class Runner:
         planned = next(cell for cell in self._planned.values() if link.fields.name in cell.able)
         inquiry = Inquiry(contestants=planned.contestants, workloads=(planned.cell.workload,))
         try:
-            link.inquire(inquiry)
+            self.carrier.inquire(link, inquiry)
         except DragstripError as error:
             self.say(f"strip {link.fields.name} still rests: {error}")
             state.rests_until_s = time.monotonic() + REST_S
@@ -207,28 +239,15 @@ class Runner:
     def _begin(self, pool: ThreadPoolExecutor, link: Link, cell: str, rounds: int) -> None:
         planned = self._planned[cell]
         attempt = self._ledger.begin(cell, link.fields.name, rounds)
+        taken = self._taken.pop(link.fields.name, [])
         try:
-            task = planning.task_of(self._matrix, planned, link, attempt.n, rounds, len(self._planned))
+            task = planning.task_of(self._matrix, planned, link, attempt.n, rounds, len(self._planned), taken)
         except BadUsage as error:
             self._ledger.end(attempt, Kind.CANT_RUN, str(error))
             return
         known = self._ledger.stored().get(cell)
         limit_s = max(LEAST_S, TIMES_PLAN * planned.seconds(rounds - (known.rounds if known else 0)))
-        self._running[pool.submit(self._raced, link, task, limit_s)] = (attempt, link)
-
-    def _raced(self, link: Link, task: Task, limit_s: float) -> tuple[bytes, bytes]:
-        """Runs a slice; in a thread of its own, which sleeps while it runs."""
-
-        def started(process: subprocess.Popen[bytes]) -> None:
-            self._processes[link.fields.name] = process
-
-        try:
-            link.race(task, limit_s, started)
-        except OSError as error:
-            raise MachineLost(link.fields.name, str(error)) from error
-        finally:
-            self._processes.pop(link.fields.name, None)
-        return link.collect(task.cell, task.attempt)
+        self._running[pool.submit(self.carrier.race, link, task, limit_s)] = (attempt, link)
 
     def _finished(self, future: Future[tuple[bytes, bytes]], attempt: Attempt, link: Link) -> None:
         """Imports what an attempt has left, then notes it."""
@@ -254,7 +273,8 @@ class Runner:
             self._ledger.end(attempt, Kind.LOST, f"its record was refused: {error}")
         else:
             self.say(self._line(attempt, kind, reason, stored))
-        link.clear(attempt.cell, attempt.n, whole=stored is not None and stored.over)
+        whole = stored is not None and stored.over
+        self._taken[attempt.strip].append(Taken(cell=attempt.cell, attempt=attempt.n, whole=whole))
 
     def _lost(self, attempt: Attempt, why: str) -> None:
         self._ledger.end(attempt, Kind.LOST, why)
@@ -295,10 +315,6 @@ class Runner:
             return f"{label}: {kind}: {why.splitlines()[-1] if why else ''}"
         how = "void" if stored.void else "decided" if stored.decided else "open"
         return f"{label}: {stored.rounds} rounds on {attempt.strip}, {how}"
-
-
-def _collected(link: Link, attempt: Attempt) -> tuple[bytes, bytes]:
-    return link.collect(attempt.cell, attempt.n)
 
 
 def stored_of(race: Race, attempt: Attempt, *, void: bool) -> Stored:

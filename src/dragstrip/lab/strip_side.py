@@ -10,16 +10,17 @@ import base64
 import fcntl
 import json
 import os
+import re
 import time
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 from dragstrip import contender, validity
 from dragstrip.contender import Entry, Missing
 from dragstrip.contender.content import content_key
-from dragstrip.errors import DragstripError
+from dragstrip.errors import BadUsage, DragstripError
 from dragstrip.fleet.definition import load as load_fleet
 from dragstrip.fleet.fleet_site import FleetSite
 from dragstrip.fleet.machines import Machines
@@ -30,6 +31,7 @@ from dragstrip.lab.task import (
     Outcome,
     Reply,
     State,
+    Taken,
     Task,
     lock_file,
     outcome_file,
@@ -51,6 +53,9 @@ from dragstrip.workload import load as load_workload
 
 #: Exit codes of refusals that say that a cell can't run here.
 _USAGE = 2
+
+#: The name of a cell; it is part of file names.
+CELL = r"[0-9a-f]{16}"
 
 
 def reply_to(inquiry: Inquiry) -> Reply:
@@ -125,6 +130,7 @@ def race_slice(task: Task, work: Path) -> Outcome:
     """
     for folder in (work, work / "cells", work / "outbox"):
         own_folder(folder, "give another folder")
+    clear(work, task.taken, task.cell)
     with locked(lock_file(work, task.cell)):
         place = outcome_file(work, task.stem)
         if place.is_file():  # another process of the same attempt was faster
@@ -236,15 +242,25 @@ def collected(work: Path, cell: str, attempt: int) -> tuple[bytes, bytes]:
     return (outcome, record) if outcome else (b"", b"")
 
 
-def cleared(work: Path, cell: str, attempt: int, *, whole: bool) -> None:
-    """Removes from the outbox what the client has stored; ``whole``: the cell's race, too, because it has ended."""
-    stem = f"{cell}.{attempt}"
-    for place in (record_file(work, stem), outcome_file(work, stem)):
-        place.unlink(missing_ok=True)
-    if whole:
-        for place in (work / "cells").glob(f"{cell}.sqlite*"):
-            if place.is_file():
-                place.unlink(missing_ok=True)
+def clear(work: Path, taken: Sequence[Taken], racing: str = "") -> None:
+    """Removes attempts from the outbox that the client has settled, and races that have ended.
+
+    Args:
+        racing: the cell that races next, whose race is kept.
+
+    Raises:
+        BadUsage: a cell's name would lead out of the folder.
+    """
+    for part in taken:
+        if not re.fullmatch(CELL, part.cell):
+            raise BadUsage(f"cell {part.cell!r}: use 16 hexadecimal digits")
+        stem = f"{part.cell}.{part.attempt}"
+        for place in (record_file(work, stem), outcome_file(work, stem)):
+            place.unlink(missing_ok=True)
+        if part.whole and part.cell != racing:
+            for place in (work / "cells").glob(f"{part.cell}.sqlite*"):
+                if place.is_file():
+                    place.unlink(missing_ok=True)
 
 
 def sent(parts: tuple[bytes, bytes]) -> str:

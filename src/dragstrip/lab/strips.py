@@ -6,7 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,8 @@ from dragstrip.fleet.channel import words_to_reach
 from dragstrip.fleet.definition import Fleet, Machine
 from dragstrip.lab import strip_side
 from dragstrip.lab.matrix import Strip
-from dragstrip.lab.task import Inquiry, Reply, Task, from_json, to_json
+from dragstrip.lab.strip_side import received
+from dragstrip.lab.task import Inquiry, Reply, Taken, Task, from_json, to_json
 
 #: Seconds for a strip's reply, and for a process that was interrupted to end by itself.
 REPLY_S, END_S = 120.0, 60.0
@@ -63,21 +64,30 @@ class Link:
         done = self._asked("inquire", text=to_json(inquiry))
         return from_json(Reply, done, f"strip {self.fields.name}: its reply")
 
-    def race(self, task: Task, limit_s: float, started: Callable[[subprocess.Popen[bytes]], None]) -> None:
-        """Runs a slice there and waits for its end; its record is then in the outbox, unless it was lost.
+    def race(
+        self, task: Task, limit_s: float, started: Callable[[subprocess.Popen[bytes]], None]
+    ) -> tuple[bytes, bytes]:
+        """Runs a slice there, waits for its end, and returns what it left: outcome and record; empty if it was lost.
 
         Args:
             limit_s: seconds after which it is ended. started: receives the process, so that it can be interrupted.
+
+        Raises:
+            MachineLost: the strip can't be reached.
         """
-        words = self.words("race", "--work", self.work)
+        words = self.words("race", "--work", self.work, *([] if self.is_here else ["--deliver"]))
+        where = subprocess.DEVNULL if self.is_here else subprocess.PIPE
+        delivered = b""
         with subprocess.Popen(
-            words, cwd=self.folder, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            words, cwd=self.folder, stdin=subprocess.PIPE, stdout=where, stderr=subprocess.DEVNULL,
             start_new_session=True,
         ) as process:  # fmt: skip
             started(process)
             with suppress(subprocess.TimeoutExpired):
-                process.communicate(to_json(task).encode(), timeout=limit_s)
+                delivered, _ = process.communicate(to_json(task).encode(), timeout=limit_s)
             interrupt(process)
+        left = received(delivered or b"")
+        return left if left[0] else self.collect(task.cell, task.attempt)
 
     def collect(self, cell: str, attempt: int) -> tuple[bytes, bytes]:
         """What an attempt left: outcome and record; waits while the attempt lives.
@@ -87,16 +97,18 @@ class Link:
         """
         if self.is_here:
             return strip_side.collected(Path(self.work), cell, attempt)
-        return strip_side.received(self._asked("collect", "--work", self.work, f"{cell}.{attempt}", limit_s=None))
+        return received(self._asked("collect", "--work", self.work, f"{cell}.{attempt}", limit_s=None))
 
-    def clear(self, cell: str, attempt: int, *, whole: bool) -> None:
-        """Removes what the client has stored from the outbox; a strip that is away keeps it."""
+    def clear(self, taken: Sequence[Taken]) -> None:
+        """Removes what the client has settled from the outbox; a strip that is away keeps it."""
         if self.is_here:
-            strip_side.cleared(Path(self.work), cell, attempt, whole=whole)
+            strip_side.clear(Path(self.work), taken)
             return
-        flags = ["--whole"] if whole else []
+        stems = [
+            word for part in taken for word in (["--whole"] if part.whole else []) + [f"{part.cell}.{part.attempt}"]
+        ]
         with suppress(MachineLost):
-            self._asked("clear", "--work", self.work, *flags, f"{cell}.{attempt}")
+            self._asked("clear", "--work", self.work, *stems)
 
     def _asked(self, *arguments: str, text: str = "", limit_s: float | None = REPLY_S) -> bytes:
         name, words = self.fields.name, self.words(*arguments)

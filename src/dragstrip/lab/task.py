@@ -31,6 +31,15 @@ class Contestant:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """An attempt that the client has settled; whole: its cell's race has ended, too."""
+
+    cell: str
+    attempt: int
+    whole: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
     """One slice of a cell: the cell's race as it is on the strip, until it has this many rounds.
 
@@ -40,6 +49,7 @@ class Task:
             them; rate 0: a closed loop, below 0: half of what the slowest serves.
         last_round: the planned last round.
         fleet: the path of a fleet.toml; "": the strip itself races.
+        taken: earlier attempts on this strip, whose files it may remove.
     """
 
     cell: str
@@ -56,6 +66,7 @@ class Task:
     server_cores: str = ""
     engine_cores: str = ""
     fleet: str = ""
+    taken: tuple[Taken, ...] = ()
 
     @property
     def stem(self) -> str:

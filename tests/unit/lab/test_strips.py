@@ -16,11 +16,9 @@ from dragstrip.lab.task import Inquiry
 
 
 @pytest.mark.thorough
-def test_a_lab_runs_over_strips_that_are_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lab_runs_over_strips_that_are_elsewhere(tmp_path: Path) -> None:
     """Their outboxes are below their own cache, and empty at the end."""
-    monkeypatch.setenv("DRAGSTRIP_CACHE", str(tmp_path / "cache"))
-    file = labs.matrix(tmp_path, cells=3, strips=2)
-    file.write_text(file.read_text().replace('class = "stub"', 'class = "stub"\nvia = ["env", "ELSEWHERE=1"]'))
+    file = labs.matrix(tmp_path, cells=3, strips=2, elsewhere=True)
     with labs.client(file) as client:
         output, _ = client.communicate()
     assert client.returncode == 0, output.decode()
