@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -21,8 +21,8 @@ from dragstrip.errors import NotReady
 from dragstrip.process.database import Database, Instance, find, spent
 from dragstrip.process.launcher import scratch_root
 from dragstrip.racing import database_proof, proving
-from dragstrip.scrutiny import Server, is_right
-from dragstrip.workload import Asking, Schema
+from dragstrip.scrutiny import Server, caching, check_caching
+from dragstrip.workload import Asking, Schema, Written
 from dragstrip.workload import load as load_workload
 
 
@@ -46,11 +46,14 @@ FAULTS: dict[str, tuple[str, ...]] = {
         "none", "cached", "kept", "unsorted", "unescaped", "undated", "stale", "favourite", "invented", "joined",
     ),
     "written": ("none", "unwritten", "same"),
-    "items": ("none", "cheap", "floats"),
+    "items": (
+        "none", "cheap", "floats",
+        "forever", "prolonged", "deaf", "uncached", "copied", "imagined", "unpaged", "remembered",
+    ),
 }  # fmt: skip
 
 #: The instance and the role of each workload.
-PLACES = {"tfb-updates": "written", "arena-async-db": "items", "arena-api-4": "items"}
+PLACES = {"tfb-updates": "written", "arena-async-db": "items", "arena-api-4": "items", "arena-crud": "items"}
 
 
 @dataclass
@@ -60,35 +63,50 @@ class Place:
     instance: Instance
     ports: dict[str, int]
     folder: Path
+    written: dict[int, Written] = field(default_factory=dict)
 
-    def asking(self, name: str) -> Asking:
+    def asking(self, name: str, fault: str = "none") -> Asking:
+        """All servers of a place write into the same tables, but for one that does not write."""
         workload = load_workload(name)
-        data = replace(workload.data("a launch"), tables=self.instance.tables)
+        written = dict(self.written) if fault == "imagined" else self.written
+        data = replace(workload.data("a launch"), tables=self.instance.tables, written=written)
         for file, content in data.files.items():
             (self.folder / file).write_bytes(content)
         return Asking(workload, seed=3, data=data)
 
     def reason(self, name: str, fault: str) -> str:
         """Why a server is out; "" if it passes. The steps are scrutineering's, in its order."""
-        asking, server, load = self.asking(name), Server("127.0.0.1", self.ports[fault]), load_for(load_workload(name))
+        asking, server, load = (
+            self.asking(name, fault),
+            Server("127.0.0.1", self.ports[fault]),
+            load_for(load_workload(name)),
+        )
         before = self.instance.usage()["servers"]
         own_numbers = (lambda: self.instance.own_numbers("servers")) if asking.workload.writes else None
         findings = proving.prove(asking, load, server, own_numbers)
         if findings.problems:
             return findings.problems[0]
         used = spent(before, self.instance.usage()["servers"])
-        wanted = proving.statements(asking, load)
-        if reason := database_proof.served_from_elsewhere(used.statements, wanted):
+        if reason := database_proof.served_from_elsewhere(used.statements, findings.statements):
             return reason
         if asking.workload.queries:
-            self.instance.change_rows()
-            return is_right(asking.probes(keepalive=False)[0])("127.0.0.1", server.port) or ""
+            return self.stale(name, fault)
         return ""
+
+    def stale(self, name: str, fault: str) -> str:
+        """Why a server sends old rows; "" if it does not."""
+        asked = {fault: (self.asking(name), Server("127.0.0.1", self.ports[fault]))}
+        return database_proof.stale_after(self.instance.change_rows, asked).get(fault, "")
+
+    def kept(self, name: str, fault: str) -> str:
+        """What is wrong with a server's cache; "" if nothing is."""
+        exchanges = self.asking(name).probes()
+        return next(iter(check_caching(Server("127.0.0.1", self.ports[fault]), exchanges).problems), "")
 
 
 @contextmanager
 def placed(database: Database, schema: Schema, name: str, folder: Path) -> Iterator[Place]:
-    with database.launch(schema, writes=name == "written") as instance:
+    with database.launch(schema, writes=name != "hello_world") as instance:
         where = {key.upper(): str(value) for key, value in instance.values("servers").items()}
         env = os.environ | where | {
             "PGHOST": where["DATABASE_HOST"], "PGPORT": where["DATABASE_PORT"], "PGUSER": where["DATABASE_USER"],
@@ -123,7 +141,17 @@ def place_of(places: dict[str, Place], name: str) -> Place:
 
 
 @pytest.mark.parametrize(
-    "name", ["tfb-cached", "tfb-db", "tfb-queries", "tfb-fortunes", "tfb-updates", "arena-async-db", "arena-api-4"]
+    "name",
+    [
+        "tfb-cached",
+        "tfb-db",
+        "tfb-queries",
+        "tfb-fortunes",
+        "tfb-updates",
+        "arena-async-db",
+        "arena-api-4",
+        "arena-crud",
+    ],
 )
 def test_a_right_server_passes_before_and_under_load(places: dict[str, Place], name: str) -> None:
     """Also after all rows have changed; under load, the engine accepts any numbers, and nothing else that differs."""
@@ -154,10 +182,32 @@ def test_a_right_server_passes_before_and_under_load(places: dict[str, Place], n
         ("tfb-updates", "same", "returned the old numbers"),
         ("arena-async-db", "cheap", "sent an item with the price"),
         ("arena-async-db", "floats", "as the table has it"),
+        ("arena-crud", "unpaged", "in the order of ids"),
+        ("arena-crud", "copied", "did not query the database for its responses"),
+        ("arena-crud", "imagined", "did not write what it returned"),
     ],
 )
 def test_a_cheat_is_out_and_named(places: dict[str, Place], name: str, fault: str, words: str) -> None:
     reason = place_of(places, name).reason(name, fault)
+    assert words in reason, reason
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ("deaf", "as the table has it"),
+        ("uncached", "less than 200 ms before; expected HIT"),
+        ("forever", "s before; expected MISS after 200 ms"),
+        ("prolonged", "s before; expected MISS after 200 ms"),
+        ("remembered", "responds from a copy of the database's rows"),
+    ],
+)
+def test_a_wrong_cache_is_out_and_named(
+    places: dict[str, Place], monkeypatch: pytest.MonkeyPatch, fault: str, words: str
+) -> None:
+    monkeypatch.setattr(caching, "TRIES", 100)  # a busy machine may take too long for the first ones
+    place = places["items"]
+    reason = place.kept("arena-crud", fault) or place.stale("arena-crud", fault)
     assert words in reason, reason
 
 

@@ -8,11 +8,14 @@ FAULT: none; or one that cheats: cached (fortunes are read once), kept (the same
 unescaped, undated (fortunes without the added message), stale (rows from a copy of the table, and a statement for
 each), joined (one statement for many rows), favourite (always the same row), unwritten (returns new numbers and
 writes none), same (writes the old numbers), cheap (items beyond the range), floats (prices with a fraction), invented
-(numbers that no row has).
+(numbers that no row has). With items: forever (kept until they are updated), prolonged (a read keeps an item longer),
+deaf (an update does not end what is kept), uncached, copied (items come from a copy, as if from the table), imagined
+(updates and creates nothing, and remembers it), unpaged (always the first page), remembered (lists are kept).
 """
 
 from __future__ import annotations
 
+import contextlib
 import html
 import json
 import os
@@ -21,7 +24,8 @@ import random
 import socket
 import sys
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -31,6 +35,19 @@ CONNECTIONS = int(os.environ["DATABASE_CONNECTIONS"])
 POOL: queue.SimpleQueue[psycopg.Connection] = queue.SimpleQueue()
 CACHE: dict[int, int] = {}
 ITEM = "SELECT id, name, category, price, quantity, active, tags, rating_score, rating_count FROM items"
+
+
+COPY: dict[int, dict[str, object]] = {}
+
+
+def written(made: object) -> bytes:
+    return json.dumps(made, separators=(",", ":")).encode()
+
+
+def shaped(row: Sequence[object]) -> dict[str, object]:
+    """An item of a row of the table."""
+    names = ("id", "name", "category", "price", "quantity", "active", "tags")
+    return dict(zip(names, row[:7], strict=True)) | {"rating": {"score": row[7], "count": row[8]}}
 
 
 def count_of(text: str, most: int) -> int:
@@ -47,8 +64,11 @@ class Handler:
 
     def __init__(self, fault: str) -> None:
         self.fault, self.page = fault, b""
+        self.kept: dict[int, tuple[float, bytes]] = {}
+        self.lists: dict[tuple[str, int, int], object] = {}
+        self.imagined: dict[int, dict[str, object]] = {}
 
-    def read(self, connection: psycopg.Connection, number: int) -> int:
+    def number(self, connection: psycopg.Connection, number: int) -> int:
         """The number of a row."""
         row = connection.execute("SELECT randomnumber FROM world WHERE id = %s", (number,), prepare=True).fetchone()
         assert row is not None
@@ -61,7 +81,7 @@ class Handler:
             return [{"id": number, "randomNumber": value} for number, value in rows]
         ids = [7 if self.fault == "favourite" else random.randint(1, 10_000) for _ in range(count)]
         more = self.fault == "invented"
-        return [{"id": number, "randomNumber": self.read(connection, number) + more} for number in ids]
+        return [{"id": number, "randomNumber": self.number(connection, number) + more} for number in ids]
 
     def updates(self, connection: psycopg.Connection, count: int) -> list[dict[str, int]]:
         rows = self.worlds(connection, count)
@@ -97,24 +117,98 @@ class Handler:
     def items(self, connection: psycopg.Connection, low: int, high: int, limit: int) -> dict[str, object]:
         low = 1 if self.fault == "cheap" else low
         rows = connection.execute(f"{ITEM} WHERE price BETWEEN %s AND %s LIMIT %s", (low, high, limit)).fetchall()
-        names = ("id", "name", "category", "price", "quantity", "active", "tags")
-        made = [dict(zip(names, row[:7], strict=True)) | {"rating": {"score": row[7], "count": row[8]}} for row in rows]
+        made = [shaped(row) for row in rows]
         if self.fault == "floats":
             made = [item | {"price": float(item["price"])} for item in made]
         return {"items": made, "count": len(made)}
 
-    def answer(self, target: str) -> tuple[str, str, bytes]:
+    def item(self, connection: psycopg.Connection, number: int) -> dict[str, object] | None:
+        """An item of the table."""
+        if self.fault == "copied" and not COPY:
+            COPY.update((row[0], shaped(row)) for row in connection.execute(ITEM).fetchall())
+        if number in self.imagined or (self.fault == "copied" and number in COPY):
+            return self.imagined.get(number) or COPY[number]
+        row = connection.execute(f"{ITEM} WHERE id = %s", (number,), prepare=True).fetchone()
+        return row and shaped(row)
+
+    def read(self, connection: psycopg.Connection, number: int) -> tuple[str, str, bytes]:
+        """An item that is kept for 200 ms, or comes from the table."""
+        now = time.monotonic()
+        until, body = self.kept.get(number, (0.0, b""))
+        if self.fault == "forever" and body:
+            until = now + 1
+        if now < until and self.fault != "uncached":
+            if self.fault == "prolonged":
+                self.kept[number] = (now + 0.2, body)
+            return "200 OK", "application/json\r\nX-Cache: HIT", body
+        item = self.item(connection, number)
+        if item is None:
+            return "404 Not Found", "text/plain", b"not found\n"
+        body = written(item)
+        self.kept[number] = (now + 0.2, body)
+        return "200 OK", "application/json\r\nX-Cache: MISS", body
+
+    def update(self, connection: psycopg.Connection, number: int, given: dict[str, object]) -> tuple[str, str, bytes]:
+        values = [given[name] for name in ("name", "price", "quantity")]
+        if self.fault == "imagined":
+            item = self.item(connection, number)
+            if item is not None:
+                self.imagined[number] = item | given
+            count = int(item is not None)
+        else:
+            statement = "UPDATE items SET name = %s, price = %s, quantity = %s WHERE id = %s"
+            count = connection.execute(statement, (*values, number)).rowcount
+        if not count:
+            return "404 Not Found", "text/plain", b"not found\n"
+        if self.fault == "copied":
+            COPY.get(number, {}).update(given)
+        if self.fault != "deaf":
+            self.kept.pop(number, None)
+        return "200 OK", "application/json", written({"id": number} | given)
+
+    def create(self, connection: psycopg.Connection, given: dict[str, object]) -> tuple[str, str, bytes]:
+        rest = {"active": True, "tags": ["bench"], "rating": {"score": 0, "count": 0}}
+        if self.fault == "imagined":
+            self.imagined[int(str(given["id"]))] = given | rest
+        else:
+            connection.execute(
+                "INSERT INTO items VALUES (%s, %s, %s, %s, %s, true, '[\"bench\"]', 0, 0)"
+                " ON CONFLICT (id) DO UPDATE SET name = excluded.name, price = excluded.price,"
+                " quantity = excluded.quantity",
+                [given[name] for name in ("id", "name", "category", "price", "quantity")],
+            )
+        return "201 Created", "application/json", written(given)
+
+    def list(self, connection: psycopg.Connection, category: str, page: int, limit: int) -> object:
+        if self.fault == "remembered" and (category, page, limit) in self.lists:
+            connection.execute("SELECT 1 FROM items WHERE id = 1")
+            return self.lists[category, page, limit]
+        place = 0 if self.fault == "unpaged" else (page - 1) * limit
+        rows = connection.execute(
+            f"{ITEM} WHERE category = %s ORDER BY id LIMIT %s OFFSET %s", (category, limit, place)
+        ).fetchall()
+        made = {"items": [shaped(row) for row in rows], "total": len(rows), "page": page, "limit": limit}
+        self.lists[category, page, limit] = made
+        return made
+
+    def answer(self, method: str, target: str, sent: bytes) -> tuple[str, str, bytes]:
         """Status, content type and body."""
         connection = POOL.get()
         try:
-            return self.made(connection, target)
+            return self.made(connection, method, target, sent)
         finally:
             POOL.put(connection)
 
-    def made(self, connection: psycopg.Connection, target: str) -> tuple[str, str, bytes]:
+    def made(self, connection: psycopg.Connection, method: str, target: str, sent: bytes) -> tuple[str, str, bytes]:
         url = urlsplit(target)
         given = {name: values[0] for name, values in parse_qs(url.query, keep_blank_values=True).items()}
         made: object
+        if method == "PUT":
+            return self.update(connection, int(url.path.rpartition("/")[2]), json.loads(sent))
+        if method == "POST":
+            return self.create(connection, json.loads(sent))
+        if url.path.startswith("/crud/items/"):
+            return self.read(connection, int(url.path.rpartition("/")[2]))
         if url.path == "/fortunes":
             return "200 OK", "text/html; charset=utf-8", self.fortunes(connection)
         if url.path == "/db":
@@ -132,20 +226,52 @@ class Handler:
             made = totals(int(url.path.removeprefix("/json/")), int(given["m"]))
         elif url.path == "/async-db":
             made = self.items(connection, int(given["min"]), int(given["max"]), int(given["limit"]))
+        elif url.path == "/crud/items":
+            made = self.list(connection, given["category"], int(given["page"]), int(given["limit"]))
         else:
             return "404 Not Found", "text/plain", b"not found\n"
-        return "200 OK", "application/json", json.dumps(made, separators=(",", ":")).encode()
+        return "200 OK", "application/json", written(made)
+
+
+def body_of(head: bytes, held: bytes, client: socket.socket) -> tuple[bytes, bytes]:
+    """A request's body, and the bytes after it."""
+
+    def more(until: Callable[[], bool]) -> None:
+        nonlocal held
+        while not until():
+            piece = client.recv(65536)
+            if not piece:
+                raise ConnectionResetError
+            held += piece
+
+    if b"transfer-encoding: chunked" in head:
+        body = b""
+        while True:
+            more(lambda: b"\r\n" in held)  # noqa: B023 - called at once
+            line, _, held = held.partition(b"\r\n")
+            size = int(line, 16)
+            more(lambda: len(held) >= size + 2)  # noqa: B023 - called at once
+            body, held = body + held[:size], held[size + 2 :]
+            if not size:
+                return body, held
+    if b"content-length: " not in head:
+        return b"", held
+    size = int(head.partition(b"content-length: ")[2].split()[0])
+    more(lambda: len(held) >= size)
+    return held[:size], held[size:]
 
 
 def serve(handler: Handler, client: socket.socket) -> None:
     held = b""
-    with client:
+    with client, contextlib.suppress(ConnectionError):
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         while piece := client.recv(65536):
             held += piece
             while b"\r\n\r\n" in held:
                 head, _, held = held.partition(b"\r\n\r\n")
-                status, kind, body = handler.answer(head.split()[1].decode())
+                sent, held = body_of(head.lower(), held, client)
+                method, target = head.decode().split()[:2]
+                status, kind, body = handler.answer(method, target, sent)
                 lines = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
                 more = "Server: suites\r\nDate: Wed, 25 Nov 2026 00:00:00 GMT\r\n\r\n"
                 client.sendall(f"{lines}{more}".encode() + body)

@@ -234,7 +234,8 @@ def test_answers_wait_where_they_have_an_earliest_time_or_come_out_of_a_database
 ) -> None:
     """One of several is enough; a word of the file's own is the last."""
     waiting = {name for name in workload.names() if workload.load(name).waits}
-    suites = {"tfb-db", "tfb-queries", "tfb-updates", "tfb-fortunes", "arena-async-db", "arena-api-4", "arena-api-16"}
+    suites = {"tfb-db", "tfb-queries", "tfb-updates", "tfb-fortunes"}
+    suites |= {"arena-async-db", "arena-crud", "arena-api-4", "arena-api-16"}
     assert waiting == {"db", "delay", "queries", *suites}
     assert define(tmp_path, MIX).waits
     assert not define(tmp_path, MIX.replace("earliest_ms = 1.5", "earliest_ms = 1.5\nwaits = false")).waits

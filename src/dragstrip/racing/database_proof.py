@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import mean, pstdev
 
 from dragstrip.process.database import Instance, Usage
 from dragstrip.racing.launching import LaunchedServer
 from dragstrip.racing.setup import RaceSetup
 from dragstrip.record import Block
-from dragstrip.scrutiny import TROUBLE, describe_error, fault, fetch
+from dragstrip.scrutiny import LATE_S, TROUBLE, Server, describe_error, fault, fetch
+from dragstrip.workload import Asking
 
 #: A response without its statement has its rows from elsewhere. Fewer than this share of the expected statements is too
 #: few; the requests at a block's end, which may need more or fewer than the pool's mean, change far less.
@@ -44,11 +46,24 @@ def stale_answers(setup: RaceSetup, some: Iterable[LaunchedServer]) -> dict[str,
     instance = setup.instance
     if instance is None or not setup.workload.queries:
         return {}
-    asked = [launched for launched in some if launched.running.alive()]
-    for launched in asked:
-        _ask(setup, launched)
-    instance.change_rows()
-    wrong = {launched.name: _ask(setup, launched) for launched in asked}
+    asked = {launched.name: (setup.asking(launched), launched.server) for launched in some if launched.running.alive()}
+    return stale_after(instance.change_rows, asked)
+
+
+def stale_after(change_rows: Callable[[], None], asked: Mapping[str, tuple[Asking, Server]]) -> dict[str, str]:
+    """Which of some servers send old rows after all have changed, and the reason in words.
+
+    Rows that a server may keep for some time are requested after that time.
+    """
+    for asking, server in asked.values():
+        _ask(asking, server)
+    change_rows()
+    wrong = {name: _ask(asking, server, cached=False) for name, (asking, server) in asked.items()}
+    kept_s = max((asking.workload.cached_ms / 1e3 for asking, _ in asked.values()), default=0.0)
+    if kept_s:
+        time.sleep(kept_s + LATE_S)
+        for name, (asking, server) in asked.items():
+            wrong[name] = wrong[name] or _ask(asking, server, cached=True)
     return {
         name: f"responds from a copy of the database's rows: after all had changed, {reason}"
         for name, reason in wrong.items()
@@ -56,12 +71,17 @@ def stale_answers(setup: RaceSetup, some: Iterable[LaunchedServer]) -> dict[str,
     }
 
 
-def _ask(setup: RaceSetup, launched: LaunchedServer) -> str | None:
-    """Why a response does not have the rows as they are now; None if all requested responses do."""
-    probes = setup.asking(launched).probes(keepalive=False, count=ASKED)
-    for probe in probes:
+def _ask(asking: Asking, server: Server, *, cached: bool | None = None) -> str | None:
+    """Why a response does not have the rows as they are now; None if all requested responses do.
+
+    Args:
+        cached: only requests whose rows the server may keep, or only the others; None: all.
+    """
+    for probe in asking.probes(keepalive=False, count=ASKED):
+        if cached is not None and cached != bool(probe.cached_ms):
+            continue
         try:
-            with launched.server.connect() as sock:
+            with server.connect() as sock:
                 reason = fault(probe, fetch(sock, probe))
         except TROUBLE as error:
             reason = describe_error(error)
@@ -79,12 +99,13 @@ def wanted_by(launched: LaunchedServer, blocks: Sequence[Block], executed: int) 
     """Statements that a contender's responses in these blocks needed in the database.
 
     Queries of a request without a response are unknown. If a workload's requests need different numbers of statements,
-    the sum is known within ``ERRORS`` standard errors of their mean. The number executed is taken for the number
-    needed if it lies within that.
+    the sum is known within ``ERRORS`` standard errors of their mean. How many responses came from the server's cache
+    is not known. The number executed is taken for the number needed if it lies within that.
     """
-    needs, loaded = launched.statements, [block for block in blocks if block.contender == launched.name]
+    needs, most = launched.statements, launched.most_statements
+    loaded = [block for block in blocks if block.contender == launched.name]
     if not needs:
         return 0.0
     answered, sent = sum(block.answered for block in loaded), sum(block.sent for block in loaded)
-    error = ERRORS * pstdev(needs) * math.sqrt(sent)
-    return min(max(executed, mean(needs) * answered - error), mean(needs) * sent + error)
+    least = mean(needs) * answered - ERRORS * pstdev(needs) * math.sqrt(sent)
+    return min(max(executed, least), mean(most) * sent + ERRORS * pstdev(most) * math.sqrt(sent))

@@ -58,6 +58,7 @@ class LaunchedServer:
         processes, threads: counted after the warm-up; 0 before it, or if unreadable.
         served: requests in the round's blocks by its own count; None if it can't count.
         statements: how many each request needs in the database, in the order in which requests are sent.
+        most_statements: the same if no response comes from the server's cache.
         spent: what it used of the database over the round's blocks; None without one, or if it could not be queried.
         wanted: statements that its responses needed.
         ended: how it ended; None while it runs.
@@ -75,6 +76,7 @@ class LaunchedServer:
     threads: int = 0
     served: int | None = None
     statements: tuple[int, ...] = ()
+    most_statements: tuple[int, ...] = ()
     spent: Spent | None = None
     wanted: float | None = None
     ended: Ended | None = field(default=None, repr=False)

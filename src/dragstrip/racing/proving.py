@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import groupby, islice
 
 from dragstrip import parity
 from dragstrip.process import certificate
@@ -10,6 +12,7 @@ from dragstrip.record import Load
 from dragstrip.scrutiny import (
     Findings,
     Server,
+    check_caching,
     check_correctness,
     compared,
     connection_behaviour,
@@ -24,17 +27,16 @@ from dragstrip.workload import Asking, Exchange
 #: Randomised probes put to each contender in scrutineering.
 PROBES = 12
 
-
-def statements(asking: Asking, load: Load) -> int:
-    """How many statements the database must execute for a proof."""
-    return sum(exchange.statements for exchanges in _questions(asking, load) for exchange in exchanges)
+#: Of the load's requests, scrutineering sends this many of each kind; each of the others is compared under load.
+POOLED = 16
 
 
 def _questions(asking: Asking, load: Load) -> Iterator[tuple[Exchange, ...]]:
     """The requests of a proof: first over connections that are kept open, then over connections that are not."""
     for keep in (True, False):
+        by_kind = groupby(asking.exchanges(keepalive=keep, http=load.http), key=lambda exchange: exchange.kind)
         yield (
-            *asking.exchanges(keepalive=keep, http=load.http),
+            *(exchange for _, pool in by_kind for exchange in islice(pool, POOLED)),
             *asking.probes(keepalive=keep, http=load.http, count=PROBES),
         )
 
@@ -48,9 +50,15 @@ def prove(
         own_numbers: reads the contender's own tables, if it changes rows.
     """
     keepalive, closing = _questions(asking, load)
-    before = own_numbers() if own_numbers else []
+    chooses = any(exchange.compare == "updates" for exchange in keepalive)
+    before = own_numbers() if own_numbers and chooses else None
     findings = check_correctness(server, keepalive=keepalive, closing=closing, together=load.pipelining)
     facts, problems = dict(findings.facts), findings.problems
+    needed = findings.statements
+    if not problems and asking.workload.cached_ms:
+        cached = check_caching(server, keepalive)
+        problems, needed = cached.problems, needed + cached.statements
+        findings = replace(findings, returned=findings.returned | cached.returned)
     if not problems and own_numbers is not None:
         wrong = unwritten(findings.returned, before, own_numbers())
         problems = (wrong,) if wrong else ()
@@ -66,7 +74,7 @@ def prove(
         problems = (partial,)
     if not problems:
         facts[parity.COMPARED] = compared(keepalive, by_length=asking.workload.by_length)
-    return Findings(problems=problems, facts=facts)
+    return Findings(problems=problems, facts=facts, statements=needed)
 
 
 def connection_facts(asking: Asking, server: Server) -> dict[str, parity.Fact]:

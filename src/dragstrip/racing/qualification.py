@@ -22,7 +22,6 @@ from dragstrip.racing import database_proof
 from dragstrip.racing.calibration import Calibrated, Calibration, calibrate, idle_shares, with_equal_warm_ups
 from dragstrip.racing.launching import LaunchedServer, Servers
 from dragstrip.racing.progress import Progress
-from dragstrip.racing.proving import statements
 from dragstrip.racing.qualification_store import DISTURBED_S, GOOD_S, KeptQualification, QualificationStore
 from dragstrip.racing.request import Request
 from dragstrip.racing.setup import LOCAL, RaceSetup, Site
@@ -310,10 +309,9 @@ def _launch_and_check(setup: RaceSetup, servers: Servers, candidate: _Candidate,
 
 def _check(setup: RaceSetup, candidate: _Candidate, launched: LaunchedServer) -> None:
     """Checks a contender's responses, and what it does with connections; others are checked at the same time."""
-    if setup.workload.asks_database:
-        candidate.wanted = statements(setup.asking(launched), setup.load)
     findings = setup.prove(launched)
     candidate.facts = dict(findings.facts)
+    candidate.wanted = findings.statements
     if findings.problems:
         candidate.rejected = launched.death("in scrutineering") or "; ".join(findings.problems)
     # The checks of connections are for HTTP/1.

@@ -186,7 +186,9 @@ class RaceSetup:
         except TROUBLE as error:
             raise StageError(f"{name}: {describe_error(error)}") from error
         sequence = self.workload.sequence(exchanges, self.seed)
-        launched.statements = tuple(exchanges[place].statements for place in sequence or range(len(exchanges)))
+        sent = [exchanges[place] for place in sequence or range(len(exchanges))]
+        launched.statements = tuple(exchange.statements for exchange in sent)
+        launched.most_statements = tuple(exchange.statements + bool(exchange.cached_ms) for exchange in sent)
         plan = session_plan(launched.server, asking, load, exchanges, self.heads[key], load.connections)
         try:
             return self.engine.open(plan)

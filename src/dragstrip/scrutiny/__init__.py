@@ -2,11 +2,13 @@
 
 It uses plain sockets and reads with h11 and h2, not with the load engine: two independent readings of the same
 responses. ``reader`` and ``http2`` read one response within a deadline and a cap, ``server`` connects, ``responses``
-judges one response, ``correctness`` checks all of a contender's responses. ``references`` learns the responses that the
-engine compares with under load, ``connections`` tries how a server treats connections, ``server_count`` reads the
-server's own count of requests. Differences between contenders become facts for the parity sheet (``dragstrip.parity``).
+judges one response, ``correctness`` checks all of a contender's responses, ``caching`` what a server keeps.
+``references`` learns the responses that the engine compares with under load, ``connections`` tries how a server treats
+connections, ``server_count`` reads the server's own count of requests. Differences between contenders become facts for
+the parity sheet (``dragstrip.parity``).
 """
 
+from dragstrip.scrutiny.caching import LATE_S, check_caching
 from dragstrip.scrutiny.chosen import unwritten
 from dragstrip.scrutiny.connections import BEHAVIOUR_S, connection_behaviour, fairness, plainest, resumption
 from dragstrip.scrutiny.correctness import CORRECTNESS_S, check_correctness

@@ -7,7 +7,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from html.parser import HTMLParser
 
-from dragstrip.scrutiny.reader import QUOTED, quoted
+from dragstrip.scrutiny import items
+from dragstrip.scrutiny.reader import quoted
 from dragstrip.workload import Exchange, Tables, fortunes_page
 
 #: The number in an integer's notation that every program writes.
@@ -35,27 +36,24 @@ def chosen_fault(exchange: Exchange, body: bytes) -> str | None:
         "worlds": _worlds,
         "updates": _worlds,
         "fortunes": _fortunes,
-        "items": _items,
+        "items": items.several,
+        "item": items.single,
+        "listed": items.listed,
+        "created": items.written,
+        "updated": items.written,
     }
     return judge[exchange.compare](exchange, body)
 
 
-def _parsed(body: bytes) -> object:
-    try:
-        return json.loads(body)
-    except (ValueError, RecursionError):
-        return None
-
-
 def _world(exchange: Exchange, body: bytes) -> str | None:
-    row = _parsed(body)
+    row = items.parsed(body)
     if not isinstance(row, dict):
         return f"sent {quoted(body)}; expected one object with id and randomNumber, as JSON"
     return _row_fault(row, exchange.tables, any_number=False)
 
 
 def _worlds(exchange: Exchange, body: bytes) -> str | None:
-    rows = _parsed(body)
+    rows = items.parsed(body)
     if not isinstance(rows, list) or len(rows) != exchange.count:
         given = f"{len(rows):,} rows" if isinstance(rows, list) else quoted(body)
         return f"sent {given}; expected a list of {exchange.count:,} rows"
@@ -150,38 +148,6 @@ def _rows_fault(rows: list[tuple[str, ...]], right: list[tuple[str, str]]) -> st
     return f"sent the row {quoted(str(given).encode())}; expected {quoted(str(due).encode())}, as the table has it"
 
 
-def _items(exchange: Exchange, body: bytes) -> str | None:
-    page, tables = _parsed(body), exchange.tables
-    if not isinstance(page, dict) or set(page) != {"items", "count"} or not isinstance(page["items"], list):
-        return f"sent {quoted(body)}; expected an object with items and count, as JSON"
-    count = min(exchange.count, tables.items_within(exchange.low, exchange.high))
-    if page["count"] != len(page["items"]) or len(page["items"]) != count:
-        return (
-            f"sent {len(page['items']):,} items and the count {str(page['count'])[:QUOTED]}; expected {count:,} of each"
-        )
-    numbers = set()
-    for item in page["items"]:
-        number = item.get("id") if isinstance(item, dict) else None
-        right = tables.item(number) if type(number) is int else None
-        if number in numbers or right != item or _types(right) != _types(item):
-            shown = quoted(json.dumps(item).encode())
-            return f"sent the item {shown}; expected it once, as the table has it: {quoted(json.dumps(right).encode())}"
-        if not exchange.low <= item["price"] <= exchange.high:
-            return (
-                f"sent an item with the price {item['price']:,}; expected prices from {exchange.low:,} to "
-                f"{exchange.high:,}"
-            )
-        numbers.add(number)
-    return None
-
-
-def _types(value: object) -> object:
-    """The types within a value: 1, 1.0 and true are equal in Python."""
-    if isinstance(value, dict):
-        return {key: _types(part) for key, part in value.items()}
-    return [_types(part) for part in value] if isinstance(value, list) else type(value)
-
-
 def unrandom(chosen: list[int]) -> str | None:
     """Why the ids in a server's responses were not chosen at random, in words; None if they may have been."""
     if len(chosen) < _ENOUGH or len(set(chosen)) >= len(chosen) / 2:
@@ -193,17 +159,17 @@ def unrandom(chosen: list[int]) -> str | None:
 
 
 def unwritten(
-    returned: Mapping[int, int], before: Sequence[Mapping[int, int]], after: Sequence[Mapping[int, int]]
+    returned: Mapping[int, int], before: Sequence[Mapping[int, int]] | None, after: Sequence[Mapping[int, int]]
 ) -> str | None:
     """Why the numbers that a server returned were not written into its table, in words; None if they were.
 
     Args:
         returned: the last number that it returned for each id.
         before, after: the numbers in each of its tables, of which it uses one, before its first and after its last
-            response.
+            response. None: the requests determine the numbers, so that they may be the old ones.
     """
     faults = []
-    for old, numbers in zip(before, after, strict=True):
+    for old, numbers in zip(before or [{}] * len(after), after, strict=True):
         wrong = [number for number, value in returned.items() if numbers.get(number) != value]
         if not wrong:
             kept = sum(old.get(number) == value for number, value in returned.items())

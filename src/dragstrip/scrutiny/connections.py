@@ -43,9 +43,12 @@ _Fact = TypeVar("_Fact", KeepAlive, OldHttp, UnknownPath)
 
 
 def plainest(exchanges: Sequence[Exchange]) -> Exchange:
-    """The exchange whose end is easiest to recognise: its response has a body, which is compared and the shortest."""
+    """The exchange whose end is easiest to recognise: its response has a body, which is compared and the shortest.
+
+    Of several, it is the first whose request has no body.
+    """
     with_body = [exchange for exchange in exchanges if exchange.body and not exchange.chunked]
-    return min(with_body or exchanges, key=lambda exchange: len(exchange.body))
+    return min(with_body or exchanges, key=lambda exchange: (len(exchange.body), bool(exchange.sends)))
 
 
 def connection_behaviour(server: Server, exchange: Exchange) -> dict[str, parity.Fact]:

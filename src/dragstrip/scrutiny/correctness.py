@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from dragstrip import parity
+from dragstrip.scrutiny import items
 from dragstrip.scrutiny.chosen import rows_in, unrandom
 from dragstrip.scrutiny.http2 import VERSION, Http2Session
 from dragstrip.scrutiny.reader import (
@@ -86,6 +87,7 @@ class _Trial:
     codings: set[str] = field(default_factory=set)
     chosen: list[int] = field(default_factory=list)
     returned: dict[int, int] = field(default_factory=dict)
+    statements: int = 0
     encrypted: dict[str, parity.Fact] = field(default_factory=dict)
 
     def connect(self) -> socket.socket:
@@ -131,6 +133,9 @@ class _Trial:
             for number, times in Counter(number for number, _ in rows).items():
                 if times > 1:
                     del self.returned[number]
+        if exchange.compare in ("created", "updated"):
+            self.returned[items.number_of(exchange)] = int(items.values_of(exchange)["price"])
+        self.statements += exchange.statements + items.needs_statement(exchange, response)
         self.right += 1
         self.tell(self.right, self.total)
         return response
@@ -199,7 +204,7 @@ def check_correctness(
     if not sentences and (fault := unrandom(trial.chosen)):
         sentences = (fault,)
     facts = {} if sentences else _facts(trial, last[0], keepalive)
-    return Findings(problems=sentences, facts=facts, returned=trial.returned)
+    return Findings(problems=sentences, facts=facts, returned=trial.returned, statements=trial.statements)
 
 
 def _in_words(ways: Sequence[Way]) -> str:

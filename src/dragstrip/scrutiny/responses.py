@@ -39,12 +39,14 @@ _BEFORE = 10
 class Findings:
     """The result of scrutineering: ``problems`` put a contender out, ``facts`` are for the parity sheet.
 
-    ``returned`` has the last number that was returned for each of the rows that the server chose, by id.
+    ``returned`` has the last number that was returned for each of the rows that the server chose or wrote, by id.
+    ``statements`` is the number that the checked responses needed in the database.
     """
 
     problems: tuple[str, ...] = ()
     facts: dict[str, parity.Fact] = field(default_factory=dict)
     returned: dict[int, int] = field(default_factory=dict)
+    statements: int = 0
 
 
 def fetch(

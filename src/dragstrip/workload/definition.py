@@ -15,7 +15,7 @@ from dragstrip.contender.template import Json, TemplateRefused, budget, names_in
 from dragstrip.errors import BadUsage
 from dragstrip.workload import draw
 from dragstrip.workload.draw import Data, Drawn, drawn
-from dragstrip.workload.exchange import CHOSEN, HTTP2, IDENTITY, Exchange, connection_words, request_bytes
+from dragstrip.workload.exchange import CHOSEN, HTTP2, IDENTITY, WRITING, Exchange, connection_words, request_bytes
 from dragstrip.workload.fields import (
     MARK_LENGTH,
     MAX_FILE_BYTES,
@@ -124,7 +124,12 @@ class Workload:
     @property
     def writes(self) -> bool:
         """Whether its requests change rows of the database."""
-        return any(kind.answer.compare == "updates" for kind in self.kinds)
+        return any(kind.answer.compare in WRITING for kind in self.kinds)
+
+    @property
+    def cached_ms(self) -> float:
+        """The longest time for which a server may keep rows of the database, in milliseconds."""
+        return max(kind.answer.cached_ms for kind in self.kinds)
 
     @property
     def waits(self) -> bool:
@@ -288,6 +293,8 @@ class Asking:
             statements=self._count(kind, "statements", values),
             http=http,
             tables=self.data.tables if self.data else Tables(),
+            written=self.data.written if self.data else {},
+            cached_ms=answer.cached_ms,
             count=self._count(kind, "count", values),
             low=self._count(kind, "low", values),
             high=self._count(kind, "high", values),

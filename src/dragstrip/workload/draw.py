@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from dragstrip.contender.template import render, spend
 from dragstrip.workload.fields import Coding, DataFields, Varying
-from dragstrip.workload.tables import Tables
+from dragstrip.workload.tables import Tables, Written
 
 #: Characters of drawn texts: none that a query, JSON or HTML would have to escape.
 LETTERS = string.ascii_letters + string.digits
@@ -90,11 +90,13 @@ class Data:
         files: contents of files, by their paths in ``{data}``.
         rows: drawn rows by their name in templates of responses.
         tables: the current rows of the race's database; their numbers are ``table`` in templates.
+        written: what the contender has written into its own items, by id; grows with its responses.
     """
 
     files: Mapping[str, bytes] = field(default_factory=dict)
     rows: Mapping[str, Sequence[Drawn]] = field(default_factory=dict)
     tables: Tables = field(default_factory=Tables)
+    written: dict[int, Written] = field(default_factory=dict)
 
 
 def drawn(fields: DataFields, seed: str, before: Data) -> Data:

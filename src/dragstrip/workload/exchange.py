@@ -6,14 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from dragstrip.workload.tables import Schema, Tables
+from dragstrip.workload.tables import Schema, Tables, Written
 
 #: The Host header has no port, so that every contender gets the same bytes.
 HOST = "127.0.0.1"
 
 #: How a response's body is compared: every byte; as JSON, whatever its spacing and order of keys; its length; not at
 #: all; or with the database's rows, of which the server chooses some.
-Compare = Literal["bytes", "json", "length", "status", "world", "worlds", "updates", "fortunes", "items"]
+Compare = Literal[
+    "bytes", "json", "length", "status",
+    "world", "worlds", "updates", "fortunes", "items", "item", "listed", "created", "updated",
+]  # fmt: skip
 
 #: Comparisons with rows that the server chooses, and the tables that have such rows.
 CHOSEN: dict[str, tuple[Schema, ...]] = {
@@ -22,7 +25,14 @@ CHOSEN: dict[str, tuple[Schema, ...]] = {
     "updates": ("hello_world",),
     "fortunes": ("hello_world",),
     "items": ("items",),
+    "item": ("items",),
+    "listed": ("items",),
+    "created": ("items",),
+    "updated": ("items",),
 }
+
+#: Comparisons of responses to requests that write, each into tables of the contender's own.
+WRITING = ("updates", "created", "updated")
 
 #: The coding of a body that is not encoded (RFC 9110, 12.5.3).
 IDENTITY = "identity"
@@ -53,6 +63,8 @@ class Exchange:
         encodings: content codings that the request accepts; the decoded body is compared. (): the body is plain.
         digits: each digit of ``body`` stands for any number.
         tables: the database's rows, if the server chooses some. count: how many. low, high: limits of their prices.
+        written: what the contender has written into its own rows; its correct responses add to it.
+        cached_ms: age up to which the response may come from the server's cache.
         learned: ``body`` has the bytes that this server sends, in its own form and coding.
         stale: the body that was correct in an earlier launch with other files; None: the same body, or no such launch.
     """
@@ -67,6 +79,8 @@ class Exchange:
     learned: bool = False
     digits: bool = False
     tables: Tables = field(default_factory=Tables, repr=False, compare=False)
+    written: dict[int, Written] = field(default_factory=dict, repr=False, compare=False)
+    cached_ms: float = 0.0
     count: int = 1
     low: int = 0
     high: int = 0

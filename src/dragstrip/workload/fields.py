@@ -19,6 +19,12 @@ Value = int | str
 #: Content codings of bodies (RFC 9110, 8.4.1), by the names that headers have.
 Coding = Literal["gzip", "br"]
 
+#: How a body is compared.
+Compared = Literal[
+    "bytes", "json", "status",
+    "world", "worlds", "updates", "fortunes", "items", "item", "listed", "created", "updated",
+]  # fmt: skip
+
 #: Bytes and rows of one file of ``{data}``; ``contender.template`` bounds all of them together.
 MAX_FILE_BYTES, MAX_ROWS = 2**26, 50_000
 
@@ -73,12 +79,14 @@ class AnswerFields(Strict):
     data: str | None = Field(
         default=None, description="file of `[[data]]` that is the body, instead of `body`; a template"
     )
-    compare: Literal["bytes", "json", "status", "world", "worlds", "updates", "fortunes", "items"] = Field(
+    compare: Compared = Field(
         default="bytes",
         description="`bytes`: every byte; `json`: every byte, unless a contender declares a form of its own; `status`: "
         "the status alone. Rows that the server chooses: `world`, one of TechEmpower's; `worlds`, `count` of them; "
         "`updates`, the same with new numbers that are in the table afterwards; `fortunes`, the page of its messages; "
-        "`items`, up to `count` of HttpArena's with prices from `low` to `high`",
+        "`items`, up to `count` of HttpArena's with prices from `low` to `high`; `item`, the item whose id ends the "
+        "path; `listed`, the page that `category`, `page` and `limit` of the query name; `created` and `updated`, the "
+        "values of the request's body, which are in the contender's own table afterwards",
     )
     count: str = Field(default="1", description="number of rows that the server chooses, as a template")
     low: str = Field(default="1", description="lowest price of `items`, as a template")
@@ -95,6 +103,12 @@ class AnswerFields(Strict):
         default=0,
         description="statements that the response needs in the database, 0 to 1,000, or a template; a row that is "
         "written counts as a statement; above 0, the race has a database, and templates know its rows as `table`",
+    )
+    cached_ms: float = Field(
+        default=0.0,
+        ge=0,
+        le=60_000,
+        description="milliseconds for which the server may keep an `item` in its cache, unless the item is updated",
     )
     earliest_ms: float = Field(
         default=0.0, ge=0, le=60_000, description="milliseconds from the request before which a response is incorrect"

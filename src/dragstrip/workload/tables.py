@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import random
 import string
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
+from itertools import islice
 from typing import Literal
 
 from dragstrip.contender.template import Json
@@ -29,9 +31,30 @@ ITEMS = 100_000
 CATEGORIES = ("electronics", "clothing", "books", "home", "sports", "toys")
 TAGS = ("fast", "new", "popular", "durable", "premium", "eco", "sale", "limited", "compact", "classic")
 
+#: The items that change if every contender has a table of its own: enough for checks, and quickly changed.
+OWN_CHANGING = range(1001, 5001)
+
+#: What an item has that a request created, apart from the request's values.
+_CREATED: Mapping[str, Json] = {"active": True, "tags": ["bench"], "rating": {"score": 0, "count": 0}}
+
+#: Ids of a category that are found at once.
+_LISTED = 500
+
 #: Parts of messages. A server that does not escape them, or takes bytes for characters, sends another text.
 _MARKUP = ("<b>", "&amp;", "\"'", "a < b > c", "&lt;")
 _FOREIGN = ("フレームワーク", "žluťoučký kůň", "naïve façade", "Ελληνικά", "100 €")
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The values that a contender has written into one of its own items.
+
+    Args:
+        raised: ``Tables.raised`` at that time.
+    """
+
+    values: Mapping[str, Json]
+    raised: int
 
 
 @dataclass(kw_only=True)
@@ -41,7 +64,8 @@ class Tables:
     Args:
         numbers: the number of each row, in the order of ids.
         fortunes: the messages of TechEmpower's table, in the order of ids.
-        salt: text that HttpArena's items are made of. raised: how often all quantities were raised by 1.
+        salt: text that HttpArena's items are made of.
+        raised: how often the quantities of the items with ids in ``changing`` were raised by 1.
     """
 
     schema: Schema = "rows"
@@ -49,21 +73,39 @@ class Tables:
     fortunes: list[str] = field(default_factory=list)
     salt: str = ""
     raised: int = 0
+    changing: range = range(1, ITEMS + 1)
 
     def item(self, number: int) -> dict[str, Json]:
         """HttpArena's item with this id; ``process.database`` has the same in SQL."""
         made = hashlib.md5(f"{self.salt} {number}".encode(), usedforsecurity=False).hexdigest()
         parts = [int(made[at : at + 4], 16) for at in range(0, 32, 4)]
+        raised = self.raised if number in self.changing else 0
         return {
             "id": number,
             "name": f"Item {made[:8]}",
             "category": CATEGORIES[parts[2] % len(CATEGORIES)],
             "price": parts[3] % 500 + 1,
-            "quantity": (parts[4] + self.raised) % 50 + 1,
+            "quantity": (parts[4] + raised) % 50 + 1,
             "active": parts[5] % 2 == 0,
             "tags": [TAGS[parts[6] % 5], TAGS[5 + parts[6] // 5 % 5]],
             "rating": {"score": parts[7] % 50 + 1, "count": parts[7] // 50 % 500},
         }
+
+    def current(self, number: int, written: Mapping[int, Written]) -> dict[str, Json]:
+        """The item with this id, as a contender has written it."""
+        last = written.get(number)
+        if last is None:
+            return self.item(number)
+        item = self.item(number) if number <= ITEMS else {"id": number, **_CREATED}
+        values = dict(last.values)
+        if number in self.changing and isinstance(values["quantity"], int):
+            values["quantity"] = (values["quantity"] - 1 + self.raised - last.raised) % 50 + 1
+        return item | values
+
+    def listed(self, category: str, page: int, limit: int) -> list[int]:
+        """The ids of a page of a category's items, in the order of ids."""
+        most = page * limit
+        return list(_first_of(self.salt, category, -(-most // _LISTED) * _LISTED)[most - limit : most])
 
     @cached_property
     def _prices(self) -> list[int]:
@@ -87,6 +129,13 @@ class Tables:
         if self.schema == "hello_world":
             self.fortunes[:] = drawn_fortunes(drawn_by)
         self.raised += 1
+
+
+@lru_cache(maxsize=64)
+def _first_of(salt: str, category: str, count: int) -> tuple[int, ...]:
+    """The ids of the first items of a category."""
+    tables = Tables(schema="items", salt=salt)
+    return tuple(islice((n for n in range(1, ITEMS + 1) if tables.item(n)["category"] == category), count))
 
 
 def drawn_tables(schema: Schema, seed: int) -> Tables:

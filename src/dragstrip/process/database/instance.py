@@ -27,7 +27,7 @@ from dragstrip.process.database.programs import NAME, TITLE, Programs
 from dragstrip.process.launcher import Launcher, ServerProcess, scratch_root
 from dragstrip.process.ports import HOST, free_port
 from dragstrip.process.scratch import MEMORY
-from dragstrip.workload import Schema, Tables, drawn_fortunes, drawn_tables
+from dragstrip.workload import OWN_CHANGING, Schema, Tables, drawn_fortunes, drawn_tables
 
 if TYPE_CHECKING:
     import psycopg
@@ -172,6 +172,8 @@ class Database:
             start, scratch=folder, cores=self.cores, is_right=_why_not_ready
         )
         tables = drawn_tables(schema, self._seed)
+        if writes:
+            tables.changing = OWN_CHANGING
         drawn_by = f"{self._seed} {self._count}"
         return Instance(process=process, folder=folder, tables=tables, drawn_by=drawn_by, writes=writes)
 
@@ -309,7 +311,8 @@ class Instance:
         """
         self.drawn_by = f"{self.drawn_by} changed"
         self.tables.change(self.drawn_by)
-        for statement, values in schemas.changing(self.tables):
+        owners = list(self._roles.values()) if self.writes and self.tables.schema == "items" else []
+        for statement, values in schemas.changing(self.tables, owners):
             self.ask(statement, *values)
 
     def own_numbers(self, name: str) -> list[dict[int, int]]:
@@ -318,7 +321,7 @@ class Instance:
         Raises:
             DatabaseGoneError: it ended, or closed the connection.
         """
-        return [dict(self.ask(query)) for query in schemas.own_numbers(self._roles[name])]
+        return [dict(self.ask(query)) for query in schemas.own_numbers(self._roles[name], self.tables.schema)]
 
     def usage(self) -> dict[str, Usage]:
         """Each contender's use so far, by its name.

@@ -77,15 +77,23 @@ def launching(tables: Tables) -> Sequence[Statement]:
     return _messages(tables) if tables.schema == "hello_world" else ()
 
 
-def changing(tables: Tables) -> Sequence[Statement]:
-    """Statements after which the tables have the changed rows."""
+def changing(tables: Tables, owners: Sequence[str] = ()) -> Sequence[Statement]:
+    """Statements after which the tables have the changed rows.
+
+    Args:
+        owners: roles with items of their own.
+    """
+    names = TABLES[tables.schema]
     if tables.schema == "rows":
         made = [_renumbered("rows", "n", tables)]
     elif tables.schema == "hello_world":
         made = [*(_renumbered(name, "randomNumber", tables) for name in _WORLDS), *_messages(tables)]
     else:
-        made = [("UPDATE items SET quantity = quantity % 50 + 1", ())]
-    return [*made, *((f"VACUUM (FREEZE, ANALYZE) {name}", ()) for name in TABLES[tables.schema])]
+        ids = (tables.changing[0], tables.changing[-1])
+        names = (*names, *(f"{owner}.items" for owner in owners))
+        # With placeholders in a statement, %% is %.
+        made = [(f"UPDATE {name} SET quantity = quantity %% 50 + 1 WHERE id BETWEEN %s AND %s", ids) for name in names]
+    return [*made, *((f"VACUUM (FREEZE, ANALYZE) {name}", ()) for name in names)]
 
 
 def _renumbered(name: str, column: str, tables: Tables) -> Statement:
@@ -112,6 +120,8 @@ def own_copies(role: str, schema: Schema) -> Sequence[str]:
     return [*made, f"GRANT USAGE ON SCHEMA {role} TO {role}", f"ALTER ROLE {role} SET search_path = {role}, public"]
 
 
-def own_numbers(role: str) -> Sequence[str]:
-    """Queries for the rows of a role's own tables, of which it uses one."""
+def own_numbers(role: str, schema: Schema) -> Sequence[str]:
+    """Queries for the rows of a role's own tables, of which it uses one: their ids, and the numbers that it writes."""
+    if schema == "items":
+        return [f"SELECT id, price FROM {role}.items ORDER BY id"]
     return [f"SELECT id, randomNumber FROM {role}.{name} ORDER BY id" for name in _WORLDS]
