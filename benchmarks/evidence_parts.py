@@ -76,6 +76,14 @@ PARTS = (
         code=(ANALYSIS,),
     ),
     Part(
+        "why",
+        ("why.md#planted",),
+        ("python benchmarks/why.py all --minutes {minutes}",),
+        170,
+        "how functions are compared",
+        code=(),
+    ),
+    Part(
         "revisions",
         ("diff.md#revisions",),
         ("python benchmarks/revisions.py all --minutes {minutes}",),

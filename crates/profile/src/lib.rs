@@ -15,6 +15,7 @@ mod record;
 mod ring;
 mod sampler;
 mod symbols;
+mod trampoline;
 mod unwind;
 
 pub use sampler::{Frame, Place, ProfileError, Sampler, Stack, Stacks};

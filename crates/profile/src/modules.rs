@@ -34,9 +34,10 @@ struct Mapping {
     path: String,
 }
 
-/// The unwinder of a process; modules that can't be read are left out, and their frames are followed by frame pointers.
-pub fn unwinder_of(pid: u32) -> ModuleUnwinder {
-    let mut unwinder = ModuleUnwinder::new();
+/// The unwinder of a process, and where its modules are; modules that can't be read are left out, and their frames are
+/// followed by frame pointers.
+pub fn unwinder_of(pid: u32) -> (ModuleUnwinder, Vec<Range<u64>>) {
+    let (mut unwinder, mut places) = (ModuleUnwinder::new(), Vec::new());
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
     let mut files: HashMap<String, Option<Arc<Mmap>>> = HashMap::new();
     for mapping in maps.lines().filter_map(executable) {
@@ -44,9 +45,10 @@ pub fn unwinder_of(pid: u32) -> ModuleUnwinder {
         let file = files.entry(mapping.path.clone()).or_insert_with(open);
         if let Some(module) = file.as_ref().and_then(|file| module(file, &mapping)) {
             unwinder.add_module(module);
+            places.push(mapping.addresses.clone());
         }
     }
-    unwinder
+    (unwinder, places)
 }
 
 fn executable(line: &str) -> Option<Mapping> {

@@ -16,7 +16,7 @@ use std::time::Duration;
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// Functions in which a thread begins.
-const ROOTS: [&str; 10] = [
+const ROOTS: [&str; 12] = [
     "_start",
     "__libc_start_main",
     "__libc_start_call_main",
@@ -26,7 +26,10 @@ const ROOTS: [&str; 10] = [
     "clone",
     "clone3",
     "start_thread",
+    // Of Go: a goroutine, a thread, and the scheduler's own stack, which the goroutine's does not continue.
     "runtime.goexit",
+    "runtime.mstart",
+    "runtime.mcall",
 ];
 
 /// Where a frame's code is.
@@ -195,7 +198,7 @@ fn begins_at_root(frames: &[Frame]) -> bool {
     };
     match frames {
         [.., inner, outer] if outer.name.is_empty() => of_library(outer) && !of_library(inner),
-        [.., outer] => ROOTS.contains(&outer.name.as_str()),
+        [.., outer] => ROOTS.contains(&outer.name.trim_end_matches(".abi0")),
         [] => false,
     }
 }
@@ -242,6 +245,7 @@ mod tests {
         let inner = frame("/usr/bin/node", "node::Start");
         assert!(begins_at_root(&[inner.clone(), frame("/usr/bin/node", "_start")]));
         assert!(begins_at_root(&[inner.clone(), frame("/lib/libc.so.6", "")]));
+        assert!(begins_at_root(&[inner.clone(), frame("/srv/app", "runtime.goexit.abi0")]));
         assert!(!begins_at_root(&[frame("/lib/libc.so.6", "recv"), frame("/lib/libc.so.6", "")]));
         assert!(!begins_at_root(&[frame("/lib/libc.so.6", "recv"), inner]));
         assert!(!begins_at_root(&[]));

@@ -1,9 +1,11 @@
 //! The user's part of a stack: by unwind tables, or by frame pointers, whichever reaches the root.
 
-use crate::modules::{self, ModuleUnwinder};
+use crate::modules;
 use crate::record::Sample;
-use framehop::{CacheNative, MayAllocateDuringUnwind, UnwindRegsNative, Unwinder};
+use crate::trampoline::Code;
+use framehop::{CacheNative, FrameAddress, MayAllocateDuringUnwind, UnwindRegsNative, Unwinder};
 use std::collections::HashMap;
+use std::ops::Range;
 
 /// How many registers a sample has.
 #[cfg(target_arch = "x86_64")]
@@ -25,7 +27,29 @@ pub struct Chain {
 #[derive(Default)]
 pub struct Unwinding {
     cache: CacheNative<MayAllocateDuringUnwind>,
-    processes: HashMap<u32, ModuleUnwinder>,
+    processes: HashMap<u32, Process>,
+}
+
+/// What is known of one process.
+struct Process {
+    unwinder: modules::ModuleUnwinder,
+    modules: Vec<Range<u64>>,
+    code: Code,
+}
+
+impl Process {
+    fn of(pid: u32) -> Self {
+        let (unwinder, modules) = modules::unwinder_of(pid);
+        Self { unwinder, modules, code: Code::of(pid) }
+    }
+
+    /// Whether a return address is in a trampoline; these are in no module.
+    fn is_trampoline(&mut self, address: FrameAddress) -> bool {
+        let at = address.address();
+        address.is_return_address()
+            && !self.modules.iter().any(|module| module.contains(&at))
+            && self.code.is_trampoline(at)
+    }
 }
 
 impl Unwinding {
@@ -39,25 +63,50 @@ impl Unwinding {
     fn by_tables(&mut self, sample: &Sample) -> Chain {
         let mut chain = Chain::default();
         let Some((pc, sp, registers)) = registers(sample) else { return chain };
-        let unwinder = self.processes.entry(sample.pid).or_insert_with(|| modules::unwinder_of(sample.pid));
+        let process = self.processes.entry(sample.pid).or_insert_with(|| Process::of(sample.pid));
+        let mut registers = registers;
         let mut read = |address: u64| {
             let at = address.checked_sub(sp).and_then(|at| usize::try_from(at).ok()).ok_or(())?;
             let bytes = sample.stack.get(at..at.checked_add(8).ok_or(())?).ok_or(())?;
             bytes.try_into().map(u64::from_ne_bytes).map_err(|_| ())
         };
-        let mut frames = unwinder.iter_frames(pc, registers, &mut self.cache, &mut read);
+        let mut address = FrameAddress::from_instruction_pointer(pc);
         while chain.addresses.len() < MAX_FRAMES {
-            match frames.next() {
-                Ok(Some(frame)) => chain.addresses.push(frame.address_for_lookup()),
+            chain.addresses.push(address.address_for_lookup());
+            let caller = if process.is_trampoline(address) {
+                leave_trampoline(&mut registers, &mut read)
+            } else {
+                let unwinder = &process.unwinder;
+                unwinder.unwind_frame(address, &mut registers, &mut self.cache, &mut read).map_err(|_| ())
+            };
+            match caller.map(|caller| caller.map(FrameAddress::from_return_address)) {
+                Ok(Some(Some(caller))) => address = caller,
                 Ok(None) => {
                     chain.rooted = true;
                     break;
                 }
-                Err(_) => break,
+                Ok(Some(None)) | Err(()) => break,
             }
         }
         chain
     }
+}
+
+/// Steps from a trampoline, which saved nothing but its caller's address, to that caller.
+#[cfg(target_arch = "x86_64")]
+fn leave_trampoline(
+    registers: &mut UnwindRegsNative,
+    read: &mut impl FnMut(u64) -> Result<u64, ()>,
+) -> Result<Option<u64>, ()> {
+    let caller = read(registers.sp() + 8)?;
+    registers.set_sp(registers.sp() + 16);
+    registers.set_ip(caller);
+    Ok(Some(caller))
+}
+
+#[cfg(target_arch = "aarch64")]
+fn leave_trampoline(_: &mut UnwindRegsNative, _: &mut impl FnMut(u64) -> Result<u64, ()>) -> Result<Option<u64>, ()> {
+    Err(()) // its trampolines have frame pointers, so none is ever recognized
 }
 
 #[cfg(target_arch = "x86_64")]

@@ -6,15 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from dragstrip.analysis.function_names import owner
 from dragstrip.analysis.launch_differences import LaunchNumbers, shares
 from dragstrip.record import CodePlace, Counter, Profile, StackFrame
 
 #: Fewest samples of a launch, and over all launches of a function whose difference is tested.
 LEAST_SAMPLES, LEAST_OF_FUNCTION = 100, 20
-
-#: Kernel functions in which interrupts are allowed again: the clock's interrupt waited for that, so the time is their
-#: callers'.
-INTERRUPTS_ON = frozenset({"_raw_spin_unlock_irqrestore", "_raw_spin_unlock_irq", "finish_task_switch"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,8 +75,8 @@ def by_layer(launches: Sequence[Profile], layers: Sequence[Layer]) -> Parts | No
 
 
 def by_function(launches: Sequence[Profile]) -> Parts | None:
-    """CPU time in each function itself, by its name and file; None as ``by_layer``."""
-    return _parts(launches, [list(map(_function, _stacks(launch))) for launch in launches])
+    """CPU time of each function, by its name and file (``function_names.owner``); None as ``by_layer``."""
+    return _parts(launches, [list(map(owner, _stacks(launch))) for launch in launches])
 
 
 def unnamed_share(launches: Sequence[Profile]) -> float | None:
@@ -96,15 +93,6 @@ def _stacks(launch: Profile) -> list[list[StackFrame]]:
 
 def _layer(frames: Sequence[StackFrame], layers: Sequence[Layer]) -> str:
     return next((layer.name for layer in layers if layer.has(frames)), "")
-
-
-def _function(frames: Sequence[StackFrame]) -> str:
-    """The innermost function, with the file that it is in."""
-    inner = next((frame for frame in frames if frame.name not in INTERRUPTS_ON), None)
-    if inner is None:
-        return "?"
-    file = "kernel" if inner.place is CodePlace.KERNEL else inner.module.rpartition("/")[2]
-    return f"{inner.name or '?'} [{file or inner.place}]"
 
 
 def _parts(launches: Sequence[Profile], named: Sequence[Sequence[str]]) -> Parts | None:

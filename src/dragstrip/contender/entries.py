@@ -92,6 +92,7 @@ class Entry:
         command, folder: the words of ``--serve``, and the folder to start the command in.
         url: the address of a server that is already running.
         container: the image that is started; None: a program of this machine.
+        profiled: its runtime shall name the code that it compiles, which no launch of a race does.
     """
 
     name: str
@@ -112,6 +113,7 @@ class Entry:
     folder: Path | None = None
     url: Address | None = None
     container: ContainerFields | None = None
+    profiled: bool = False
 
     def http(self, usual: str) -> str:
         """The version of HTTP that loads it: "2" if its parameter ``http`` is "2", otherwise ``usual``."""

@@ -29,6 +29,11 @@ URL_VARIABLE = "DATABASE_URL"
 #: Environment variable: the number of database connections that a server may open; unset without a database.
 CONNECTIONS_VARIABLE = "DATABASE_CONNECTIONS"
 
+#: Options by which runtimes name the code that they compile, by environment variable; other programs ignore them.
+NAMING = MappingProxyType(
+    {"NODE_OPTIONS": "--perf-basic-prof --interpreted-frames-native-stack", "PYTHONPERFSUPPORT": "1"}
+)
+
 #: The address of servers on the load generator's machine.
 LOOPBACK = "127.0.0.1"
 
@@ -313,6 +318,7 @@ def prepare(
         start = Start(
             name=entry.name,
             command=command,
+            env=_naming() if entry.profiled else {},
             socket=_requested_socket(scratch, command),
             cwd=entry.folder or scratch,
             port=port,
@@ -322,6 +328,14 @@ def prepare(
         )
     start = replace(start, address=address, env=_database_environment(database) | start.env)
     return _in_box(entry, start, scratch, values, outside, network) if entry.container is not None else start
+
+
+def _naming() -> dict[str, str]:
+    """The environment that has runtimes name their code; options that the user has set for Node stay set."""
+    return {
+        key: f"{os.environ.get(key, '') if key == 'NODE_OPTIONS' else ''} {text}".strip()
+        for key, text in NAMING.items()
+    }
 
 
 def _in_box(

@@ -244,6 +244,21 @@ def test_an_ad_hoc_command_is_split_as_a_shell_would_and_started_in_its_folder(t
     assert (start.name, start.cwd, start.unprivileged, entry.mark) == ("mine", tmp_path, False, "USER")
 
 
+def test_only_a_profiled_command_names_the_code_that_its_runtime_compiles(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the environment; options for Node that the user has set stay set."""
+    monkeypatch.setenv("NODE_OPTIONS", "--enable-source-maps")
+    entry = contender.serve_entry("mine=node server.js {port}", tmp_path)
+    usual, profiled = (
+        contender.prepare(made, scratch=tmp_path / "s", port=1, cores=(0,), workload="hello").env
+        for made in (entry, replace(entry, profiled=True))
+    )
+    assert not usual
+    assert profiled["NODE_OPTIONS"].startswith("--enable-source-maps --perf-basic-prof")
+    assert profiled["PYTHONPERFSUPPORT"] == "1"
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

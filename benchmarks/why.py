@@ -1,0 +1,281 @@
+"""Does `dragstrip diff --why` name the planted function? Real repositories of four runtimes, really raced.
+
+    python benchmarks/why.py ten --runs 8            # a function of 10 % of the CPU time per response, runtimes in turn
+    python benchmarks/why.py five --runs 8           # 5 %, with six launches of each revision
+    python benchmarks/why.py same --runs 8           # the same server twice: any difference is a false alarm
+    python benchmarks/why.py all --minutes 60        # what these still lack; then the table of docs/why.md
+    python benchmarks/why.py --record                # the table of docs/why.md, from the runs so far
+
+What a call of the planted function costs is measured apart, by a loop in the same program, before each run. Each run
+is a line of docs/calibration/why.jsonl as soon as it has ended, so a sitting may be cut off.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from evidence_parts import GOES_ON
+from pages import splice
+from revisions import ROOT, dragstrip
+
+sys.path.insert(0, str(ROOT / "tests"))
+
+from repositories import Made
+
+LINES, PAGE = ROOT / "docs" / "calibration" / "why.jsonl", ROOT / "docs" / "why.md"
+SERVERS = Path(__file__).with_name("why_servers")
+
+#: Part, the planted share of the CPU time per response, and how many runs ``all`` wants of each runtime.
+PLAN = {"ten": (0.10, 10), "same": (0.0, 6), "five": (0.05, 10)}
+
+#: Loops by which a call's cost is measured before the loops of a share are known.
+TRIAL = 1000
+
+CALL = "planted(LOOPS)"
+
+
+def python() -> str:
+    """A Python of 3.12 or later, which names its functions: $PYTHON, or the newest; its own program, not a shim.
+
+    Raises:
+        SystemExit: there is none.
+    """
+    ask = "import sys; print(sys.executable if sys.version_info >= (3, 12) else '')"
+    for name in (os.environ.get("PYTHON", ""), "python3.14", "python3.13", "python3.12", "python3"):
+        if found := shutil.which(name):
+            said = subprocess.run([found, "-c", ask], capture_output=True, text=True, check=False).stdout.strip()
+            if said:
+                return said
+    raise SystemExit("the Python server needs a Python of 3.12 or later: PYTHON=/path/to/python3.12")
+
+
+KINDS = {
+    "c": ("server.c", "cc -O2 -o .server server.c", "./.server"),
+    "go": ("server.go", "go build -o .server server.go", "./.server"),
+    "node": ("server.js", "", "node server.js"),
+    "python": ("server.py", "", "{python} server.py"),
+}
+
+
+def command_of(kind: str) -> str:
+    """The command that starts the server, without its port."""
+    command = KINDS[kind][2]
+    return command.format(python=python()) if "{python}" in command else command
+
+
+def source_of(kind: str, loops: int) -> dict[str, str]:
+    """The server's file by its name; without loops it does not call the function."""
+    name = KINDS[kind][0]
+    call = f"planted({loops})" if loops else ("pass" if kind == "python" else "")
+    text = (SERVERS / name).read_text().replace(CALL, call)
+    return {name.replace(".", "_"): text}
+
+
+def repository(folder: Path, kind: str, costs: Sequence[int]) -> Made:
+    """A repository with a commit for each of these numbers of loops."""
+    build = KINDS[kind][1]
+    project = f'[build]\ncommand = "{build}"\n' if build else ""
+    project += f'[serve]\ncommand = "{command_of(kind)} {{port}}"\n[race]\nworkloads = ["/users/1"]\n'
+    made = Made(folder)
+    for number, loops in enumerate(costs):
+        made.commit(f"commit {number}", dragstrip_toml=project, note_txt=f"{number}\n", **source_of(kind, loops))
+    return made
+
+
+@contextmanager
+def program(kind: str, folder: Path) -> Iterator[list[str]]:
+    """The words that start the server without its port."""
+    name, build, _ = KINDS[kind]
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text(next(iter(source_of(kind, 0).values())))
+    if build:
+        subprocess.run(["sh", "-c", build], cwd=folder, check=True)
+    yield [word if word != "./.server" else str(folder / ".server") for word in command_of(kind).split()]
+
+
+def call_us(kind: str, loops: int, folder: Path) -> float:
+    """CPU µs of a call with these loops: the median of five programs."""
+    with program(kind, folder) as words:
+        measured = [
+            float(subprocess.check_output([*words, "time", str(loops)], cwd=folder, text=True)) for _ in range(5)
+        ]
+    return median(measured)
+
+
+def response_us(kind: str, folder: Path) -> float:
+    """CPU µs of a response without the function."""
+    with program(kind, folder) as words:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        running = subprocess.Popen([*words, str(port)], cwd=folder)
+        try:
+            time.sleep(1.0)
+            load = [str(ROOT / ".venv" / "bin" / "dragstrip"), "load", f"http://127.0.0.1:{port}/users/1", "-c", "32"]
+            subprocess.run([*load, "-d", "2s", "-q"], check=True, capture_output=True)
+            begun_ns, out = cpu_ns(running.pid), folder / "load.json"
+            subprocess.run([*load, "-d", "4s", "-q", "--json", str(out)], check=True, capture_output=True)
+            return (cpu_ns(running.pid) - begun_ns) / 1e3 / json.loads(out.read_text())["requests"]
+        finally:
+            running.kill()
+            running.wait()
+
+
+def cpu_ns(pid: int) -> int:
+    """CPU time of all threads so far."""
+    total = 0
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with suppress(OSError):
+            total += int((task / "schedstat").read_text().split()[0])
+    return total
+
+
+def loops_of(kind: str, share: float, folder: Path) -> int:
+    """How many loops cost this share of a response."""
+    return max(round(TRIAL * share * response_us(kind, folder) / call_us(kind, TRIAL, folder)), 1)
+
+
+def run(part: str, kind: str, loops: int, folder: Path) -> dict[str, Any]:
+    """One diff with its causes: what was found, and how near the planted function's number is to its cost."""
+    made, store, out = repository(folder / "repository", kind, [0, loops]), folder / "races.sqlite", folder / "out.json"
+    truth_us = call_us(kind, loops, folder / "program") if loops else 0.0
+    done, seconds = dragstrip(
+        made, store, "diff", "HEAD~1", "HEAD", "--anyway", "--rounds", "2", "--metric", "cpu", "--why",
+        "--json", str(out),
+    )  # fmt: skip
+    if done.returncode not in (0, 1, 3):
+        raise SystemExit(done.stdout + done.stderr)
+    if part == "five":
+        (path,) = (store.parent / "cache").rglob("workloads/*.toml")
+        more, spent = dragstrip(
+            made, store, "why", "last", "--budget", "10m", "--workload", str(path), "--json", str(out)
+        )  # fmt: skip
+        seconds += spent
+        if more.returncode != 0:
+            raise SystemExit(more.stdout + more.stderr)
+    why = json.loads(out.read_text())["columns"][0]["why"]
+    differing = {
+        kind_of: [row["name"] if "name" in row else row["counter"] for row in why[kind_of]
+                  if row["contenders"][1]["difference"] and row["contenders"][1]["difference"]["significant"]]
+        for kind_of in ("counters", "layers", "functions")
+    }  # fmt: skip
+    planted = next(
+        (found for found in why["explained"][0]["found"] if "planted [" in found["name"]), None
+    ) if why["explained"] else None  # fmt: skip
+    launches = [entry["launches"] for entry in why["contenders"]]
+    cpu = next(row for row in why["counters"] if row["counter"] == "cpu_ns")["contenders"]
+    return {
+        "right": planted is not None if loops else not any(differing.values()),
+        "planted_us": planted["difference"]["estimate"] if planted else None,
+        "truth_us": truth_us,
+        "base_us": cpu[0]["estimate"],
+        "differing": differing,
+        "unexplained_share": why["explained"][0]["unexplained_share"] if why["explained"] else None,
+        "launches": launches,
+        "rooted": [entry["rooted_share"] for entry in why["contenders"]],
+        "seconds": seconds,
+    }
+
+
+def commit() -> str:
+    """The commit of the code that measures."""
+    words = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
+    return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def runs_so_far() -> list[dict[str, Any]]:
+    """All lines."""
+    return [json.loads(line) for line in LINES.read_text().splitlines()] if LINES.exists() else []
+
+
+def table() -> list[str]:
+    """The runs so far, by part, runtime and commit."""
+    heads = "injected | server | commit | runs | right | launches, fewest | its µs over the true µs | within 20 %"
+    lines = [f"| {heads} |", "|-|-|-|-:|-:|-:|-:|-:|"]
+    names = {"ten": "a function of 10 %", "five": "a function of 5 %", "same": "nothing: the same server twice"}
+    runs = runs_so_far()
+    keys = dict.fromkeys((line["part"], line["server"], line["commit"]) for line in runs)
+    for key in sorted(keys, key=lambda key: (list(PLAN).index(key[0]), list(KINDS).index(key[1]), key[2])):
+        mine = [line for line in runs if (line["part"], line["server"], line["commit"]) == key]
+        ratios = [line["planted_us"] / line["truth_us"] for line in mine if line["planted_us"] is not None]
+        near = f"{min(ratios):.2f} to {max(ratios):.2f}" if ratios else "–"
+        within = f"{sum(abs(ratio - 1) <= 0.2 for ratio in ratios)} of {len(ratios)}" if ratios else "–"
+        fewest = min(min(line["launches"]) for line in mine)
+        cells = (names[key[0]], key[1], key[2], len(mine), sum(line["right"] for line in mine), fewest, near, within)
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    return lines
+
+
+def measure(part: str, kinds: Sequence[str], until: float) -> None:
+    """A run of a part for each of these runtimes; each becomes a line."""
+    for kind in kinds:
+        if time.monotonic() > until:
+            raise SystemExit(GOES_ON)
+        with tempfile.TemporaryDirectory(prefix="dragstrip-why-") as place:
+            share, _ = PLAN[part]
+            loops = loops_of(kind, share, Path(place) / "trial") if share else 0
+            result = run(part, kind, loops, Path(place))
+        line = {
+            "at": datetime.now(UTC).isoformat(timespec="seconds"), "commit": commit(), "part": part,
+            "server": kind, "loops": loops, **result,
+        }  # fmt: skip
+        with LINES.open("a") as opened:
+            opened.write(json.dumps(line) + "\n")
+        sys.stdout.write(f"{line}\n")
+        sys.stdout.flush()
+
+
+def lacking() -> list[tuple[str, str]]:
+    """Part and runtime of the runs that ``PLAN`` still lacks, in the order in which they are run."""
+    runs = runs_so_far()
+    left = {}
+    for part, (_, wanted) in PLAN.items():
+        for kind in KINDS:
+            had = sum((line["part"], line["server"]) == (part, kind) for line in runs)
+            left[part, kind] = max(wanted - had, 0)
+    order = []
+    while any(left.values()):
+        for key, count in left.items():
+            if count:
+                order.append(key)
+                left[key] -= 1
+    return order
+
+
+def main() -> None:
+    """Runs parts, or writes the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("part", nargs="?", choices=[*PLAN, "all"])
+    parser.add_argument("--runs", type=int, default=4)
+    parser.add_argument("--kinds", nargs="*", choices=list(KINDS), default=list(KINDS))
+    parser.add_argument("--minutes", type=float, default=60.0, help="`all` begins no run after this many minutes")
+    parser.add_argument("--record", action="store_true")
+    options = parser.parse_args()
+    until = time.monotonic() + 60 * options.minutes
+    if options.part == "all":
+        for part, kind in lacking():
+            measure(part, [kind], until)
+        options.record = True
+    elif options.part:
+        measure(options.part, [options.kinds[at % len(options.kinds)] for at in range(options.runs)], float("inf"))
+    text = "\n".join(table())
+    sys.stdout.write(text + "\n")
+    if options.record:
+        splice(PAGE, "planted", text)
+
+
+if __name__ == "__main__":
+    main()
