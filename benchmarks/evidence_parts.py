@@ -228,6 +228,14 @@ PARTS = (
         "how containers start",
     ),
     Part(
+        "why-calls",
+        ("why.md#why-calls",),
+        ("python benchmarks/why_calls.py --record",),
+        9,
+        "how `why` counts calls",
+        code=(),
+    ),
+    Part(
         "mutations",
         ("testing.md#mutations",),
         ("python benchmarks/mutations.py --write",),

@@ -190,7 +190,9 @@ def profiles(cpu_us: Mapping[str, float], launches: int = 6, **changes: Any) -> 
             cpu_ns = each_us * (1 + 0.01 * (-1) ** turn) * 1e3 * 100_000
             counts = {"cpu_ns": cpu_ns, "user_ns": cpu_ns / 3, "kernel_ns": cpu_ns * 2 / 3}
             reads = {"reads": 100_000.0 if name == "steady" else 0.0, "writes": 100_000.0}
-            made.append(profile(name, len(made), counts=counts | reads, **changes))
+            calls = {"calls": 30_000.0, "call_responses": 10_000.0, "call.sendto": 10_000.0, "call.epoll_wait": 9_990.0}
+            calls["call.read"] = 10_000.0 if name == "steady" else 0.0
+            made.append(profile(name, len(made), counts=counts | reads | calls, **changes))
     return tuple(made)
 
 

@@ -766,6 +766,61 @@ class Sampler:
         """
 
 @final
+class CallCounter:
+    """Counts the system calls of running processes by name, by the kernel's events; needs root."""
+
+    def __init__(self, pids: Sequence[int], *, cores: Sequence[int]) -> None:
+        """Begins to look which calls occur on these cores.
+
+        Raises:
+            EngineError: the kernel refuses, or all threads have ended.
+        """
+
+    def count(self) -> None:
+        """Ends looking, and counts the calls that have occurred, also in threads that are started later.
+
+        Raises:
+            EngineError: the kernel refuses, or it was stopped.
+        """
+
+    def stop(self) -> CallCounts:
+        """Ends counting.
+
+        Raises:
+            EngineError: a count can't be read, or it was stopped before.
+        """
+
+@final
+class CallTracer:
+    """Counts the system calls of running processes by name, by tracing them, which slows them down."""
+
+    def __init__(self, pids: Sequence[int]) -> None:
+        """Traces every thread, and threads and processes that they start later.
+
+        Raises:
+            EngineError: the kernel refuses, or all threads have ended.
+        """
+
+    def stop(self) -> CallCounts:
+        """Lets all threads go.
+
+        Raises:
+            EngineError: it was stopped before.
+        """
+
+@final
+class CallCounts:
+    """How often system calls were made."""
+
+    @property
+    def total(self) -> int:
+        """All calls, also the calls that have no count of their own."""
+
+    @property
+    def named(self) -> list[tuple[str, int]]:
+        """Calls by name."""
+
+@final
 class SampledStacks:
     """Stacks of a run of samples."""
 

@@ -308,6 +308,11 @@ class Counter(StrEnum):
     #: Memory for each of many idle connections, and how many there were.
     CONNECTION_BYTES = "connection_bytes"
     HELD_CONNECTIONS = "held_connections"
+    #: All system calls in a stretch of load of their own, and its responses; ``Profile.calls`` has the calls by name.
+    CALLS = "calls"
+    CALL_RESPONSES = "call_responses"
+    #: Responses while system calls were traced; ``Profile.traced_calls`` has the calls by class.
+    TRACED_RESPONSES = "traced_responses"
     #: Sampled stacks; of them, with a part in the kernel, with a user part, and whose user part reached its root; and
     #: records that were lost.
     SAMPLES = "samples"
@@ -315,6 +320,19 @@ class Counter(StrEnum):
     USER_SAMPLES = "user_samples"
     ROOTED_SAMPLES = "rooted_samples"
     LOST_SAMPLES = "lost_samples"
+
+
+class CallClass(StrEnum):
+    """Classes of system calls that are traced: a traced server waits more often, or less, than without."""
+
+    READ = "read"
+    WRITE = "write"
+    WAIT = "wait"
+    OTHER = "other"
+
+
+#: The begin of a key in ``Profile.counts`` of a system call by its name, and of a class of traced calls.
+CALL_KEY, TRACED_KEY = "call.", "traced."
 
 
 class CodePlace(StrEnum):
@@ -363,7 +381,8 @@ class Profile:
         started_ns, ended_ns: monotonic, from the start of the launch to the end of its last block.
         blocks: how many blocks of the column's own length were loaded; duration_ns: their length, summed.
         answered, failed: responses in these blocks, correct ones and errors.
-        counts: by ``Counter``; counted over the blocks, or a number at their end.
+        counts: by ``Counter``, or with ``CALL_KEY`` or ``TRACED_KEY``; counted over the blocks, or a number at their
+            end.
         missing: why a counter has no number, by ``Counter``.
         frames, stacks: sampled stacks; none if stacks could not be sampled.
     """
@@ -381,6 +400,19 @@ class Profile:
     missing: Mapping[str, str] = field(default_factory=dict)
     frames: tuple[StackFrame, ...] = ()
     stacks: tuple[Stack, ...] = ()
+
+    @property
+    def calls(self) -> Mapping[str, float]:
+        """System calls by name, over ``Counter.CALL_RESPONSES``; empty if they were not counted."""
+        return self._with_key(CALL_KEY)
+
+    @property
+    def traced_calls(self) -> Mapping[str, float]:
+        """System calls by ``CallClass``, over ``Counter.TRACED_RESPONSES``; empty if they were not traced."""
+        return self._with_key(TRACED_KEY)
+
+    def _with_key(self, key: str) -> Mapping[str, float]:
+        return {name.removeprefix(key): count for name, count in self.counts.items() if name.startswith(key)}
 
 
 #: The key of an entrant's parameters that names the commit from which its server was built.

@@ -49,6 +49,16 @@ def assert_stacks(why: Any) -> None:
         assert layers == pytest.approx(whole, rel=0.02)
 
 
+def assert_calls(why: Any) -> None:
+    """The planted write is counted to a thousandth, or to a tenth by tracing, if only that is allowed."""
+    by_name = {(call["name"], call["traced"]): call["contenders"] for call in why["calls"]}
+    if by_name:
+        counted = ("write", False) in by_name
+        cells = by_name["write", not counted]
+        assert cells[1]["difference"]["significant"]
+        assert abs(cells[1]["difference"]["estimate"]) == pytest.approx(1.0, abs=0.001 if counted else 0.1)
+
+
 def test_a_planted_system_call_is_found_and_the_race_stays_as_it_was(tmp_path: Path) -> None:
     """One write more per response, to a tenth; the page has it; another call has nothing to do.
 
@@ -78,6 +88,7 @@ def test_a_planted_system_call_is_found_and_the_race_stays_as_it_was(tmp_path: P
     assert difference["significant"]
     assert abs(difference["estimate"]) == pytest.approx(1.0, abs=0.1)
     assert (difference["estimate"] > 0) == ((first, second) == ("plain", "writes"))
+    assert_calls(why)
     assert row(why, "segments")["plain"]["estimate"] == pytest.approx(1.0, abs=0.01)
     assert row(why, "received_bytes")["plain"]["estimate"] == pytest.approx(76, abs=1)
     assert_stacks(why)

@@ -1,8 +1,8 @@
-//! Opens sampling events of the kernel: one for each thread and core, all of a core into one ring.
+//! Opens events of the kernel: samples, one event for each thread and core; and counts, one for each thread.
 
 use perf_event_open_sys as sys;
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::{AsRawFd, FromRawFd};
 use sys::bindings as perf;
 
@@ -23,13 +23,13 @@ const REGISTERS: u64 = 1 << 29 | 1 << 30 | 1 << 31 | 1 << 32; // x29, lr, sp, pc
 pub struct Event(File);
 
 impl Event {
-    /// Opens an event, which does not count yet, for a thread on a core, and for the threads that it starts.
+    /// Opens an event that samples stacks of a thread on a core, and of the threads that it starts; it waits for
+    /// `enable`.
     ///
     /// # Errors
     /// The kernel's: without privilege `kernel` is refused, and any event may be.
-    pub fn open(thread: u32, core: u32, kernel: bool) -> io::Result<Self> {
+    pub fn sampling(thread: u32, core: u32, kernel: bool) -> io::Result<Self> {
         let mut attr = perf::perf_event_attr {
-            size: size_of::<perf::perf_event_attr>() as u32,
             type_: perf::PERF_TYPE_SOFTWARE,
             config: u64::from(perf::PERF_COUNT_SW_CPU_CLOCK),
             sample_type: u64::from(
@@ -44,20 +44,60 @@ impl Event {
         };
         attr.__bindgen_anon_1.sample_freq = RATE_HZ;
         attr.set_freq(1);
+        attr.set_exclude_kernel(u64::from(!kernel));
+        attr.set_exclude_callchain_kernel(u64::from(!kernel));
+        Self::open(attr, thread, Some(core))
+    }
+
+    /// Opens an event that hands over each occurrence of a tracepoint in a thread on a core, with its fields.
+    ///
+    /// # Errors
+    /// The kernel's: it needs a privilege.
+    pub fn each(tracepoint: u64, thread: u32, core: u32) -> io::Result<Self> {
+        let mut attr = perf::perf_event_attr {
+            type_: perf::PERF_TYPE_TRACEPOINT,
+            config: tracepoint,
+            sample_type: u64::from(perf::PERF_SAMPLE_RAW),
+            ..Default::default()
+        };
+        attr.__bindgen_anon_1.sample_period = 1;
+        Self::open(attr, thread, Some(core))
+    }
+
+    /// Opens an event that counts a tracepoint in a thread, and in the threads that it starts.
+    ///
+    /// # Errors
+    /// The kernel's: it needs a privilege.
+    pub fn counting(tracepoint: u64, thread: u32) -> io::Result<Self> {
+        let attr =
+            perf::perf_event_attr { type_: perf::PERF_TYPE_TRACEPOINT, config: tracepoint, ..Default::default() };
+        Self::open(attr, thread, None)
+    }
+
+    fn open(mut attr: perf::perf_event_attr, thread: u32, core: Option<u32>) -> io::Result<Self> {
+        attr.size = size_of::<perf::perf_event_attr>() as u32;
         attr.set_disabled(1);
         attr.set_inherit(1);
         attr.set_exclude_hv(1);
-        attr.set_exclude_kernel(u64::from(!kernel));
-        attr.set_exclude_callchain_kernel(u64::from(!kernel));
+        let core = core.map_or(-1, |core| core as i32);
         // SAFETY: `attr` is a whole structure with its own size, which the kernel only reads.
-        let number = unsafe {
-            sys::perf_event_open(&mut attr, thread as i32, core as i32, -1, u64::from(perf::PERF_FLAG_FD_CLOEXEC))
-        };
+        let number =
+            unsafe { sys::perf_event_open(&mut attr, thread as i32, core, -1, u64::from(perf::PERF_FLAG_FD_CLOEXEC)) };
         if number < 0 {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: the kernel has just returned this descriptor, and nothing else owns it.
         Ok(Self(unsafe { File::from_raw_fd(number) }))
+    }
+
+    /// How often it occurred so far, in all of its threads.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn count(&self) -> io::Result<u64> {
+        let mut bytes = [0; 8];
+        (&self.0).read_exact(&mut bytes)?;
+        Ok(u64::from_ne_bytes(bytes))
     }
 
     /// The event's descriptor, for its ring.
@@ -74,7 +114,7 @@ impl Event {
         self.checked(unsafe { sys::ioctls::SET_OUTPUT(self.0.as_raw_fd(), other.0.as_raw_fd()) })
     }
 
-    /// Starts sampling.
+    /// Starts sampling or counting.
     ///
     /// # Errors
     /// The kernel's.
@@ -83,7 +123,7 @@ impl Event {
         self.checked(unsafe { sys::ioctls::ENABLE(self.0.as_raw_fd(), 0) })
     }
 
-    /// Ends sampling.
+    /// Ends sampling or counting.
     ///
     /// # Errors
     /// The kernel's.

@@ -1,4 +1,4 @@
-//! Samples the stacks of running processes, and unwinds and names them.
+//! Samples the stacks of running processes, and unwinds and names them; and counts their system calls by name.
 //!
 //! A clock of the kernel (`cpu-clock` of perf_event_open(2)) interrupts each thread of the processes about a thousand
 //! times per second of its CPU time. It needs no hardware counter, so it also works on virtual machines. Each sample
@@ -8,14 +8,22 @@
 //!
 //! Names come from symbol tables, from the kernel's, and from the maps that just-in-time compilers write
 //! (`/tmp/perf-PID.map`). An address without a symbol stays without a name.
+//!
+//! System calls are counted by the kernel's own tracepoints, which costs the server next to nothing and needs root; or,
+//! for any user, by tracing (ptrace(2)), which slows the server down.
 
+mod calls;
 mod event;
 mod modules;
 mod record;
 mod ring;
 mod sampler;
 mod symbols;
+mod tracefs;
+mod tracer;
 mod trampoline;
 mod unwind;
 
+pub use calls::{CallCounter, Calls};
 pub use sampler::{Frame, Place, ProfileError, Sampler, Stack, Stacks};
+pub use tracer::CallTracer;

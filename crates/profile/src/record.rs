@@ -51,6 +51,15 @@ pub fn parse(bytes: &[u8], registers: usize) -> Record {
     read(&mut reader).unwrap_or(Record::Other)
 }
 
+/// The bytes of a sample that has nothing but a tracepoint's own fields; None if it is another record.
+pub fn fields(bytes: &[u8]) -> Option<&[u8]> {
+    let mut reader = Reader(bytes);
+    let kind = reader.u32()?;
+    reader.u32()?;
+    let size = usize::try_from(reader.u32()?).ok()?;
+    (kind == perf::PERF_RECORD_SAMPLE).then(|| reader.take(size)).flatten()
+}
+
 fn sample(reader: &mut Reader<'_>, registers: usize) -> Option<Sample> {
     let mut made = Sample { pid: reader.u32()?, ..Sample::default() };
     reader.u32()?;
@@ -114,6 +123,16 @@ mod tests {
         let Record::Sample(read) = parse(&record(perf::PERF_RECORD_SAMPLE, &words), 3) else { panic!() };
         assert_eq!((read.pid, read.kernel, read.user), (7, vec![0xffff_0001], vec![0x40, 0x41]));
         assert_eq!((read.registers, read.stack), (vec![11, 12, 13], 21_u64.to_ne_bytes().to_vec()));
+    }
+
+    #[test]
+    fn a_tracepoints_sample_has_its_fields() {
+        let mut bytes = record(perf::PERF_RECORD_SAMPLE, &[]);
+        bytes.extend(12_u32.to_ne_bytes());
+        bytes.extend([7; 12]);
+        assert_eq!(fields(&bytes), Some([7; 12].as_slice()));
+        assert_eq!(fields(&bytes[..19]), None);
+        assert_eq!(fields(&record(perf::PERF_RECORD_LOST, &[1, 2])), None);
     }
 
     #[test]

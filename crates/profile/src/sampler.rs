@@ -80,14 +80,23 @@ pub struct Stacks {
     pub kernel: bool,
 }
 
-/// Why there are no samples.
+/// Why there are no samples, or no counts.
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
     /// The kernel refuses the event.
     #[error("the kernel refuses to sample ({0}); see /proc/sys/kernel/perf_event_paranoid")]
     Refused(#[source] io::Error),
+    /// The kernel does not show the numbers of its events.
+    #[error("the kernel's events can't be read ({0}); they need root")]
+    Unlisted(#[source] io::Error),
+    /// The kernel refuses to count an event.
+    #[error("the kernel refuses to count system calls ({0}); it needs root or CAP_PERFMON")]
+    Uncounted(#[source] io::Error),
+    /// The kernel refuses to trace a thread.
+    #[error("the kernel refuses to trace it ({0}); see /proc/sys/kernel/yama/ptrace_scope")]
+    Untraced(#[source] io::Error),
     /// No thread of the processes is left.
-    #[error("none of its threads can be sampled; it has ended")]
+    #[error("none of its threads is left; it has ended")]
     Ended,
 }
 
@@ -107,14 +116,16 @@ impl Sampler {
     /// [`ProfileError`]: the kernel refuses even the user's part, or all threads have ended.
     pub fn start(pids: &[u32], cores: &[u32]) -> Result<Self, ProfileError> {
         let threads: Vec<u32> = pids.iter().flat_map(|&pid| threads_of(pid)).collect();
-        let (events, rings, kernel) = match open_all(&threads, cores, true) {
-            Ok((events, rings)) => (events, rings, true),
-            Err(error) if is_forbidden(&error) => {
-                let (events, rings) = open_all(&threads, cores, false).map_err(ProfileError::Refused)?;
-                (events, rings, false)
-            }
-            Err(error) => return Err(ProfileError::Refused(error)),
-        };
+        let (events, rings, kernel) =
+            match open_all(&threads, cores, |thread, core| Event::sampling(thread, core, true)) {
+                Ok((events, rings)) => (events, rings, true),
+                Err(error) if is_forbidden(&error) => {
+                    let user = |thread, core| Event::sampling(thread, core, false);
+                    let (events, rings) = open_all(&threads, cores, user).map_err(ProfileError::Refused)?;
+                    (events, rings, false)
+                }
+                Err(error) => return Err(ProfileError::Refused(error)),
+            };
         if events.is_empty() {
             return Err(ProfileError::Ended);
         }
@@ -139,22 +150,26 @@ impl Sampler {
     }
 }
 
-fn is_forbidden(error: &io::Error) -> bool {
+pub(crate) fn is_forbidden(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM))
 }
 
-fn threads_of(pid: u32) -> Vec<u32> {
+pub(crate) fn threads_of(pid: u32) -> Vec<u32> {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     tasks.filter_map(|task| task.file_name().to_str()?.parse().ok()).collect()
 }
 
 /// Opens an event for each thread on each core; all of a core write into one ring. Threads that have ended are left out.
-fn open_all(threads: &[u32], cores: &[u32], kernel: bool) -> io::Result<(Vec<Event>, Vec<Ring>)> {
+pub(crate) fn open_all(
+    threads: &[u32],
+    cores: &[u32],
+    open: impl Fn(u32, u32) -> io::Result<Event>,
+) -> io::Result<(Vec<Event>, Vec<Ring>)> {
     let (mut events, mut rings) = (Vec::<Event>::new(), Vec::new());
     for &core in cores {
         let mut first: Option<usize> = None;
         for &thread in threads {
-            let event = match Event::open(thread, core, kernel) {
+            let event = match open(thread, core) {
                 Err(error) if error.raw_os_error() == Some(libc::ESRCH) => continue,
                 opened => opened?,
             };

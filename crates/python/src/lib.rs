@@ -201,6 +201,9 @@ fn _engine(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<reference_server::ReferenceServer>()?;
     module.add_class::<profile::Sampler>()?;
     module.add_class::<profile::SampledStacks>()?;
+    module.add_class::<profile::CallCounter>()?;
+    module.add_class::<profile::CallTracer>()?;
+    module.add_class::<profile::CallCounts>()?;
     script::add_to(module)?;
     module.add("EngineError", module.py().get_type::<EngineError>())?;
     module.add_function(wrap_pyfunction!(quantiles, module)?)?;

@@ -1,4 +1,4 @@
-//! Stacks of running processes as Python uses them.
+//! Stacks and system calls of running processes as Python uses them.
 
 use crate::errors::of_kind;
 use dragstrip_profile as profile;
@@ -19,14 +19,13 @@ impl Sampler {
     #[new]
     #[pyo3(signature = (pids, *, cores))]
     fn new(pids: Vec<u32>, cores: Vec<u32>) -> PyResult<Self> {
-        let started = profile::Sampler::start(&pids, &cores);
-        let inner = started.map_err(|refusal| of_kind("profile", refusal.to_string()))?;
+        let inner = profile::Sampler::start(&pids, &cores).map_err(refused)?;
         Ok(Self { inner: Mutex::new(Some(inner)) })
     }
 
     fn stop(&self, py: Python<'_>) -> PyResult<SampledStacks> {
         let sampler = self.inner.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let sampler = sampler.ok_or_else(|| of_kind("profile", "the sampler has been stopped already".into()))?;
+        let sampler = sampler.ok_or_else(stopped)?;
         Ok(SampledStacks(py.detach(|| sampler.stop())))
     }
 }
@@ -66,6 +65,78 @@ impl SampledStacks {
         let named = |frame: &profile::Frame| (place(frame.place), frame.module.clone(), frame.name.clone());
         self.0.stacks.iter().map(|stack| (stack.frames.iter().map(named).collect(), stack.samples)).collect()
     }
+}
+
+#[pyclass(frozen, module = "dragstrip._engine")]
+pub struct CallCounter {
+    /// None after it was stopped.
+    inner: Mutex<Option<profile::CallCounter>>,
+}
+
+#[pymethods]
+impl CallCounter {
+    #[new]
+    #[pyo3(signature = (pids, *, cores))]
+    fn new(pids: Vec<u32>, cores: Vec<u32>) -> PyResult<Self> {
+        let inner = profile::CallCounter::start(&pids, &cores).map_err(refused)?;
+        Ok(Self { inner: Mutex::new(Some(inner)) })
+    }
+
+    fn count(&self) -> PyResult<()> {
+        let mut counter = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        counter.as_mut().ok_or_else(stopped)?.count().map_err(refused)
+    }
+
+    fn stop(&self, py: Python<'_>) -> PyResult<CallCounts> {
+        let counter = self.inner.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let counter = counter.ok_or_else(stopped)?;
+        py.detach(|| counter.stop()).map(CallCounts).map_err(refused)
+    }
+}
+
+#[pyclass(frozen, module = "dragstrip._engine")]
+pub struct CallTracer {
+    /// None after it was stopped.
+    inner: Mutex<Option<profile::CallTracer>>,
+}
+
+#[pymethods]
+impl CallTracer {
+    #[new]
+    fn new(py: Python<'_>, pids: Vec<u32>) -> PyResult<Self> {
+        let inner = py.detach(|| profile::CallTracer::start(&pids)).map_err(refused)?;
+        Ok(Self { inner: Mutex::new(Some(inner)) })
+    }
+
+    fn stop(&self, py: Python<'_>) -> PyResult<CallCounts> {
+        let tracer = self.inner.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let tracer = tracer.ok_or_else(stopped)?;
+        Ok(CallCounts(py.detach(|| tracer.stop())))
+    }
+}
+
+#[pyclass(frozen, module = "dragstrip._engine")]
+pub struct CallCounts(profile::Calls);
+
+#[pymethods]
+impl CallCounts {
+    #[getter]
+    fn total(&self) -> u64 {
+        self.0.total
+    }
+
+    #[getter]
+    fn named(&self) -> Vec<(String, u64)> {
+        self.0.named.clone()
+    }
+}
+
+fn refused(refusal: profile::ProfileError) -> PyErr {
+    of_kind("profile", refusal.to_string())
+}
+
+fn stopped() -> PyErr {
+    of_kind("profile", "it has been stopped already".into())
 }
 
 fn place(place: profile::Place) -> &'static str {

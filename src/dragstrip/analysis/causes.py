@@ -16,6 +16,7 @@ from dragstrip.analysis.launch_differences import (
     amounts,
     counts,
     differences,
+    exact_counts,
 )
 from dragstrip.analysis.layers import (
     LEAST_OF_FUNCTION,
@@ -29,6 +30,10 @@ from dragstrip.record import Counter, EventKind, Profile, Race
 
 #: Probability of any false alarm among a column's differences, and of missing a contender's own number.
 ALPHA = 0.05
+
+
+#: Instead of a call's name: all counted calls, and the calls that had no counter of their own.
+ALL_CALLS, OTHER_CALLS = "all", "others"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +100,21 @@ class CauseRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CallRow:
+    """System calls per response.
+
+    Args:
+        name: of the call, ``ALL_CALLS`` or ``OTHER_CALLS``; of traced calls a ``CallClass``.
+        traced: counted by tracing, which slows the server down.
+        cells: for each contender in the table's order.
+    """
+
+    name: str
+    traced: bool
+    cells: tuple[CauseCell, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PartRow:
     """CPU time in one layer or one function: its name, and a cell for each contender in the table's order."""
 
@@ -137,9 +157,12 @@ class Causes:
         names: contenders, the first is the one that others are compared with.
         launches: of each, in the same order.
         rows: counters that any launch has or that were looked for.
+        calls: system calls, by name if they were counted, by class if they were traced; the most frequent first.
         layers: CPU time by layer, the largest first; empty unless all contenders' stacks were sampled.
         functions: the same by function, only for revisions of one server; their differences are tested together.
         unnamed: share of each contender's samples whose innermost frame has no name; None without samples.
+        uncounted: by contender, why its system calls were not counted by name, and why they were not traced; "" if they
+            were.
         unsampled: by contender, why its stacks, or their part in the kernel, were not sampled; "" if they were.
         rooted: share of its samples with a user part that reached the root of the stack; None without samples.
     """
@@ -147,10 +170,12 @@ class Causes:
     names: tuple[str, ...]
     launches: tuple[int, ...]
     rows: tuple[CauseRow, ...]
+    calls: tuple[CallRow, ...] = ()
     layers: tuple[PartRow, ...] = ()
     functions: tuple[PartRow, ...] = ()
     unnamed: tuple[float | None, ...] = ()
     rooted: tuple[float | None, ...] = ()
+    uncounted: tuple[tuple[str, str], ...] = ()
     unsampled: tuple[str, ...] = ()
 
     @property
@@ -231,15 +256,86 @@ def causes(race: Race, layers: Sequence[Layer] = (), *, alpha: float = ALPHA) ->
         names=names,
         launches=tuple(map(len, ordered)),
         rows=shown,
+        calls=_call_rows(ordered, alpha),
         layers=_part_rows([by_layer(launches, layers) for launches in ordered], alpha) if layers else (),
         functions=_part_rows([by_function(launches) for launches in ordered], alpha, LEAST_OF_FUNCTION)
         if _of_revisions(race)
         else (),
         unnamed=tuple(map(unnamed_share, ordered)),
         rooted=tuple(map(_rooted_share, ordered)),
+        uncounted=tuple(
+            (_missing(Counter.CALLS, launches), _missing(Counter.TRACED_RESPONSES, launches)) for launches in ordered
+        ),
         unsampled=tuple(
             _missing(Counter.SAMPLES, launches) or _missing(Counter.KERNEL_SAMPLES, launches) for launches in ordered
         ),
+    )
+
+
+def _call_rows(launches: Sequence[Sequence[Profile]], alpha: float) -> tuple[CallRow, ...]:
+    """Rows of counted calls, then of traced calls; the differences of all are one family.
+
+    Args:
+        launches: of each contender, the first is the one that others are compared with.
+    """
+    known = {traced: [_calls(of_one, traced=traced) for of_one in launches] for traced in (False, True)}
+    numbers = {
+        (name, traced): [calls.numbers(name) if calls else None for calls in of_all]
+        for traced, of_all in known.items()
+        for name in _call_names([calls for calls in of_all if calls is not None])
+    }
+    family = [(key, at) for key, of_all in numbers.items() for at in range(1, len(of_all)) if of_all[0] and of_all[at]]
+    tested = differences([_both(numbers[key][0], numbers[key][at]) for key, at in family], alpha=alpha)
+    found = dict(zip(family, tested, strict=True))
+    return tuple(
+        CallRow(
+            name=name,
+            traced=traced,
+            cells=tuple(
+                CauseCell(interval=calls.interval(alpha) if calls else None, difference=found.get(((name, traced), at)))
+                for at, calls in enumerate(of_all)
+            ),
+        )
+        for (name, traced), of_all in numbers.items()
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Calls:
+    """One contender's calls: for each launch how many responses there were, and its calls by name."""
+
+    answered: tuple[float, ...]
+    by_name: tuple[Mapping[str, float], ...]
+
+    def numbers(self, name: str) -> LaunchNumbers:
+        """Calls per response for each launch; a call that a launch does not have is zero there."""
+        return exact_counts([calls.get(name, 0.0) for calls in self.by_name], self.answered)
+
+
+def _calls(launches: Sequence[Profile], *, traced: bool) -> _Calls | None:
+    """A contender's calls; None unless all of its launches counted them in the same way."""
+    responses = Counter.TRACED_RESPONSES if traced else Counter.CALL_RESPONSES
+    if any(responses not in launch.counts for launch in launches):
+        return None
+    return _Calls(
+        answered=tuple(launch.counts[responses] for launch in launches),
+        by_name=tuple(launch.traced_calls if traced else _with_others(launch) for launch in launches),
+    )
+
+
+def _with_others(launch: Profile) -> Mapping[str, float]:
+    """Counted calls by name, all of them, and the calls that had no counter of their own."""
+    whole, named = launch.counts[Counter.CALLS], launch.calls
+    return {ALL_CALLS: whole, **named, OTHER_CALLS: whole - sum(named.values())}
+
+
+def _call_names(known: Sequence[_Calls]) -> list[str]:
+    """All calls before each call by its name, the most frequent first; others are last, and only if there are any."""
+    names = dict.fromkeys(name for calls in known for by_name in calls.by_name for name in by_name)
+    means = {name: sum(calls.numbers(name).mean for calls in known) for name in names}
+    return sorted(
+        (name for name in names if means[name] > 0),
+        key=lambda name: (name != ALL_CALLS, name == OTHER_CALLS, -means[name], name),
     )
 
 

@@ -18,6 +18,10 @@ import numpy as np
 
 from dragstrip.analysis.interval import FloatArray, Interval, student_t
 
+#: The scatter of a call that belongs to each response is no less than this, per response: of counts that are exact, a
+#: few launches may agree by chance, and calls at the edges of a count belong to no response.
+EXACT = 0.0005
+
 #: Fewest launches of a side that can show a difference: with fewer, hardly any real difference was found.
 LEAST_LAUNCHES = 4
 
@@ -58,6 +62,12 @@ def counts(total: Sequence[float], answered: Sequence[float]) -> LaunchNumbers:
     """A count per response; its variance by counting is a Poisson count's, of one event at least."""
     events, responses = np.asarray(total, dtype=float), np.asarray(answered, dtype=float)
     return LaunchNumbers(values=events / responses, counting=np.maximum(events, 1.0) / responses**2)
+
+
+def exact_counts(total: Sequence[float], answered: Sequence[float]) -> LaunchNumbers:
+    """A count per response of what comes with each response, such as a system call; rare ones scatter as ``counts``."""
+    counted = counts(total, answered)
+    return LaunchNumbers(values=counted.values, counting=np.minimum(counted.counting, EXACT**2))
 
 
 def amounts(values: Sequence[float]) -> LaunchNumbers:

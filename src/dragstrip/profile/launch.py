@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from dragstrip.contender import Entry
 from dragstrip.errors import StageError
-from dragstrip.profile import process_counters, wire
+from dragstrip.profile import calls, process_counters, wire
+from dragstrip.profile.calls import CountedCalls
 from dragstrip.profile.idle_connections import memory_per_connection
 from dragstrip.profile.process_counters import Reading, proportional_bytes
 from dragstrip.profile.stacks import StackSampling
@@ -22,10 +24,13 @@ if TYPE_CHECKING:
     from dragstrip._engine import BlockPlan, Tally
 
 #: CPU time of the server after which a launch ends, and the longest time that it is loaded for that.
-CPU_S, MOST_S = 2.0, 4.0
+CPU_S, MOST_S = 1.2, 2.5
 
 #: Blocks between two looks at the time.
 AT_ONCE = 8
+
+#: Seconds of load over which system calls are counted, or traced.
+CALLS_S = 0.3
 
 #: With less CPU time, the shares of user and kernel mode are unknown: the kernel samples them by ticks of 1 to 10 ms.
 LEAST_TICKS_S = 0.5
@@ -68,14 +73,16 @@ def profile_launch(setup: RaceSetup, plan: ProfilePlan) -> Profile:
         sampled = sampling.finish()
         if not launched.running.alive():
             raise StageError(f"{launched.name}: {launched.death('under load')}")
+        size, called = _size(launched), _calls(setup, launched, plan)
         readings = (
             after.since(before),
             received,
             sampled.reading,
-            _size(launched),
+            size,
             _idle_connections(setup, launched),
         )
     counts, missing = _cpu(tallies, readings[0])
+    missing |= called.missing
     if reason := _no_sockets(setup, launched):
         missing |= dict.fromkeys((Counter.RECEIVED_BYTES, Counter.SEGMENTS), reason)
     for reading in readings:
@@ -91,7 +98,8 @@ def profile_launch(setup: RaceSetup, plan: ProfilePlan) -> Profile:
         duration_ns=sum(tally.duration_ns for tally in tallies),
         answered=sum(tally.answered for tally in tallies),
         failed=sum(tally.failed for tally in tallies),
-        counts={str(counter): count for counter, count in counts.items() if counter not in missing},
+        counts={str(counter): count for counter, count in counts.items() if counter not in missing}
+        | dict(called.counts),
         missing={str(counter): reason for counter, reason in missing.items()},
         frames=sampled.frames,
         stacks=sampled.stacks,
@@ -115,6 +123,30 @@ def _load(setup: RaceSetup, launched: LaunchedServer, plan: ProfilePlan) -> list
         failures = nothing_right(tallies[-1].errors, tallies[-1].sample, launched.running.log_tail(5))
         raise StageError(f"{launched.name}: {launched.death('under load') or failures}")
     return tallies
+
+
+def _calls(setup: RaceSetup, launched: LaunchedServer, plan: ProfilePlan) -> CountedCalls:
+    """System calls by name; if the kernel refuses to count them, by class, by tracing."""
+    pids = launched.running.pids()
+    if not pids:
+        return CountedCalls(missing={Counter.CALLS: "its processes can't be seen"})
+    load = partial(_responses, setup, launched, plan)
+    counted = calls.counted(pids, setup.lanes.server, load)
+    if Counter.CALLS not in counted.missing:
+        return counted
+    traced = calls.traced(pids, load)
+    return CountedCalls(counts=traced.counts, missing={**counted.missing, **traced.missing})
+
+
+def _responses(setup: RaceSetup, launched: LaunchedServer, plan: ProfilePlan) -> int:
+    """Loads blocks for ``CALLS_S``; returns how many responses there were."""
+    answered, until_s = 0, time.monotonic() + CALLS_S
+    while time.monotonic() < until_s:
+        (tally,) = setup.engine.run([_block(setup, launched, plan, answered)])
+        answered += tally.answered
+        if tally.gave_up:
+            break
+    return answered
 
 
 def _block(setup: RaceSetup, launched: LaunchedServer, plan: ProfilePlan, seed: int) -> BlockPlan:
@@ -185,6 +217,8 @@ def _idle_connections(setup: RaceSetup, launched: LaunchedServer) -> Reading:
         reason = reason or "it is measured over plain HTTP/1 only"
     if not launched.running.pids():
         reason = reason or "its processes can't be seen"
+    if not launched.running.alive():
+        reason = reason or "it ended while its system calls were counted"
     if reason:
         return Reading(totals={}, missing=dict.fromkeys((Counter.CONNECTION_BYTES, Counter.HELD_CONNECTIONS), reason))
     request = plainest(asking.exchanges(keepalive=True, http=setup.load.http)).request

@@ -26,13 +26,35 @@ def test_the_table_names_the_costs_that_differ() -> None:
     assert rows["CPU, µs"][2].endswith(" ●")
     assert rows["read calls, at least"][0].startswith("0 ± ")
     assert not rows["write calls, at least"][2].endswith("●")
+    assert rows["system calls"][0].startswith("3.0000 ± 0.0005")
+    assert rows["  sendto"][2].startswith("0 ± 0.0007")
+    assert rows["  read"][2].startswith("+1.0000 ± 0.000")
+    assert rows["  read"][2].endswith(" ●")
     assert rows["TCP segments received"][0] == "not measured"
     text = " ".join(compared.sentences)
     assert "Extra launches after the race: 6 of quick, 6 of steady." in text
     assert "steady takes 3.50 µs (" in text
     assert "more CPU time per response than quick: 1.17 µs of the difference in user mode and 2.33 µs" in text
-    assert "that differ from quick: read calls: +1.00." in text
+    assert "that differ from quick: read calls: +1.00; read: +1.000; other calls: -1.000." in text
     assert "TCP segments received: not measured for quick and steady, because each request has a connection" in text
+
+
+def test_traced_calls_are_called_so() -> None:
+    """By class; a contender whose calls were not traced either says why."""
+    traced = {"traced_responses": 5_000.0, "traced.read": 5_000.0, "traced.wait": 200.0}
+    refused = "the kernel's events can't be read (Permission denied); they need root"
+    both = {"calls": refused, "traced_responses": "it is traced already"}
+    made = [
+        samples.profile("quick", at, counts={"cpu_ns": 6e8} | traced, missing={"calls": refused}) for at in range(4)
+    ]
+    made += [samples.profile("steady", at, counts={"cpu_ns": 9e8}, missing=both) for at in range(4, 8)]
+    (compared,) = compared_causes(samples.race(profiles=tuple(made)))
+    rows = {row[0]: row[1:] for row in compared.rows}
+    assert rows["read and receive calls, under tracing"] == ("1.0000 ± 0.0008", "not measured", "")
+    assert rows["waiting calls, under tracing"][0].startswith("0.0400 ± ")
+    text = " ".join(compared.sentences)
+    assert f"not counted for quick, because {refused}; they were traced instead." in text
+    assert "nor could they be traced, because it is traced already." in text
 
 
 def test_few_launches_are_shown_and_not_tested() -> None:

@@ -9,9 +9,19 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from dragstrip.analysis import Interval
-from dragstrip.analysis.causes import CauseCell, CauseRow, Causes, Explained, PartRow, causes
+from dragstrip.analysis.causes import (
+    ALL_CALLS,
+    OTHER_CALLS,
+    CallRow,
+    CauseCell,
+    CauseRow,
+    Causes,
+    Explained,
+    PartRow,
+    causes,
+)
 from dragstrip.analysis.launch_differences import LEAST_LAUNCHES, LaunchDifference
-from dragstrip.record import Counter, Race
+from dragstrip.record import CallClass, Counter, Race
 from dragstrip.report import figures, glyphs
 from dragstrip.report.comparison import cell
 from dragstrip.report.race.layer_file import layers
@@ -22,6 +32,9 @@ MAX_FUNCTIONS = 8
 
 #: Functions that differ and have a sentence of their own; the table has all.
 MAX_SENTENCES = 5
+
+#: A system call that is rarer, per response of all shown contenders, is shown only if it differs.
+LEAST_CALLS = 0.01
 
 #: A difference that the test found.
 FOUND = "●"
@@ -46,11 +59,19 @@ LABELS: Mapping[Counter, str] = {
     Counter.HELD_CONNECTIONS: "idle connections for that",
 }
 
+#: The name of each class of traced calls.
+_TRACED_LABELS: Mapping[str, str] = {
+    CallClass.READ: "read and receive calls",
+    CallClass.WRITE: "write and send calls",
+    CallClass.WAIT: "waiting calls",
+    CallClass.OTHER: "other calls",
+}
+
 #: The explanation below a table.
 NOTE = (
     "Means per response; ± is half of a 95 % interval over launches; indented rows divide CPU time, in µs. ● marks a "
     "difference that the test found; the tested differences of counters together have a probability of at most 5 % "
-    "of any false alarm, and so have layers and functions. None of this is part of the verdict."
+    "of any false alarm, and so have system calls, layers and functions. None of this is part of the verdict."
 )
 
 
@@ -92,11 +113,45 @@ def _compared(table: Causes, at: int) -> ComparedCauses:
         for row in table.rows
         if any(row.cells[place].interval or row.cells[place].missing for place in shown)
     )
+    rows += tuple(_of_calls(row, shown, at) for row in table.calls if _is_frequent(row, shown, at))
     rows += tuple(_part(f"  {row.name or 'in no layer'}", row, shown, at) for row in table.layers)
     rows += tuple(_part(f"  {row.name}", row, shown, at) for row in table.functions if _is_shown(row, at, table))
     return ComparedCauses(
         heads=("", *heads, *(("difference",) if at else ())), rows=rows, sentences=tuple(_sentences(table, shown, at))
     )
+
+
+def _call_label(row: CallRow) -> str:
+    if row.traced:
+        return f"{_TRACED_LABELS.get(row.name, row.name)}, under tracing"
+    return {ALL_CALLS: "system calls", OTHER_CALLS: "  other calls"}.get(row.name, f"  {row.name}")
+
+
+def _of_calls(row: CallRow, shown: Sequence[int], at: int) -> tuple[str, ...]:
+    """A row of system calls; counts are exact, so they have more digits."""
+    numbers = (row.cells[place].interval for place in shown)
+    difference = row.cells[at].difference
+    mark = f" {FOUND}" if difference is not None and difference.significant else ""
+    between = f"{_calls(difference.interval, sign='+')}{mark}" if difference else ""
+    return (
+        _call_label(row),
+        *(_calls(interval) if interval else "not measured" for interval in numbers),
+        *((between,) if at else ()),
+    )
+
+
+def _calls(interval: Interval, *, sign: str = "-") -> str:
+    """Calls per response, and half the width of the interval."""
+    half = figures.finite((interval.high - interval.low) / 2)
+    estimate = f"{interval.estimate:{sign}.4f}" if interval.estimate else "0"
+    return f"{estimate} ± {figures.two_digits(half)}" if half else estimate
+
+
+def _is_frequent(row: CallRow, shown: Sequence[int], at: int) -> bool:
+    """Whether one of the shown contenders makes this call often enough, or differs in it."""
+    known = [cell.interval.estimate for place in shown if (cell := row.cells[place]).interval]
+    difference = row.cells[at].difference
+    return any(number >= LEAST_CALLS for number in known) or (difference is not None and difference.significant)
 
 
 def _part(label: str, row: PartRow, shown: Sequence[int], at: int) -> tuple[str, ...]:
@@ -153,10 +208,19 @@ def _sentences(table: Causes, shown: Sequence[int], at: int) -> Iterator[str]:
         )
     elif at:
         yield _of_cpu(table, first, other, at)
-        if costs := [_cost(row, at) for row in table.rows if _is_cost(row, at)]:
+        costs = [_cost(row, at) for row in table.rows if _is_cost(row, at)]
+        if costs := costs + [
+            f"{_call_label(row).strip()}: {difference.interval.estimate:+.3f}"
+            for row in table.calls
+            if (difference := row.cells[at].difference) is not None
+            and difference.significant
+            and abs(difference.interval.estimate) >= LEAST_CALLS
+            and row.name != ALL_CALLS
+        ]:
             yield f"Other costs per response of {other} that differ from {first}: {'; '.join(costs)}."
     yield from _of_stacks(table, shown, at)
     yield from _not_sampled(table, shown)
+    yield from _not_counted(table, shown)
     for row in table.rows:
         for reason in dict.fromkeys(row.cells[place].missing for place in shown if row.cells[place].missing):
             names = tuple(table.names[place] for place in shown if row.cells[place].missing == reason)
@@ -238,6 +302,15 @@ def _not_sampled(table: Causes, shown: Sequence[int]) -> Iterator[str]:
             yield f"{what}: not measured for {table.names[place]}, because {table.unsampled[place]}."
 
 
+def _not_counted(table: Causes, shown: Sequence[int]) -> Iterator[str]:
+    """Whose system calls have no count by name, and why; and why they were not traced."""
+    for reasons in dict.fromkeys(table.uncounted[place] for place in shown if table.uncounted[place][0]):
+        names = figures.several(tuple(table.names[place] for place in shown if table.uncounted[place] == reasons))
+        counting, tracing = reasons
+        traced = f"nor could they be traced, because {tracing}" if tracing else "they were traced instead"
+        yield f"System calls by name: not counted for {names}, because {counting}; {traced}."
+
+
 def _is_cost(row: CauseRow, at: int) -> bool:
     difference = row.cells[at].difference
     return row.kind.counter not in _OF_CPU and difference is not None and difference.significant
@@ -302,10 +375,18 @@ def as_json(race: Race) -> JsonObject:
         ]
         for key, rows in (("layers", table.layers), ("functions", table.functions))
     }
+    calls: list[Json] = [
+        {
+            "name": row.name,
+            "traced": row.traced,
+            "contenders": [_cell(name, cell) for name, cell in zip(table.names, row.cells, strict=True)],
+        }
+        for row in table.calls
+    ]
     explained: list[Json] = [
         _explained(name, known) for at, name in enumerate(table.names) if at and (known := table.explained(at))
     ]
-    return {"why": {"contenders": launches, "counters": counters, **parts, "explained": explained}}
+    return {"why": {"contenders": launches, "counters": counters, "calls": calls, **parts, "explained": explained}}
 
 
 def _explained(name: str, explained: Explained) -> JsonObject:
