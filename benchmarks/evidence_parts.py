@@ -205,6 +205,18 @@ PARTS = (
         "races over several machines",
     ),
     Part(
+        "lab-spending",
+        ("lab.md#lab-spending",),
+        ("python benchmarks/lab_spending.py --record",),
+        15,
+        "intervals, or where a lab's rounds go",
+        code=(ANALYSIS,),
+    ),
+    Part(
+        "lab-report", ("lab.md#lab-report",), ("python benchmarks/lab_report.py --record",), 3, "a lab's report",
+        code=(),
+    ),
+    Part(
         "container-engines",
         ("containers.md#engines",),
         ("python benchmarks/container_engines.py --record",),

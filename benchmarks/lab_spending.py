@@ -1,4 +1,4 @@
-"""Share of cells decided: python benchmarks/lab_spending.py [--cells 300] [--seeds 10]
+"""Share of cells decided: python benchmarks/lab_spending.py [--cells 300] [--seeds 10] [--record]
 
 Two-contender cells with drawn ratios and noise, no servers. Each line has one allowance of rounds per cell: every cell
 for itself with that last round, all cells alike up to round 80, and the cells closest to a decision up to round 80.
@@ -11,6 +11,7 @@ import argparse
 from dataclasses import replace
 
 import numpy as np
+from pages import ROOT, circumstances, splice
 
 from dragstrip.analysis.interval import decide
 from dragstrip.analysis.pairs import Rules, _Draft
@@ -95,21 +96,39 @@ def together(cells: Cells, allowance: int, *, even: bool) -> tuple[float, int, f
     return sum(one.decided for one in stored.values()) / count, wrong, spent / (allowance * count)
 
 
+WAYS = ("each cell for itself", "all cells alike", "closest to a decision")
+
+
+def table(cells: int, seeds: int) -> str:
+    """Means over seeds, as Markdown."""
+    lines = [f"| rounds for each cell | {' | '.join(WAYS)} |", "|-:|-|-|-|"]
+    for allowance in (12, 20, 40):
+        results = []
+        for seed in range(seeds):
+            drawn = Cells(cells, seed)
+            ways = (alone(drawn, allowance), together(drawn, allowance, even=True))
+            results.append((*ways, together(drawn, allowance, even=False)))
+        mean = np.array(results, dtype=float).mean(axis=0)
+        fields = [f"{share:.2f} ({wrong:.1f}; {used:.2f})" for share, wrong, used in mean]
+        lines.append(f"| {allowance} | {' | '.join(fields)} |")
+    said = (
+        f"Share of {cells} cells decided, means over {seeds} seeds; in parentheses the cells with an incorrect verdict "
+        f"and the share of the allowed rounds that was used ({circumstances()})."
+    )
+    return "\n".join([said, "", *lines])
+
+
 def main() -> None:
-    """Prints the table."""
+    """Prints the table, and writes it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cells", type=int, default=300)
     parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--record", action="store_true", help="write the table into docs/lab.md")
     asked = parser.parse_args()
-    print("rounds per cell | each for itself | all alike | closest to a decision   (share decided; wrong calls; used)")
-    for allowance in (12, 20, 40):
-        results = []
-        for seed in range(asked.seeds):
-            cells = Cells(asked.cells, seed)
-            ways = (alone(cells, allowance), together(cells, allowance, even=True))
-            results.append((*ways, together(cells, allowance, even=False)))
-        mean = np.array(results, dtype=float).mean(axis=0)
-        print(f"{allowance:15} | " + " | ".join(f"{share:.2f}; {wrong:.1f}; {used:.2f}" for share, wrong, used in mean))
+    text = table(asked.cells, asked.seeds)
+    print(text)
+    if asked.record:
+        splice(ROOT / "docs" / "lab.md", "lab-spending", text)
 
 
 if __name__ == "__main__":

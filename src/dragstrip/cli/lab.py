@@ -14,15 +14,17 @@ from rich.console import Console
 
 from dragstrip.cli.options import EXIT_FAILURE, EXIT_INTERRUPTED
 from dragstrip.cli.outputs import OutputFile, json_text, write_all
+from dragstrip.cli.quantities import Count
+from dragstrip.cli.serve import run_site
 from dragstrip.cli.signals import as_interruptions
 from dragstrip.contender import cache_dir
 from dragstrip.errors import BadUsage
 from dragstrip.lab import matrix as matrices
 from dragstrip.lab import planning, runner, strip_side
 from dragstrip.lab.carrier import Carrier, Children
-from dragstrip.lab.ledger import CellRow, Ledger
+from dragstrip.lab.ledger import STORE_NAME, CellRow, Ledger
 from dragstrip.lab.task import Inquiry, Taken, Task, from_json, to_json
-from dragstrip.report.lab import export, heat, summary
+from dragstrip.report.lab import heat, summary
 from dragstrip.report.lab import terminal as lab_terminal
 from dragstrip.report.race import tables
 from dragstrip.store.database import default_path
@@ -101,7 +103,9 @@ def run(matrix: Path, folder: Path | None, only: tuple[str, ...], address: str |
     matrices.load(matrix)
     try:
         with as_interruptions(), closing(_carrier(address, tls, place)) as carrier:
-            whole = runner.Runner(file=matrix, folder=place, say=_say, only=_only(only), carrier=carrier)
+            whole = runner.Runner(
+                file=matrix, folder=place, say=_say, only=_only(only), carrier=carrier, digest=heat.digest
+            )
             succeeded = whole.run()
     except KeyboardInterrupt:
         _say("interrupted; what was measured is kept, and the same command continues")
@@ -156,7 +160,7 @@ def report(
     matrix: Path, folder: Path | None, html_path: Path | None, json_path: Path | None, parquet_path: Path | None
 ) -> None:
     """Show the lab's heat maps: contenders by workloads, for each line-up, load and class."""
-    from dragstrip.report.lab import page  # its charts' library loads slowly
+    from dragstrip.report.lab import export, page  # charts and statistics load slowly
 
     counted = summary.counted(_folder(matrix, folder))
     cells = heat.judged(counted)
@@ -168,6 +172,25 @@ def report(
             ("--parquet", parquet_path, lambda: tables.parquet(export.pair_rows(cells))),
         ]
     )
+
+
+@lab.command()
+@matrix_file
+@folder_option
+@click.option(
+    "--port", type=Count(0, 65535), default=8321, help="Port to listen on; 0 picks a free one. [default: 8321]"
+)
+@click.option(
+    "--host", "hosts", multiple=True, metavar="NAME", help="Also accept requests for this name, from a proxy."
+)
+def serve(matrix: Path, folder: Path | None, port: int, hosts: tuple[str, ...]) -> None:
+    """Serve the lab's page and races to a browser on 127.0.0.1 until Ctrl-C, while the lab runs or afterwards.
+
+    Only reads. A team reaches it through a proxy of its own, which must ask for a password.
+    """
+    place = _folder(matrix, folder)
+    summary.counted(place)  # refuses a lab that does not exist
+    run_site(place / STORE_NAME, port, lab=place, hosts=hosts)
 
 
 @lab.command()

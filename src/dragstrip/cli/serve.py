@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,13 +30,24 @@ def serve(options: ServeOptions) -> None:
 
     Only reads the store. Refuses requests for any host name other than 127.0.0.1 or localhost.
     """
+    run_site(options.store_path or default_path(), options.port)
+
+
+def run_site(store: Path, port: int, *, lab: Path | None = None, hosts: Sequence[str] = ()) -> None:
+    """Serves a store on 127.0.0.1 until Ctrl-C.
+
+    Args:
+        lab: the folder of the lab whose races these are. hosts: further host names that requests may name.
+
+    Raises:
+        BadUsage: the port can't be had.
+    """
     import socket
 
     import uvicorn
 
     from dragstrip.site import BACKLOG, Bounded, app
 
-    place, port = options.store_path or default_path(), options.port
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -45,10 +57,11 @@ def serve(options: ServeOptions) -> None:
         listening.close()
         raise BadUsage(f"--port {port}: can't listen on it ({error.strerror}); --port 0 picks a free one") from error
     with listening:
-        click.echo(f"http://127.0.0.1:{listening.getsockname()[1]}/ shows {place}; Ctrl-C ends it")
+        page = "lab" if lab else ""
+        click.echo(f"http://127.0.0.1:{listening.getsockname()[1]}/{page} shows {lab or store}; Ctrl-C ends it")
         # A live view's stream never ends by itself, so shutdown does not wait for it.
         config = uvicorn.Config(
-            app(place),
+            app(store, lab=lab, hosts=hosts),
             http=Bounded,
             ws="none",
             backlog=BACKLOG,

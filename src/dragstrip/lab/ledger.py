@@ -18,6 +18,7 @@ from pathlib import Path
 
 from dragstrip.errors import BadUsage, StoreError
 from dragstrip.lab.task import Kind
+from dragstrip.store.local_disk import refuse_network
 
 FILE_NAME, STORE_NAME = "lab.sqlite", "races.sqlite"
 
@@ -35,6 +36,9 @@ CREATE TABLE IF NOT EXISTS attempt (
 CREATE TABLE IF NOT EXISTS stored (
     cell TEXT PRIMARY KEY REFERENCES cell (name), race TEXT NOT NULL UNIQUE, strip TEXT NOT NULL,
     rounds INTEGER NOT NULL, decided INTEGER NOT NULL, over INTEGER NOT NULL, void INTEGER NOT NULL, more INTEGER
+) STRICT;
+CREATE TABLE IF NOT EXISTS digest (
+    cell TEXT PRIMARY KEY REFERENCES cell (name), race TEXT NOT NULL, rounds INTEGER NOT NULL, text TEXT NOT NULL
 ) STRICT;
 CREATE TABLE IF NOT EXISTS refused (
     at REAL NOT NULL, cell TEXT NOT NULL, strip TEXT NOT NULL, why TEXT NOT NULL
@@ -115,6 +119,7 @@ class Ledger:
         self.path = folder / FILE_NAME
         if not write and not self.path.is_file():
             raise StoreError(f"{self.path} does not exist; `dragstrip lab run` creates it")
+        refuse_network(self.path, "the ledger", "give a --folder")
         try:
             self._db = sqlite3.connect(self.path, timeout=10, isolation_level=None)
             (application,) = self._db.execute("PRAGMA application_id").fetchone()
@@ -184,8 +189,16 @@ class Ledger:
             )
         return made
 
-    def end(self, attempt: Attempt, kind: Kind, why: str = "", stored: Stored | None = None) -> None:
+    def digests(self) -> dict[str, str]:
+        """The digest of each stored race, by cell, where it is of the race's last round."""
+        rows = self._db.execute("SELECT cell, text FROM digest JOIN stored USING (cell, race, rounds)")
+        return {str(cell): str(text) for cell, text in rows}
+
+    def end(self, attempt: Attempt, kind: Kind, why: str = "", stored: Stored | None = None, digest: str = "") -> None:
         """Notes an attempt's end, and the cell's race with it.
+
+        Args:
+            digest: what reports show of the race, so that they need not read it; "" without one.
 
         Raises:
             StoreError: the cell has another race already.
@@ -197,6 +210,9 @@ class Ledger:
             )
             if stored is not None:
                 self._store(stored)
+                if digest:
+                    of = (stored.cell, stored.race, stored.rounds, digest)
+                    self._db.execute("INSERT OR REPLACE INTO digest VALUES (?, ?, ?, ?)", of)
 
     def _store(self, stored: Stored) -> None:
         known = self._db.execute("SELECT race, void FROM stored WHERE cell = ?", (stored.cell,)).fetchone()

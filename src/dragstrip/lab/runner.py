@@ -59,6 +59,7 @@ class Runner:
     Args:
         file: the matrix. folder: the lab's. say: shows a line.
         only: cells that are run; the others wait. carrier: reaches the strips.
+        digest: what reports show of a race; kept in the ledger, so that they need not read 1,000 records.
     """
 
     file: Path
@@ -66,6 +67,7 @@ class Runner:
     say: Callable[[str], None]
     only: Callable[[CellRow], bool] = lambda _cell: True
     carrier: Carrier = field(default_factory=Children)
+    digest: Callable[[Race], str] = lambda _race: ""
     _running: dict[Future[tuple[bytes, bytes]], tuple[Attempt, Link]] = field(default_factory=dict)
     _strips: dict[str, _StripState] = field(default_factory=lambda: defaultdict(_StripState))
     _taken: dict[str, list[Taken]] = field(default_factory=lambda: defaultdict(list))
@@ -262,8 +264,8 @@ class Runner:
             return
         self._strips[attempt.strip].lost = 0
         try:
-            kind, reason, stored = self._taken_in(attempt, outcome, record)
-            self._ledger.end(attempt, kind, reason, stored)
+            kind, reason, stored, digest = self._taken_in(attempt, outcome, record)
+            self._ledger.end(attempt, kind, reason, stored, digest)
         except StoreFull:
             raise
         except (BadUsage, StoreError) as error:
@@ -284,7 +286,7 @@ class Runner:
             state.rests_until_s = time.monotonic() + REST_S * (state.lost > LOST_IN_A_ROW)
         self.say(f"cell {attempt.cell}: attempt {attempt.n} on strip {attempt.strip} was lost: {why}")
 
-    def _taken_in(self, attempt: Attempt, outcome: bytes, record: bytes) -> tuple[Kind, str, Stored | None]:
+    def _taken_in(self, attempt: Attempt, outcome: bytes, record: bytes) -> tuple[Kind, str, Stored | None, str]:
         """Imports a record.
 
         Raises:
@@ -292,21 +294,23 @@ class Runner:
         """
         said = from_json(Outcome, outcome, "its outcome")
         if said.kind not in (Kind.STORED, Kind.VOID) or not record:
-            return said.kind, said.why, None
+            return said.kind, said.why, None, ""
         with tempfile.TemporaryDirectory(prefix="dragstrip-lab-") as folder:
             place = Path(folder) / f"{attempt.cell}.race"
             place.write_bytes(record)
-            self._refuse_other_cell(place, attempt)
-            race = self._store.load(self._store.import_race(place))
-        return said.kind, said.why, stored_of(race, attempt, void=said.kind is Kind.VOID)
+            race = self._checked(place, attempt)
+            stored, digest = stored_of(race, attempt, void=said.kind is Kind.VOID), self.digest(race)
+            self._store.import_race(place)
+        return said.kind, said.why, stored, digest
 
-    def _refuse_other_cell(self, place: Path, attempt: Attempt) -> None:
-        """Refuses a record whose own event names another cell, before it reaches the lab's store."""
+    def _checked(self, place: Path, attempt: Attempt) -> Race:
+        """A record's race; refused if its own event names another cell, before it reaches the lab's store."""
         with Store(place.with_name("one.sqlite")) as alone:
             race = alone.load(alone.import_race(place))
         cells = [event.subject for event in race.events if event.kind is EventKind.LAB]
         if cells != [attempt.cell]:
             raise StoreError(f"race {race.id} is of {cells or 'no cell'}, not of cell {attempt.cell}")
+        return race
 
     def _line(self, attempt: Attempt, kind: Kind, why: str, stored: Stored | None) -> str:
         planned = self._planned.get(attempt.cell)

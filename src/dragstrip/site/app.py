@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -23,6 +23,9 @@ from dragstrip import analysis
 from dragstrip.errors import DragstripError, StoreError
 from dragstrip.report import comparison, figures, glyphs
 from dragstrip.report import history as history_report
+from dragstrip.report.lab import heat
+from dragstrip.report.lab import page as lab_page
+from dragstrip.report.lab import summary as lab_summary
 from dragstrip.report.race import page as race_page
 from dragstrip.report.race.summary import JudgedRace
 from dragstrip.site import history, views
@@ -42,8 +45,12 @@ _POLICY = (
 TEMPLATES = Path(__file__).parent / "templates"
 
 
-def app(store: Path) -> Starlette:
-    """The application over one store."""
+def app(store: Path, *, lab: Path | None = None, hosts: Sequence[str] = ()) -> Starlette:
+    """The application over one store.
+
+    Args:
+        lab: the folder of the lab whose races these are. hosts: further host names, for a proxy in front.
+    """
     routes = [
         Route("/", _races),
         Route("/race/{race}", _race),
@@ -53,16 +60,17 @@ def app(store: Path) -> Starlette:
         Route("/contender/{name:path}", _contender),
         Route("/history", _history),
         Route("/live.js", _script),
+        *([Route("/lab", _lab)] if lab else []),
     ]
     made = Starlette(
         routes=routes,
         middleware=[
-            Middleware(TrustedHostMiddleware, allowed_hosts=list(HOSTS), www_redirect=False),
+            Middleware(TrustedHostMiddleware, allowed_hosts=[*HOSTS, *hosts], www_redirect=False),
             Middleware(BaseHTTPMiddleware, dispatch=_headed),
         ],
         exception_handlers={DragstripError: _refused},
     )
-    made.state.store = store
+    made.state.store, made.state.lab = store, lab
     for name in (*(file.name for file in TEMPLATES.glob("*.j2")), "history_sections.html.j2"):
         _environment().get_template(name)  # read now, not while the first visitor waits
     return made
@@ -178,6 +186,11 @@ def _history(request: Request) -> Response:
     listed = views.series(_store(request), request.query_params.get("name", ""))
     judged = [history_report.Judged.of(series) for series in listed]
     return _page("history.html.j2", title="history", sections=history_report.sections(judged), link=True)
+
+
+def _lab(request: Request) -> Response:
+    counted = lab_summary.counted(Path(request.app.state.lab))
+    return HTMLResponse(lab_page.render(counted, heat.judged(counted), served=True))
 
 
 def _page(template: str, *, status: int = 200, **values: object) -> HTMLResponse:

@@ -49,6 +49,7 @@ from dragstrip.store.export_file import (
     differing,
     write_export,
 )
+from dragstrip.store.local_disk import refuse_network
 from dragstrip.store.messages import ELSEWHERE, constraint_in_words, few, refused
 from dragstrip.store.one_writer import writing
 from dragstrip.store.rows import (
@@ -116,13 +117,15 @@ class Store:
         write: False for a command that only shows: nothing is created, and a missing store counts as empty.
 
     Raises:
-        StoreError: the path can't be written, is not a Dragstrip store, has another schema version, or is damaged.
+        StoreError: the path can't be written, is in a network folder, is not a Dragstrip store, has another schema
+            version, or is damaged.
     """
 
     def __init__(self, path: Path, *, write: bool = True) -> None:
         self.path = Path(path)
         #: Races skipped because they can't be read, and why; a command shows them.
         self.passed_over: list[str] = []
+        refuse_network(self.path, "store", ELSEWHERE)
         refuse_other_versions(self.path, self.path)
         with self._sqlite_errors("opened"):
             self._db = sqlite3.connect(self._place(write=write), timeout=BUSY_S, isolation_level=None)

@@ -61,6 +61,7 @@ EVERY_OPTION = {
     "lab report": "m --folder f --html h --json j --parquet p",
     "lab retry": "m a b --folder f",
     "lab run": "m --folder f --only workload=json --dask local --tls t",
+    "lab serve": "m --folder f --port 0 --host h",
     "lab status": "m --folder f --watch --cells --json",
     "load": "http://127.0.0.1/ a b -s s.lua -c 2k -n 1M -d 10s -t 2 -H k:v -m POST -b x -D f -T text/plain --pool p "
     "--raw r "

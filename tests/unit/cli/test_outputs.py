@@ -53,7 +53,7 @@ from dragstrip.store.database import Store
 #: Paths that a command only reads, or in which it creates files that must not exist: each with its own tests.
 NOT_WRITTEN = {
     "store_path", "folders", "fleet", "pool", "raw", "script", "cacert", "outputs", "show_path", "into", "folder",
-    "file", "project", "matrix",
+    "file", "project", "matrix", "tls",
 }  # fmt: skip
 
 #: What makes the content of files slowly, and the same each time.

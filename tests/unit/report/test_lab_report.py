@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import http.client
 import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import labs
@@ -10,7 +15,9 @@ import pyarrow.parquet
 import pytest
 from commands import dragstrip
 
-from dragstrip.report.lab import heat, page, summary
+from dragstrip.lab.ledger import STORE_NAME
+from dragstrip.report.lab import heat, page, revisions, summary
+from dragstrip.store.database import Store
 
 
 @pytest.fixture
@@ -34,6 +41,66 @@ def test_a_field_shows_the_ratio_to_its_columns_best_or_why_there_is_none(folder
     assert made.shade(best, post).fill is heat.Fill.WAITING
     assert [column.starved for column in made.columns] == [False, True, False, False, False]
     assert all(ratio.low <= ratio.estimate <= ratio.high for ratio in hello.ratios)
+
+
+def test_a_digest_shows_what_the_record_shows(folder: Path) -> None:
+    """And a digest of another version is made again."""
+    lab = summary.counted(folder)
+    with Store(folder / STORE_NAME, write=False) as store:
+        digests = {name: heat.digest(store.load(kept.race)) for name, kept in lab.stored.items()}
+    by_record = heat.judged(lab)
+    assert heat.judged(replace(lab, digests=digests, folder=Path("nowhere"))) == by_record
+    older = {name: text.replace(heat.MADE, "0") for name, text in digests.items()}
+    assert heat.judged(replace(lab, digests=older | {"a": "noise"})) == by_record
+
+
+def test_changes_over_revisions_are_marked(folder: Path) -> None:
+    """The level of a pair changes at the sixth of ten revisions."""
+    first = heat.judged(summary.counted(folder))[0]
+    assert first.digest
+    (known,) = first.ratios
+    cells = []
+    for at in range(10):
+        factor = (0.95 if at >= 5 else 1.0) * (1 + at % 3 * 1e-3)
+        moved = replace(known, estimate=factor, low=factor * 0.99, high=factor * 1.01)
+        cells.append(
+            replace(first, cell=replace(first.cell, revision=f"v{at}"), digest=replace(first.digest, ratios=(moved,)))
+        )
+    (made,) = revisions.series([first, *cells])
+    assert [step.revision for step in made.steps if step.change] == ["v5"]
+    assert not revisions.series(cells[:1])
+    text = page.render(summary.counted(folder), cells)
+    assert "× 0.95" in text
+
+
+@pytest.mark.thorough
+def test_a_served_lab_shows_its_races_and_changes_nothing(folder: Path, tmp_path: Path) -> None:
+    """On loopback, for the host names that were given."""
+    words = [sys.executable, "-m", "dragstrip", "lab", "serve", str(tmp_path / "matrix.toml")]
+    options = ["--folder", str(folder), "--port", "0", "--host", "lab.example"]
+    env = os.environ | {"PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen([*words, *options], stdout=subprocess.PIPE, text=True, env=env) as process:
+        try:
+            assert process.stdout
+            address = process.stdout.readline().split()[0]
+            where = address.removeprefix("http://").partition("/")[0]
+            for method, path, host, status, part in (
+                ("GET", "/lab", "lab.example", 200, f'href="/race/{"a" * 12}"'),
+                ("GET", "/lab", where, 200, 'http-equiv="refresh"'),
+                ("GET", f"/race/{'a' * 12}", where, 200, "steady"),
+                ("POST", "/lab", where, 405, ""),
+                ("GET", "/lab", "other.example", 400, ""),
+            ):
+                connection = http.client.HTTPConnection(where, timeout=120)
+                connection.request(method, path, headers={"Host": host})
+                response = connection.getresponse()
+                assert response.status == status
+                assert part in response.read().decode()
+                connection.close()
+        finally:
+            process.terminate()
+            process.wait(60)
+    assert where.startswith("127.0.0.1:")
 
 
 def test_the_page_says_how_much_may_be_incorrect_and_what_went_wrong(folder: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from dragstrip.report.lab import revisions
 from dragstrip.report.lab.heat import Judged
 from dragstrip.report.lab.summary import Counted
 from dragstrip.store.json_values import JSON_SCHEMA, JsonObject, encode, plain
@@ -12,7 +13,7 @@ Row = dict[str, str | float | int | bool | None]
 
 
 def lab_json(lab: Counted, cells: Sequence[Judged]) -> JsonObject:
-    """Counts, machine time and every cell with its contenders and pairs."""
+    """Counts, machine time, every cell with its contenders and pairs, and every pair by revision."""
     return {
         "schema": JSON_SCHEMA,
         "counts": dict(lab.counts),
@@ -31,6 +32,7 @@ def lab_json(lab: Counted, cells: Sequence[Judged]) -> JsonObject:
             }
             for judged in cells
         ],
+        "revisions": [plain(series) for series in revisions.series(cells)],
     }
 
 

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache, lru_cache
 
 from dragstrip.errors import DragstripError
 from dragstrip.lab.choice import Progress
 from dragstrip.lab.ledger import STORE_NAME, CellRow, Stored
 from dragstrip.metrics import KNOWN
+from dragstrip.record import METHOD_VERSION, Race
 from dragstrip.report import figures
 from dragstrip.report.lab.summary import Counted
 from dragstrip.report.race.summary import JudgedRace, Part, tie_letters
 from dragstrip.store.database import Store
+from dragstrip.store.json_values import decode, encode
+from dragstrip.version import __version__
+
+#: The version of digests: of judging, and of their form.
+MADE = f"{METHOD_VERSION}.{__version__}.1"
 
 
 class Fill(StrEnum):
@@ -59,20 +68,49 @@ class Ratio:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
-    """A cell and its race, judged again from its record.
+class Digest:
+    """What reports show of a race, and all that they need of it.
 
     Args:
-        stored: None without a race. shades: by contender. metric: that decides; "" without a race.
+        made: by which version; a digest of another version is made again from the record.
+        metric: that decides. shades: by contender. started: ISO 8601, UTC.
+    """
+
+    made: str
+    metric: str
+    shades: Mapping[str, Shade]
+    ratios: tuple[Ratio, ...]
+    started: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """A cell and its race.
+
+    Args:
+        stored: None without a race. digest: None without a race, or if its record can't be read.
     """
 
     cell: CellRow
     progress: Progress
     why: str
     stored: Stored | None = None
-    metric: str = ""
-    shades: Mapping[str, Shade] = field(default_factory=dict)
-    ratios: Sequence[Ratio] = ()
+    digest: Digest | None = None
+
+    @property
+    def metric(self) -> str:
+        """The metric that decides; "" without a race."""
+        return self.digest.metric if self.digest else ""
+
+    @property
+    def shades(self) -> Mapping[str, Shade]:
+        """Each contender's field."""
+        return self.digest.shades if self.digest else {}
+
+    @property
+    def ratios(self) -> Sequence[Ratio]:
+        """Every pair."""
+        return self.digest.ratios if self.digest else ()
 
     @property
     def column(self) -> str:
@@ -112,30 +150,60 @@ class HeatMap:
 
 def judged(lab: Counted) -> list[Judged]:
     """Every planned cell with its race, in the matrix's order."""
-    with Store(lab.folder / STORE_NAME, write=False) as store:
+    with ExitStack() as resources:
+
+        @cache
+        def store() -> Store:
+            return resources.enter_context(Store(lab.folder / STORE_NAME, write=False))
+
         return [_judged(lab, cell, store) for cell in lab.cells]
 
 
-def _judged(lab: Counted, cell: CellRow, store: Store) -> Judged:
+def _judged(lab: Counted, cell: CellRow, store: Callable[[], Store]) -> Judged:
     progress, why, stored = lab.progress[cell.name], lab.why(cell), lab.stored.get(cell.name)
     if stored is None:
         return Judged(cell=cell, progress=progress, why=why)
-    try:
-        race = JudgedRace.of(store.load(stored.race))
-    except DragstripError as error:
-        return Judged(cell=cell, progress=progress, why=str(error))
-    part = race.parts[0]
-    return Judged(
-        cell=cell,
-        progress=progress,
-        why=why,
-        stored=stored,
+    known = _kept(lab.digests.get(cell.name, ""))
+    if known is None:
+        try:
+            known = _digest(store().load(stored.race))
+        except DragstripError as error:
+            return Judged(cell=cell, progress=progress, why=str(error))
+    return Judged(cell=cell, progress=progress, why=why, stored=stored, digest=known)
+
+
+def digest(race: Race) -> str:
+    """What reports show of a race, as text for a ledger."""
+    return json.dumps(encode(_digest(race)))
+
+
+@lru_cache(maxsize=4096)
+def _kept(text: str) -> Digest | None:
+    """A digest of a ledger; None if there is none of this version."""
+    with suppress(ValueError, TypeError):
+        known = decode(Digest, json.loads(text))
+        return known if known.made == MADE else None
+    return None
+
+
+def _digest(race: Race) -> Digest:
+    part = JudgedRace.of(race).parts[0]
+    return Digest(
+        made=MADE,
         metric=part.verdict.metric,
         shades=_shades(part),
-        ratios=[
-            Ratio(a=p.a, b=p.b, estimate=p.interval.estimate, low=p.low, high=p.high, verdict=str(p.verdict))
-            for p in part.valid_pairs
-        ],
+        ratios=tuple(
+            Ratio(
+                a=pair.a,
+                b=pair.b,
+                estimate=pair.interval.estimate,
+                low=pair.interval.low,
+                high=pair.interval.high,
+                verdict=str(pair.verdict),
+            )
+            for pair in part.valid_pairs
+        ),
+        started=race.started,
     )
 
 

@@ -7,7 +7,8 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from dragstrip.lab.choice import Progress, progress_of
@@ -18,12 +19,13 @@ from dragstrip.store.json_values import encode
 UNDONE = (Progress.WAITING, Progress.RACING)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Counted:
     """A lab's ledger.
 
     Args:
         progress: of each cell, by its name. refusals: cell, strip and reason of each refused record.
+        digests: of stored races, by cell, as ``heat.digest`` made them.
     """
 
     folder: Path
@@ -32,6 +34,7 @@ class Counted:
     stored: Mapping[str, Stored]
     progress: Mapping[str, Progress]
     refusals: Sequence[tuple[str, str, str]] = ()
+    digests: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -48,9 +51,12 @@ class Counted:
         """Why a cell has no record; "" if it has one, or if nothing is known."""
         if cell.why or cell.name in self.stored:
             return cell.why
-        return next(
-            (attempt.why for attempt in reversed(self.attempts) if attempt.cell == cell.name and attempt.why), ""
-        )
+        return self._reasons.get(cell.name, "")
+
+    @cached_property
+    def _reasons(self) -> Mapping[str, str]:
+        """The last reason of each cell's attempts."""
+        return {attempt.cell: attempt.why for attempt in self.attempts if attempt.why}
 
     def machine_s(self) -> Mapping[str, float]:
         """Machine time of each strip, in seconds."""
@@ -68,7 +74,7 @@ def counted(folder: Path) -> Counted:
     """
     with closing(Ledger(folder, write=False)) as ledger:
         cells, attempts, stored = ledger.cells(), ledger.attempts(), ledger.stored()
-        refusals = ledger.refusals()
+        refusals, digests = ledger.refusals(), ledger.digests()
     own: dict[str, list[Attempt]] = {}
     for attempt in attempts:
         own.setdefault(attempt.cell, []).append(attempt)
@@ -79,6 +85,7 @@ def counted(folder: Path) -> Counted:
         stored=stored,
         progress={cell.name: progress_of(cell, own.get(cell.name, ()), stored.get(cell.name)) for cell in cells},
         refusals=refusals,
+        digests=digests,
     )
 
 
