@@ -1,9 +1,11 @@
-"""``dragstrip contenders``: lists every contender, and what a missing one needs."""
+"""``dragstrip contenders``: lists contenders, imported entries included, and what a missing one needs."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import click
@@ -11,14 +13,19 @@ from rich.console import Console
 
 from dragstrip import contender, image
 from dragstrip.cli import options as opts
-from dragstrip.cli.options import gathered, switch
+from dragstrip.cli.options import gathered, option, switch
+from dragstrip.contender import Entry
+from dragstrip.errors import BadDefinition, BadUsage
 from dragstrip.report import listing
+from dragstrip.workload import load as load_workload
 
 
 @dataclass(frozen=True, kw_only=True)
 class ContendersOptions:
     """Options of ``dragstrip contenders``."""
 
+    names: tuple[str, ...] = opts.contenders_argument()
+    workload: str | None = option("--workload", help="List only contenders that serve this workload.")
     as_json: bool = switch("--json", help="Print the list as JSON.")
     list_images: bool = switch("--images", help="List the unpacked container images, and end.")
     clean_images: bool = switch("--clean-images", help="Remove the unpacked container images, forget builds, and end.")
@@ -29,17 +36,40 @@ class ContendersOptions:
 @click.command()
 @gathered(ContendersOptions)
 def contenders(options: ContendersOptions) -> None:
-    """List every contender: ready, missing and how to make it ready, or broken and why."""
+    """List contenders: ready, missing and how to make them ready, or broken and why.
+
+    NAMES are names, or patterns of names with * and ?, like 'tfb:*'. Without them, every contender is listed.
+    """
     if options.list_images or options.clean_images:
         _show_images(clean=options.clean_images)
         return
-    entries = contender.entrants(
-        contender.names(options.folders), extra_dirs=options.folders, settings=options.settings
-    )
-    rows = [contender.status(entry) for entry in entries]
-    for folder, reason in contender.broken_definitions(options.folders).items():
-        rows.append({"name": folder, "title": "", "status": "broken", "version": "", "reason": reason, "remedy": ""})
+    served_as = load_workload(options.workload).served_as if options.workload else ""
+    entries, broken = _known(options)
+    named = [entry for entry in entries if _matches(entry.name, options.names)]
+    rows = [contender.status(entry) for entry in named if not served_as or entry.serves(served_as)]
+    for name, reason in broken.items():
+        if _matches(name, options.names) or _matches(Path(name).name, options.names):
+            rows.append({"name": name, "title": "", "status": "broken", "version": "", "reason": reason, "remedy": ""})
+    if options.names and not named and not rows:
+        raise BadUsage(f"no contender matches {' '.join(options.names)}; `dragstrip contenders` lists all")
     click.echo(json.dumps(rows, indent=2)) if options.as_json else listing.contenders(Console(), rows)
+
+
+def _matches(name: str, patterns: tuple[str, ...]) -> bool:
+    return not patterns or any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _known(options: ContendersOptions) -> tuple[list[Entry], dict[str, str]]:
+    """Every contender with a valid definition; and why others are refused, by folder or by an imported entry's name."""
+    words: Iterable[str] = contender.names(options.folders)
+    entries = list(contender.entrants(words, extra_dirs=options.folders, settings=options.settings))
+    broken = contender.broken_definitions(options.folders)
+    for name in contender.imported_names():
+        try:
+            entries += contender.entrants([name])
+        except BadDefinition as error:
+            broken[name] = str(error)
+    return entries, broken
 
 
 def _show_images(*, clean: bool) -> None:

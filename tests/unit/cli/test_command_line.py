@@ -262,6 +262,7 @@ def test_commands_that_only_read_make_nothing(
         (["export", "last", "none/x.csv"], "folder none does not exist"),
         (["claims", "add", "../x", "node", "lua", "--ratio", "2"], "would leave the claims' folder"),
         (["new", "mine", "--into", "/proc"], "can't be written"),
+        (["contenders", "tfa:*"], "no contender matches tfa:*; `dragstrip contenders` lists all"),
         (["load", "http://127.0.0.1:1/", "-n", "9" * 20], "is not a valid number from 1 to"),
         (["race", "deep.toml", "node"], "nested more than 20 deep"),
         (["load", "http://127.0.0.1:1/", "--raw", "/dev/zero"], "is longer than"),

@@ -34,7 +34,7 @@ EVERY_OPTION = {
     "claims list": "--json --contenders",
     "compare": "a b --metric cpu --margin 2% --reference c --fail-if slower:3% --strict --anyway --json j --markdown m "
     "--junit x --store s",
-    "contenders": "--json --contenders . --set a.b=c --images --clean-images",
+    "contenders": "a b --workload db --json --contenders . --set a.b=c --images --clean-images",
     "diff": "v1 HEAD --a-a -d 1m --rounds 10 --margin 2% --why --anyway --builds --clean --json j --html h "
     "--junit x "
     "--export-markdown m --fail-if slower:3% --strict --pairs -v -q --store s --project p --workload w -c 2 "

@@ -90,6 +90,8 @@ def test_both_samples_are_imported_and_every_refusal_is_by_name(tmp_path: Path) 
     assert contender.imported_names() == [
         "arena:arena-c", "arena:arena-go", "tfb:tfb-go", "tfb:tfb-node", "tfb:tfb-node-spaced", "tfb:tfb-python",
     ]  # fmt: skip
+    listed = json.loads(dragstrip("contenders", "*:*", "--workload", "arena-upload", "--json").stdout)
+    assert [(row["name"], row["status"]) for row in listed] == [("arena:arena-go", "missing")]
     assert sorted((f, f.read_bytes()) for f in suite_samples.SAMPLES.rglob("*") if f.is_file()) == before
 
 
