@@ -4,7 +4,7 @@
 words into entrants, ``preparation`` makes the command of a launch, ``template`` renders files within bounds.
 """
 
-from dragstrip.contender.boxes import agree, asks_for_agreement, builds_first
+from dragstrip.contender.boxes import agree, asks_for_agreement
 from dragstrip.contender.boxes import facts as box_facts
 from dragstrip.contender.definition import Key, Source, Strict, nearest, parsed, read, validated
 from dragstrip.contender.discovery import Missing, Ready, cache_dir, environment

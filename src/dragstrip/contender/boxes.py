@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -29,13 +28,10 @@ def look(entry: Entry) -> Ready | Missing:
     Raises:
         NeedsUserNamespace: this process may not enter the networks of containers that it starts.
     """
-    if builds_first(entry):
-        reason = "its image is not built yet, and an ordinary user's races have no network to build it"
-        return Missing(reason, f"`dragstrip install {_word(entry)}` builds it")
-    if not image.may_enter():
-        raise NeedsUserNamespace(entry.name)
     try:
         program = Path(image.bubblewrap())
+        if not image.may_enter():
+            raise NeedsUserNamespace(entry.name)
         if (recipe := _recipe(_of(entry))) is not None:
             if asks_for_agreement(entry):
                 reason = f"it comes from elsewhere, and its build would run the commands in {recipe.name}"
@@ -53,14 +49,6 @@ def _word(entry: Entry) -> str:
     if entry.contender is None:
         return entry.name
     return entry.contender.name if entry.contender.foreign else str(entry.contender.folder)
-
-
-def builds_first(entry: Entry) -> bool:
-    """Whether an image must be built before this program enters a user namespace, in which it can't be built."""
-    if os.geteuid() == 0 or entry.container is None:
-        return False
-    recipe = _recipe(entry.container)
-    return recipe is not None and image.built(recipe, cache_dir()) is None
 
 
 def asks_for_agreement(entry: Entry) -> bool:

@@ -325,11 +325,21 @@ def set_limits() -> None:
 
 
 def _enter_network(path: str) -> None:
-    """Makes this process, and all that it starts, part of a network namespace."""
-    namespace = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    if _libc.setns(namespace, CLONE_NEWNET) != 0:
-        os._exit(127)
-    os.close(namespace)
+    """Makes this process, and all that it starts, part of a network namespace.
+
+    An ordinary user enters it with the user namespace that owns it.
+
+    Raises:
+        OSError: it can't be entered.
+    """
+    network = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    owner = os.open(f"{path.removesuffix('net')}user", os.O_RDONLY | os.O_CLOEXEC)
+    if _libc.setns(network, CLONE_NEWNET) != 0 and (
+        _libc.setns(owner, CLONE_NEWUSER) != 0 or _libc.setns(network, CLONE_NEWNET) != 0
+    ):
+        raise OSError(f"its network can't be entered: {os.strerror(ctypes.get_errno())}")
+    os.close(network)
+    os.close(owner)
 
 
 def _become_server(order: StartOrder, output: int, supervisor: int, pipe: int) -> None:

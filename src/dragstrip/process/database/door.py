@@ -19,7 +19,7 @@ import sys
 
 HOST, PORT = "127.0.0.1", 5432
 
-CLONE_NEWNET, SIOCSIFFLAGS, IFF_UP = 0x40000000, 0x8914, 1
+CLONE_NEWNET, CLONE_NEWUSER, SIOCSIFFLAGS, IFF_UP = 0x40000000, 0x10000000, 0x8914, 1
 
 #: The first message of a connection: the usual one, and requests for TLS and GSSAPI (PostgreSQL's manual, 55.7).
 STARTUP, TLS, GSS = 196_608, 80_877_103, 80_877_104
@@ -29,10 +29,18 @@ MAX_STARTUP, MAX_WAITING = 10_000, 2**20
 
 
 def enter_own_network() -> None:
-    """Makes a network with loopback alone, in which every program may bind every port."""
+    """Makes a network with loopback alone, in which every program may bind every port.
+
+    An ordinary user may do that only in a user namespace; the supervisor of the container may enter that one, too.
+    """
     libc = ctypes.CDLL(None, use_errno=True)
+    user, group = os.geteuid(), os.getegid()
     if libc.unshare(CLONE_NEWNET) != 0:
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+        if libc.unshare(CLONE_NEWNET | CLONE_NEWUSER) != 0:
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+        for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
+            with open(f"/proc/self/{name}", "w") as file:  # noqa: PTH123
+                file.write(text)
     with socket.socket() as any_socket:
         fcntl.ioctl(any_socket, SIOCSIFFLAGS, struct.pack("16sh22x", b"lo", IFF_UP))
     with open("/proc/sys/net/ipv4/ip_unprivileged_port_start", "w") as file:  # noqa: PTH123
