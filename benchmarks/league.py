@@ -2,6 +2,11 @@
 
     python benchmarks/league.py --simulate 200 --record     # writes Table S8 of docs/method/simulation.md
     python benchmarks/league.py --race                      # prints one race of 60 variants of five servers
+    python benchmarks/league.py --equal 20 --minutes 60 --record    # races of 60 equal contenders; writes Table S9
+
+Each race of equal contenders is one line of ``docs/calibration/league.jsonl``. It may be ended at any moment, and goes
+on with the next race; exit code 75: some races are still to be run. A race is wrong if any look at it, from the fifth
+round on, separates any of its pairs. ``--table`` writes the table of the stored races and runs none.
 
 The simulation draws a round's log speed of each contender, all alike or with scatters that differ up to tenfold, and
 looks after each round from the tenth to the 20th. A race fails if any of its 1,770 pairs is separated
@@ -12,6 +17,7 @@ would be an error.
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import os
 import statistics
@@ -19,9 +25,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from itertools import combinations, pairwise
 from pathlib import Path
 
+import measuring_code
 import numpy as np
 from pages import splice
 from scipy import stats
@@ -31,10 +40,13 @@ from dragstrip.analysis.group_sequential import level_within, stage_of
 from dragstrip.analysis.simultaneous import pair_variances, range_factor
 from dragstrip.record import Race
 from dragstrip.store.database import Store
+from dragstrip.validity import disturbance
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "method" / "simulation.md"
 CONTENDERS, FIRST, LAST, ALPHA = 60, 10, 20, 0.05
+LINES = ROOT / "docs" / "calibration" / "league.jsonl"
+EQUAL, ROUNDS, EARLIEST, GOES_ON = "nginx-return", 10, 5, 75
 KINDS = {"nginx-return": 20, "nginx-static": 15, "nginx-lua": 9, "nginx-open-file-cache": 8, "nginx-njs": 8}
 
 #: A pair below this many true standard errors is not told apart: the factor of 60 contenders is above 4.2.
@@ -127,16 +139,156 @@ def described(race: Race, took_s: float, cpu_s: float, mebibytes: float, page: P
     return "\n".join(["| of one race | |", "|-|-:|", *(f"| {name} | {value} |" for name, value in rows.items())])
 
 
+@dataclass(frozen=True)
+class Equal:
+    """A race of equal contenders, as a line of the file has it.
+
+    Args:
+        separated: pairs that its last look separates. ever: the most pairs that any look separates.
+        out: contenders that were taken out.
+        took_s: of the whole race, with scrutineering and calibration; rounds_s: of its rounds.
+        launch_s, warm_up_s, blocks_s: of all rounds, by what was done for all contenders.
+        judge_s: CPU time to judge all pairs once.
+        others: share of the cores' time that other programs and the hypervisor took.
+    """
+
+    seed: int
+    commit: str
+    when: str
+    contenders: int
+    rounds: int
+    pairs: int
+    separated: int
+    ever: int
+    out: int
+    took_s: float
+    rounds_s: float
+    launch_s: float
+    warm_up_s: float
+    blocks_s: float
+    judge_s: float
+    cpu_s: float
+    others: float | None
+
+
+def raced_equal(store: Path, seed: int) -> Equal:
+    """One race of 60 variants of one server.
+
+    Raises:
+        SystemExit: the race failed.
+    """
+    names = [f"equal-{at + 1}={EQUAL}:workers=1" for at in range(CONTENDERS)]
+    words = [sys.executable, "-m", "dragstrip", "race", *names, "-c", "8", "--rounds", str(ROUNDS)]
+    words += ["--seed", str(seed), "--store", str(store), "--quiet"]
+    began = time.monotonic()
+    done = subprocess.Popen(words, stdout=subprocess.DEVNULL)
+    _, status, used = os.wait4(done.pid, 0)
+    if os.waitstatus_to_exitcode(status) not in (0, 3):
+        raise SystemExit(f"the race ended with status {status}")
+    took_s = time.monotonic() - began
+    with Store(store) as opened:
+        race = opened.load("last")
+    began = time.process_time()
+    separated = separated_in(race)
+    judge_s = time.process_time() - began
+    looks = [replace(race, rounds=race.rounds[:n]) for n in range(EARLIEST, len(race.rounds))]
+    launches = [launch for one in race.rounds for launch in one.launches]
+    blocks = [block for one in race.rounds for block in one.blocks]
+    return Equal(
+        seed=seed,
+        commit=measuring_code.head(),
+        when=time.strftime("%Y-%m-%d"),
+        contenders=len(race.entrants),
+        rounds=sum(not one.void for one in race.rounds),
+        pairs=len(race.entrants) * (len(race.entrants) - 1) // 2,
+        separated=separated,
+        ever=max([separated, *map(separated_in, looks)]),
+        out=sum(bool(one.out) for one in race.entrants),
+        took_s=round(took_s, 1),
+        rounds_s=round(sum((one.ended_ns - one.started_ns) / 1e9 for one in race.rounds), 1),
+        launch_s=round(sum(launch.ready_ns for launch in launches) / 1e9, 1),
+        warm_up_s=round(sum(launch.warm_up_ns for launch in launches) / 1e9, 1),
+        blocks_s=round(sum(block.duration_ns for block in blocks) / 1e9, 1),
+        judge_s=round(judge_s, 1),
+        cpu_s=round(used.ru_utime + used.ru_stime, 1),
+        others=round(noise.lost, 3) if (noise := disturbance.noise(race)).lost is not None else None,
+    )
+
+
+def separated_in(race: Race) -> int:
+    """How many pairs a look at a race separates."""
+    return sum(str(pair.verdict) in ("faster", "slower") for pair in analysis.judge(race).pairs)
+
+
+def stored() -> list[Equal]:
+    """The races of the file."""
+    lines = LINES.read_text(encoding="utf-8").splitlines() if LINES.exists() else []
+    return [Equal(**json.loads(line)) for line in lines]
+
+
+def equal_races(wanted: int, minutes: float) -> int:
+    """Runs the races that the file lacks; the exit code."""
+    until = time.monotonic() + 60 * minutes if minutes else math.inf
+    LINES.parent.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="league-") as folder:
+        while len(done := stored()) < wanted:
+            if time.monotonic() + max([one.took_s for one in done], default=0.0) > until:
+                return GOES_ON
+            seed = max([one.seed for one in done], default=0) + 1
+            one = raced_equal(Path(folder) / "races.sqlite", seed)
+            with LINES.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(asdict(one)) + "\n")
+            print(one, flush=True)
+    return 0
+
+
+def equal_table(races: Sequence[Equal]) -> str:
+    """Table S9."""
+    wrong = sum(one.ever > 0 for one in races)
+    low, high = stats.binomtest(wrong, len(races)).proportion_ci(method="wilson")
+    pairs = sum(one.pairs for one in races)
+    rounds = sum(one.rounds for one in races)
+    parts = {
+        "launches": sum(one.launch_s for one in races),
+        "warm-up": sum(one.warm_up_s for one in races),
+        "blocks": sum(one.blocks_s for one in races),
+    }
+    whole = sum(one.rounds_s for one in races)
+    parts["connections, references, counts, stops"] = whole - sum(parts.values())
+    lost = [one.others for one in races if one.others is not None]
+    shares = "; ".join(f"{name} {value / whole:.0%}" for name, value in parts.items())
+    rows = {
+        "races, contenders, rounds of each": f"{len(races)}, {CONTENDERS}, {ROUNDS}",
+        "races with a false verdict at any look": f"{wrong} ({wrong / len(races):.1%}, 95 % interval {low:.1%} to "
+        f"{high:.1%})",
+        "pairs that the last look separates": f"{sum(one.separated for one in races)} of {pairs:,}",
+        "contenders taken out": str(sum(one.out for one in races)),
+        "whole race, median": f"{statistics.median(one.took_s for one in races) / 60:.1f} min",
+        "round of 60, mean": f"{whole / max(rounds, 1):.1f} s",
+        "of a round": shares,
+        "share of the cores' time that other programs took, median": f"{statistics.median(lost):.0%}"
+        if lost
+        else "unknown",
+        "CPU time to judge all pairs once, median": f"{statistics.median(one.judge_s for one in races):.1f} s",
+    }
+    return "\n".join(
+        ["| 60 equal contenders | |", "|-|-:|", *(f"| {name} | {value} |" for name, value in rows.items())]
+    )
+
+
 def _speeds(race: Race, name: str) -> list[float]:
     """Responses per second of CPU time or of a block, for an order of ranks."""
     return [block.requests / block.counted_ns for one in race.rounds for block in one.blocks if block.contender == name]
 
 
-def main() -> None:
+def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--simulate", type=int, default=0, metavar="RACES")
     parser.add_argument("--race", action="store_true")
+    parser.add_argument("--equal", type=int, default=0, metavar="RACES")
+    parser.add_argument("--minutes", type=float, default=0.0, help="begin no race that would end later; 0: no limit")
+    parser.add_argument("--table", action="store_true", help="write the table of stored races of equal contenders")
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--record", action="store_true")
@@ -149,7 +301,11 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             text = raced(Path(folder) / "races.sqlite", given.seed, given.rounds)
         print(text)
+    code = equal_races(given.equal, given.minutes) if given.equal else 0
+    if given.table or (given.equal and given.record and not code):
+        splice(PAGE, "league-equal", equal_table(stored()))
+    return code
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -403,7 +403,9 @@ def _debian_versions(contender: Contender, program: Path) -> str:
     Two builds of a program may print the same version; the revision of the Debian package distinguishes them.
     """
     packages = contender.fields.install.debian
-    owner = _owner(program, (*packages, program.name, program.resolve().name))
+    info = _DPKG / "info"
+    changed_ns = info.stat().st_mtime_ns if info.is_dir() else 0
+    owner = _owner(program, (*packages, program.name, program.resolve().name), changed_ns)
     status = _DPKG / "status"
     versions = _dpkg_versions(status.stat().st_mtime_ns) if owner and status.exists() else {}
     if owner is None or owner not in versions:
@@ -413,7 +415,8 @@ def _debian_versions(contender: Contender, program: Path) -> str:
     return "; ".join([version, *others])
 
 
-def _owner(program: Path, candidates: Sequence[str]) -> str | None:
+@functools.lru_cache(maxsize=256)
+def _owner(program: Path, candidates: tuple[str, ...], _changed_ns: int) -> str | None:
     """The package among ``candidates`` that owns a program. Reads dpkg's own lists: `dpkg-query -S` takes 100 ms."""
     places = {os.path.realpath(program), str(program)}
     accepted = places | {place.removeprefix("/usr") for place in places}  # lists from before the merge of /usr

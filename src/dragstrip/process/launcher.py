@@ -19,7 +19,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -33,7 +33,7 @@ from dragstrip.image import within
 from dragstrip.process.ports import HOST_TABLES, is_held, listens_elsewhere
 from dragstrip.process.running import GRACE_S, Ended, Running
 from dragstrip.process.scratch import make_cgroup, remove_cgroup, scratch_root, strays, sweep_stale
-from dragstrip.process.supervisor import box_processes, descendants, remove_tree
+from dragstrip.process.supervisor import box_processes, children, descendants, remove_tree
 
 if TYPE_CHECKING:
     from dragstrip.contender import Start
@@ -55,6 +55,25 @@ IN_USE = "address already in use|EADDRINUSE"
 _numbers = itertools.count(1)
 
 _Report = TypeVar("_Report")
+
+
+class _Looks(threading.local):
+    """The machine's processes, while this thread looks at several servers together."""
+
+    below: dict[int, list[tuple[int, int, str]]] | None = None
+
+
+_looks = _Looks()
+
+
+@contextlib.contextmanager
+def one_look() -> Iterator[None]:
+    """Reads the machine's processes once for all servers that this thread asks within it, instead of once for each."""
+    _looks.below = children()
+    try:
+        yield
+    finally:
+        _looks.below = None
 
 
 @dataclass(kw_only=True)
@@ -85,7 +104,7 @@ class ServerProcess(Running):
 
     def pids(self) -> tuple[int, ...]:
         """Every living process of the tree now, daemonised ones included; the main process is first."""
-        living = [pid for pid, (_, state) in descendants(self.launcher.pid).items() if state not in "ZX"]
+        living = [pid for pid, (_, state) in descendants(self.launcher.pid, _looks.below).items() if state not in "ZX"]
         return tuple(sorted(living, key=lambda pid: pid != self.pid))
 
     def _own_pids(self) -> list[int]:

@@ -103,8 +103,8 @@ class BoundedLog:
         os.close(self._fd)
 
 
-def descendants(root: int) -> dict[int, tuple[int, str]]:
-    """Every living descendant of ``root``, as pid to (process group, state letter).
+def children() -> dict[int, list[tuple[int, int, str]]]:
+    """The children of every process of the machine: pid, process group and state letter of each, by their parent.
 
     Read from ``/proc/*/stat`` (proc(5)): ``/proc/PID/task/TID/children`` is not in every kernel.
     """
@@ -118,6 +118,16 @@ def descendants(root: int) -> dict[int, tuple[int, str]]:
         except (OSError, ValueError):
             continue  # the process ended after it was listed
         below.setdefault(int(parent), []).append((int(word), int(group), state.decode()))
+    return below
+
+
+def descendants(root: int, below: dict[int, list[tuple[int, int, str]]] | None = None) -> dict[int, tuple[int, str]]:
+    """Every living descendant of ``root``, as pid to (process group, state letter).
+
+    Args:
+        below: the machine's processes (``children``); None: as they are now.
+    """
+    below = children() if below is None else below
     family: dict[int, tuple[int, str]] = {}
     queue = [root]
     while queue:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from dragstrip import validity
 from dragstrip.errors import StageError
 from dragstrip.process.database import spent
+from dragstrip.process.launcher import one_look
 from dragstrip.process.running import awake, frozen
 from dragstrip.racing import database_proof, machine_events
 from dragstrip.racing.launching import LaunchedServer, Servers
@@ -24,6 +26,9 @@ from dragstrip.validity.block import LoadFault, LoadFaultKind
 
 if TYPE_CHECKING:
     from dragstrip._engine import Tally
+
+#: Servers whose own counts are read at once: a reading mostly waits.
+COUNTED_AT_ONCE = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,7 +214,9 @@ class _Round:
                 launched.warm_up = warm_up(self.setup, launched, self.contenders[launched.name].calibration.p50_ns)
             except StageError as error:
                 self.out[launched.name] = launched.death("under load") or str(error)
-            launched.processes, launched.threads = launched.running.counts()
+        with one_look():
+            for launched in self.servers:
+                launched.processes, launched.threads = launched.running.counts()
         for last in list(self.servers.warm().values())[-1:]:
             wait_until_idle(last.running)
 
@@ -218,19 +225,24 @@ class _Round:
         setup, warm = self.setup, self.servers.warm()
         self.planned = tuple(block for block in self.plan.blocks if block.contender in warm)
         restless = frozenset(name for name in warm if self.contenders[name].calibration.restless)
-        since = {name: setup.count_from_now(launched) for name, launched in warm.items()}
+        with ThreadPoolExecutor(COUNTED_AT_ONCE) as pool:
+            since = dict(zip(warm, pool.map(setup.count_from_now, warm.values()), strict=True))
         used = database_proof.usage_of(setup.instance)
-        before_bytes = {name: launched.running.resident_bytes() for name, launched in warm.items()}
+        with one_look():
+            before_bytes = {name: launched.running.resident_bytes() for name, launched in warm.items()}
         began_s = time.monotonic()
         with setup.awake.held():
             blocks = run_blocks(setup, self.planned, warm, self.plan.index, restless)
         lasted_s = time.monotonic() - began_s
         after = database_proof.usage_of(setup.instance)
-        single_threaded = {name: launched.running.counts()[1] == 1 for name, launched in warm.items()}
+        with one_look():
+            single_threaded = {name: launched.running.counts()[1] == 1 for name, launched in warm.items()}
+            after_bytes = {name: launched.running.resident_bytes() for name, launched in warm.items()}
+        with ThreadPoolExecutor(COUNTED_AT_ONCE) as pool:
+            served = dict(zip(warm, pool.map(lambda name: since[name](), warm), strict=True))
         for name, launched in warm.items():
-            after_bytes = launched.running.resident_bytes()
-            self.events += machine_events.memory_growth_events(name, before_bytes[name], after_bytes, lasted_s)
-            launched.served = since[name]()
+            self.events += machine_events.memory_growth_events(name, before_bytes[name], after_bytes[name], lasted_s)
+            launched.served = served[name]
             if name in used:
                 launched.spent = spent(used[name], after[name])
                 launched.wanted = database_proof.wanted_by(launched, blocks, launched.spent.statements)
