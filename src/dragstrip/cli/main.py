@@ -19,7 +19,7 @@ COMMANDS = {
     "bisect": "Find the commit between GOOD and BAD that made the server slower.",
     "claims": "Published claims about these servers and what races here found.",
     "compare": "Compare race NEW with race OLD.",
-    "contenders": "List every contender: ready, missing and how to make it ready, or broken and why.",
+    "contenders": "List contenders: ready, missing and how to make them ready, or broken and why.",
     "diff": "Race revisions of this git repository: did the change make the server faster or slower?",
     "doctor": "Check whether this machine is fit for races, and measure its load generator's maximum rate.",
     "export": "Write race RUN to FILE, as the full record or in another program's format.",
