@@ -308,6 +308,8 @@ class Counter(StrEnum):
     #: Memory for each of many idle connections, and how many there were.
     CONNECTION_BYTES = "connection_bytes"
     HELD_CONNECTIONS = "held_connections"
+    #: Memory of the kernel in the buffers of each of these connections, at the server's end.
+    SOCKET_BYTES = "socket_bytes"
     #: All system calls in a stretch of load of their own, and its responses; ``Profile.calls`` has the calls by name.
     CALLS = "calls"
     CALL_RESPONSES = "call_responses"
@@ -320,6 +322,8 @@ class Counter(StrEnum):
     USER_SAMPLES = "user_samples"
     ROOTED_SAMPLES = "rooted_samples"
     LOST_SAMPLES = "lost_samples"
+    #: Never a number; it is missing if the runtime was to name its compiled code, and did not.
+    NAMED_CODE = "named_code"
 
 
 class CallClass(StrEnum):

@@ -72,6 +72,7 @@ COUNTERS = (
     CounterKind(counter=Counter.THREADS, per_response=False, tested=False),
     CounterKind(counter=Counter.RESIDENT_BYTES, unit=2.0**20, per_response=False, tested=False),
     CounterKind(counter=Counter.CONNECTION_BYTES, unit=1024.0, per_response=False),
+    CounterKind(counter=Counter.SOCKET_BYTES, unit=1024.0, per_response=False),
     CounterKind(counter=Counter.HELD_CONNECTIONS, per_response=False, tested=False),
 )
 
@@ -164,6 +165,7 @@ class Causes:
         uncounted: by contender, why its system calls were not counted by name, and why they were not traced; "" if they
             were.
         unsampled: by contender, why its stacks, or their part in the kernel, were not sampled; "" if they were.
+        unnamed_code: by contender, why the code that its runtime compiled has no names, though it was to have them.
         rooted: share of its samples with a user part that reached the root of the stack; None without samples.
     """
 
@@ -177,6 +179,7 @@ class Causes:
     rooted: tuple[float | None, ...] = ()
     uncounted: tuple[tuple[str, str], ...] = ()
     unsampled: tuple[str, ...] = ()
+    unnamed_code: tuple[str, ...] = ()
 
     @property
     def few(self) -> tuple[str, ...]:
@@ -269,6 +272,7 @@ def causes(race: Race, layers: Sequence[Layer] = (), *, alpha: float = ALPHA) ->
         unsampled=tuple(
             _missing(Counter.SAMPLES, launches) or _missing(Counter.KERNEL_SAMPLES, launches) for launches in ordered
         ),
+        unnamed_code=tuple(_missing(Counter.NAMED_CODE, launches) for launches in ordered),
     )
 
 

@@ -259,6 +259,22 @@ class Served(Strict):
     if_says: str = Field(default="", description="regular expression that this output matches if it can")
 
 
+class Profiled(Strict):
+    """What `dragstrip why` adds to its start, so that its runtime names compiled code; no launch of a race has it."""
+
+    arguments: Annotated[Words, _STARTING] = Field(
+        default=(), description="words after the program's own name in `start.command`, like `--perf-basic-prof`"
+    )
+    env: Annotated[dict[str, str], _STARTING] = Field(
+        default_factory=dict, description="environment variables, added to `start.env`"
+    )
+    perf_map: bool = Field(
+        default=False,
+        description="the runtime then writes the names to `/tmp/perf-PID.map`; if that file is missing, the table of "
+        "`why` says so",
+    )
+
+
 class Serving(Strict):
     """How it serves one workload, like `[workload.json]`."""
 
@@ -338,6 +354,9 @@ class ContenderFile(Strict):
     warm_up: WarmUp = Field(default=WarmUp(), description="how long to load it before anything counts")
     start: StartFields = Field(description="how to start and stop it")
     served: Served | None = Field(default=None, description="where it shows its own count of requests")
+    profiled: Profiled = Field(
+        default=Profiled(), description="what has its runtime name compiled code, in the extra launches of `why`"
+    )
     database: ForDatabase = Field(
         default=ForDatabase(), description="what it needs in addition for workloads that query the database"
     )
@@ -534,6 +553,9 @@ def _check_rest(contender: Contender) -> None:
         raise bad(("warm_up", "least_s"), problem, "least_s must not be above most_s")
     if fields.container is not None:
         _check_container(contender, fields.container)
+    if fields.profiled.arguments and not fields.start.command:
+        problem = "is given without start.command, whose program they are for"
+        raise bad(("profiled", "arguments"), problem, "give start.command, or use profiled.env")
     version, served = fields.version, fields.served
     if not version.package and bool(version.command) != bool(version.pattern):
         raise bad(("version",), "has only one of command and pattern", "give both, or `package` alone")

@@ -17,7 +17,7 @@ from dragstrip.contender import boxes, discovery
 from dragstrip.contender.definition import fill
 from dragstrip.contender.discovery import Missing, Ready, cache_dir
 from dragstrip.contender.entries import Entry
-from dragstrip.contender.fields import DATABASE, PER_CORE, TLS_FILES, ContainerFields, Contender
+from dragstrip.contender.fields import DATABASE, PER_CORE, TLS_FILES, ContainerFields, Contender, Profiled
 from dragstrip.contender.template import Json, TemplateRefused, render
 from dragstrip.errors import BadDefinition, NotReady, StageError
 from dragstrip.image import BUILD_S, Box
@@ -372,9 +372,11 @@ def _prepare_definition(entry: Entry, contender: Contender, scratch: Path, port:
     for name, text in rendered.items():
         _place(scratch, name).write_text(text, encoding="utf-8")
     _open_to_all(scratch)
-    command = discovery.resolve(fields.command, ready.programs, values)
+    profiled = contender.fields.profiled if entry.profiled else Profiled()
+    words = (*fields.command[:1], *profiled.arguments, *fields.command[1:])
+    command = discovery.resolve(words, ready.programs, values)
     serving = contender.serving(str(values["workload"]))
-    env = {key: fill(text, values) for key, text in {**fields.env, **serving.env}.items()}
+    env = {key: fill(text, values) for key, text in {**fields.env, **serving.env, **profiled.env}.items()}
     own = {"HOME": str(scratch), "TMPDIR": str(scratch), "LANG": "C.UTF-8", **_path_to(ready, scratch)}
     served = contender.fields.served if values["served"] else None
     socket = fill(served.socket, values) if served else ""

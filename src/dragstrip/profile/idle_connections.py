@@ -1,6 +1,6 @@
 """Memory of a server for each idle connection: thousands of connections, a response on each, memory before and after.
 
-The number is of the server's processes. The kernel's memory of its sockets is not in it.
+One number is of the server's processes, the other of the kernel's buffers of its sockets.
 """
 
 from __future__ import annotations
@@ -12,8 +12,11 @@ import struct
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 
+from dragstrip.image.namespaces import within
 from dragstrip.profile.process_counters import Reading
+from dragstrip.profile.socket_memory import buffer_bytes
 from dragstrip.record import Counter
 
 #: How many connections are opened: with a few hundred, a collector's or an allocator's steps hide their memory.
@@ -35,19 +38,23 @@ MOST_S, SETTLE_S = 4.0, 0.1
 _RESET = struct.pack("ii", 1, 0)
 
 
-def memory_per_connection(host: str, port: int, request: bytes, memory_bytes: Callable[[], int]) -> Reading:
+def memory_per_connection(
+    host: str, port: int, request: bytes, memory_bytes: Callable[[], int], *, namespace: Path | None = None
+) -> Reading:
     """Holds many connections that each had one response, and reads the server's memory before and after.
 
     Args:
         request: one plain HTTP/1 request whose connection is kept.
         memory_bytes: reads the server's memory; raises OSError or ValueError if it can't.
+        namespace: of the network that has its address; None: this process's own.
     """
-    counters = (Counter.CONNECTION_BYTES, Counter.HELD_CONNECTIONS)
+    counters = (Counter.CONNECTION_BYTES, Counter.HELD_CONNECTIONS, Counter.SOCKET_BYTES)
     try:
         before = memory_bytes()
-        with _held(host, port, request) as held:
+        with within(namespace), _held(host, port, request) as held:
             time.sleep(SETTLE_S)
             after = memory_bytes()
+            buffers = _buffers(port, held)
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
         return Reading(totals={}, missing=dict.fromkeys(counters, f"memory can't be read ({why})"))
@@ -55,7 +62,20 @@ def memory_per_connection(host: str, port: int, request: bytes, memory_bytes: Ca
         reason = f"the server held {held:,} connections, and at least {FEWEST:,} are needed"
         return Reading(totals={}, missing=dict.fromkeys(counters, reason))
     per_connection = round((after - before) / held)
-    return Reading(totals={Counter.CONNECTION_BYTES: per_connection, Counter.HELD_CONNECTIONS: held})
+    totals = {Counter.CONNECTION_BYTES: per_connection, Counter.HELD_CONNECTIONS: held, **buffers.totals}
+    return Reading(totals=totals, missing=buffers.missing)
+
+
+def _buffers(port: int, held: int) -> Reading:
+    """The kernel's memory in the buffers of each connection to a port."""
+    try:
+        whole, listed = buffer_bytes(port)
+    except OSError as error:
+        return Reading(totals={}, missing={Counter.SOCKET_BYTES: f"the kernel does not list sockets ({error})"})
+    if listed < held:
+        reason = f"the kernel listed {listed:,} of {held:,} connections"
+        return Reading(totals={}, missing={Counter.SOCKET_BYTES: reason})
+    return Reading(totals={Counter.SOCKET_BYTES: round(whole / listed)})
 
 
 @contextmanager

@@ -65,12 +65,12 @@ def profile_launch(setup: RaceSetup, plan: ProfilePlan) -> Profile:
         launched.warm_up = warm_up(setup, launched)
         wait_until_idle(launched.running)
         before, sockets = process_counters.read(launched.running.pids()), _sockets(setup, launched)
-        sampling = StackSampling(launched.running.pids(), setup.lanes.server)
-        tallies = _load(setup, launched, plan)
-        ended_ns = time.monotonic_ns()
-        after = process_counters.read(launched.running.pids())
-        received = wire.received_between(sockets, _sockets(setup, launched))
-        sampled = sampling.finish()
+        with StackSampling(launched.running.pids(), setup.lanes.server, maps=_writes_maps(plan.entry)) as sampling:
+            tallies = _load(setup, launched, plan)
+            ended_ns = time.monotonic_ns()
+            after = process_counters.read(launched.running.pids())
+            received = wire.received_between(sockets, _sockets(setup, launched))
+            sampled = sampling.finish()
         if not launched.running.alive():
             raise StageError(f"{launched.name}: {launched.death('under load')}")
         size, called = _size(launched), _calls(setup, launched, plan)
@@ -104,6 +104,10 @@ def profile_launch(setup: RaceSetup, plan: ProfilePlan) -> Profile:
         frames=sampled.frames,
         stacks=sampled.stacks,
     )
+
+
+def _writes_maps(entry: Entry) -> bool:
+    return entry.contender is not None and entry.contender.fields.profiled.perf_map
 
 
 def _load(setup: RaceSetup, launched: LaunchedServer, plan: ProfilePlan) -> list[Tally]:
@@ -220,8 +224,15 @@ def _idle_connections(setup: RaceSetup, launched: LaunchedServer) -> Reading:
     if not launched.running.alive():
         reason = reason or "it ended while its system calls were counted"
     if reason:
-        return Reading(totals={}, missing=dict.fromkeys((Counter.CONNECTION_BYTES, Counter.HELD_CONNECTIONS), reason))
+        counters = (Counter.CONNECTION_BYTES, Counter.SOCKET_BYTES, Counter.HELD_CONNECTIONS)
+        return Reading(totals={}, missing=dict.fromkeys(counters, reason))
     request = plainest(asking.exchanges(keepalive=True, http=setup.load.http)).request
     launched.disconnect(setup.engine)
     running = launched.running
-    return memory_per_connection(running.host, running.port, request, lambda: proportional_bytes(running.pids()))
+    return memory_per_connection(
+        running.host,
+        running.port,
+        request,
+        lambda: proportional_bytes(running.pids()),
+        namespace=running.namespace,
+    )

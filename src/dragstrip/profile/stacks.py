@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from dragstrip.profile.process_counters import Reading
 from dragstrip.record import CodePlace, Counter, Stack, StackFrame
@@ -28,16 +28,16 @@ class SampledLoad:
 
 
 class StackSampling:
-    """Samples some processes from its creation to ``finish``.
+    """Samples some processes from its creation to ``finish``; leaving the context removes their compilers' maps.
 
     Args:
-        cores: on which they run.
+        cores: on which they run. maps: their runtime writes maps.
     """
 
-    def __init__(self, pids: Sequence[int], cores: Sequence[int]) -> None:
+    def __init__(self, pids: Sequence[int], cores: Sequence[int], *, maps: bool = False) -> None:
         from dragstrip._engine import EngineError, Sampler
 
-        self._pids = tuple(pids)
+        self._pids, self._maps = tuple(pids), maps
         self._sampler: Sampler | None = None
         self._refused = "its processes can't be seen"
         if not pids:
@@ -48,15 +48,26 @@ class StackSampling:
             self._refused = str(error)
 
     def finish(self) -> SampledLoad:
-        """Ends sampling; the processes must still run. Removes the maps that their compilers wrote."""
+        """Ends sampling; the processes must still run."""
         if self._sampler is None:
             return SampledLoad(reading=Reading(totals={}, missing={Counter.SAMPLES: self._refused}))
-        try:
-            return _of(self._sampler.stop())
-        finally:
-            for pid in self._pids:
-                with suppress(OSError):
-                    Path(_PERF_MAP.format(pid=pid)).unlink()
+        named = any(Path(_PERF_MAP.format(pid=pid)).exists() for pid in self._pids)
+        sampler, self._sampler = self._sampler, None
+        sampled = _of(sampler.stop())
+        if named or not self._maps:
+            return sampled
+        missing = {**sampled.reading.missing, Counter.NAMED_CODE: "its runtime wrote no file /tmp/perf-PID.map"}
+        return replace(sampled, reading=Reading(totals=sampled.reading.totals, missing=missing))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._sampler is not None:
+            self._sampler.stop()
+        for pid in self._pids:
+            with suppress(OSError):
+                Path(_PERF_MAP.format(pid=pid)).unlink()
 
 
 def _of(sampled: SampledStacks) -> SampledLoad:

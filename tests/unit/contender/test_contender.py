@@ -99,6 +99,8 @@ def define(folder: Path, text: str = GOOD) -> contender.Contender:
         ),
         ("[start]", '[served]\npath = "/x"\npattern = "(1)"\nif_says = "a"\n[start]', 16, "served", ["only one of"]),
         ("[start]", "[warm_up]\nleast_s = 9.0\n[start]", 17, "warm_up.least_s", ["above most_s"]),
+        ("[start]", "[profiled]\nperf_map = 1\n[start]", 17, "profiled.perf_map", ["given 1", "give true or false"]),
+        ("[start]", '[profiled]\narguments = ["{x}"]\n[start]', 17, "profiled.arguments", ["unknown placeholder {x}"]),
         ("[start]", '[build]\ncommand = ["make"]\n[start]', 16, "build.files", ["is missing", "files ="]),
         ("[start]", '[[install.alternatives]]\npipp = ["x"]\n[start]', 17, "install.alternatives.0.pipp", ["pip?"]),
         ("[start]", "[start", 16, "the file", ["is not valid TOML"]),
@@ -242,6 +244,24 @@ def test_an_ad_hoc_command_is_split_as_a_shell_would_and_started_in_its_folder(t
     start = contender.prepare(entry, scratch=tmp_path / "s", port=8080, cores=(0, 1), workload="multiply")
     assert start.command == ("./server", "a b", "--port", "8080", "--threads=2")
     assert (start.name, start.cwd, start.unprivileged, entry.mark) == ("mine", tmp_path, False, "USER")
+
+
+def test_only_a_profiled_definition_has_the_arguments_that_name_compiled_code(folder: Path) -> None:
+    """After the program's own name; and the environment."""
+    table = '\n[profiled]\narguments = ["-u"]\nenv = { NAMES = "{port}" }\n'
+    entry = contender.variant(define(folder, GOOD + table))
+    usual, profiled = (
+        contender.prepare(made, scratch=_made(folder / name), port=7, cores=(0,), workload="hello")
+        for made, name in ((entry, "usual"), (replace(entry, profiled=True), "profiled"))
+    )
+    assert profiled.command == (usual.command[0], "-u", str(folder / "profiled" / "run.sh"), "7")
+    assert (usual.command[1:], "NAMES" in usual.env) == ((str(folder / "usual" / "run.sh"), "7"), False)
+    assert profiled.env["NAMES"] == "7"
+
+
+def _made(scratch: Path) -> Path:
+    scratch.mkdir()
+    return scratch
 
 
 def test_only_a_profiled_command_names_the_code_that_its_runtime_compiles(

@@ -14,6 +14,7 @@ import pytest
 from dragstrip.profile import process_counters, wire
 from dragstrip.profile.idle_connections import _held
 from dragstrip.profile.process_counters import Reading
+from dragstrip.profile.socket_memory import buffer_bytes
 from dragstrip.record import Counter
 
 #: Reads and writes as often as its arguments name, then waits for its end.
@@ -90,6 +91,10 @@ def test_bytes_and_segments_are_read_off_the_sockets_of_this_process() -> None:
                 accepted.sendall(bytes(100))
                 assert len(ours.recv(100, socket.MSG_WAITALL)) == 100
             after = wire.sockets_to(*server.getsockname())
+            held, connections = buffer_bytes(server.getsockname()[1])
+            assert connections == 1
+            ours.sendall(bytes(10_000))
+            assert buffer_bytes(server.getsockname()[1])[0] >= held + 10_000
             received = wire.received_between(before, after)
             assert received.totals == {Counter.RECEIVED_BYTES: 300, Counter.SEGMENTS: 3}
             assert len(after) == 1

@@ -56,6 +56,7 @@ LABELS: Mapping[Counter, str] = {
     Counter.THREADS: "threads",
     Counter.RESIDENT_BYTES: "resident memory, MiB",
     Counter.CONNECTION_BYTES: "memory per idle connection, KiB",
+    Counter.SOCKET_BYTES: "socket buffers per idle connection, KiB",
     Counter.HELD_CONNECTIONS: "idle connections for that",
 }
 
@@ -300,6 +301,9 @@ def _not_sampled(table: Causes, shown: Sequence[int]) -> Iterator[str]:
         if table.unsampled[place]:
             what = "Stacks" if table.unnamed[place] is None else "The kernel's part of stacks"
             yield f"{what}: not measured for {table.names[place]}, because {table.unsampled[place]}."
+        if table.unnamed_code[place]:
+            why = table.unnamed_code[place]
+            yield f"Names of compiled code: not measured for {table.names[place]}, because {why}."
 
 
 def _not_counted(table: Causes, shown: Sequence[int]) -> Iterator[str]:
