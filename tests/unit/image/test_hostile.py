@@ -243,16 +243,17 @@ def test_damaged_compression_is_refused(out: Path) -> None:
         gzip.GzipFile(fileobj=io.BytesIO(gzip.compress(layer)[:10] + b"\xff" * 100)).read()
 
 
-def test_many_files_are_unpacked_and_removed(tmp_path: Path) -> None:
-    """A thousand here, so that the test stays quick."""
+@pytest.mark.parametrize("count", [1000, pytest.param(100_000, marks=pytest.mark.soak)])
+def test_many_files_are_unpacked_and_removed(tmp_path: Path, count: int) -> None:
+    """A thousand, so that the test stays quick; a hundred thousand once in a while."""
     file = tmp_path / "many.tar"
-    members = (images.entry(f"d{number % 50}/f{number}", b"1") for number in range(1000))
+    members = (images.entry(f"d{number % 50}/f{number}", b"1") for number in range(count))
     images.save(file, [images.layer(*members)])
     found = image.find(str(file), "none")
-    with pytest.raises(BadUsage, match="more than 999 files"):
-        image.unpacked(found, tmp_path / "cache", Limits(files=999))
+    with pytest.raises(BadUsage, match=f"more than {count - 1:,} files"):
+        image.unpacked(found, tmp_path / "cache", Limits(files=count - 1))
     assert list((tmp_path / "cache" / "images").glob("*/")) == []
-    assert image.unpacked(found, tmp_path / "cache").files == 1000
+    assert image.unpacked(found, tmp_path / "cache").files == count
 
 
 @pytest.mark.parametrize("what", ["Cmd", "Env", "WorkingDir", "User"])
