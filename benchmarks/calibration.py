@@ -2,6 +2,7 @@
 
     python benchmarks/calibration.py --minutes 60
     python benchmarks/calibration.py --minutes 20 --kinds '^same'
+    python benchmarks/calibration.py --minutes 60 --every-kind     # short races at every workload and protocol
 
 Unattended, and to be ended at any moment (Ctrl-C): every race is one line in ``docs/calibration/races.jsonl``, on the
 disk before the next begins, with its machine and the method's version, and every further run adds to it. A race that
@@ -12,6 +13,9 @@ was called wrongly is kept whole (``runs/calibration/wrong/``, for ``dragstrip i
 Truths: *same* kinds race a server against itself; *planted* ones against itself with a set share more CPU per request,
 or with pauses of its own; in *machine pauses* another process takes the servers' core for 30 ms in every second. Five
 races of six are of the former.
+
+``--every-kind`` runs the kinds of ``calibration_kinds`` instead: their lines are in ``docs/calibration/kinds.jsonl``,
+and their table is a section of its own.
 """
 
 from __future__ import annotations
@@ -38,9 +42,11 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "src"))
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
+import calibration_kinds  # noqa: E402
 from calibration_page import FORECAST, write_page  # noqa: E402
 from evidence_parts import GOES_ON  # noqa: E402
 from measuring_code import state  # noqa: E402
+from pages import splice  # noqa: E402
 
 from dragstrip import machine  # noqa: E402
 from dragstrip.record import METHOD_VERSION  # noqa: E402
@@ -130,6 +136,24 @@ KINDS = (
 )
 
 
+#: Stands for the folder with the contenders in a kind's words.
+FOLDER = Path("{contenders}")
+
+EVERY_KIND = tuple(
+    Kind(
+        calibration_kinds.name_of(case, planted),
+        case.arguments(planted, FOLDER),
+        1.0 + planted,
+        FASTER if planted else SAME,
+        case.budget_s,
+        share=races,
+        needs=case.needs,
+    )
+    for planted, races in calibration_kinds.SHARES
+    for case in calibration_kinds.CASES
+)
+
+
 def cycle(kinds: Sequence[Kind], done: Counter[str]) -> Iterator[Kind]:
     """Kinds for ever, the one that is furthest behind its share next."""
     while True:
@@ -183,7 +207,11 @@ def race(kind: Kind, folder: Path, core: int) -> dict[str, Any]:
     """Runs one race of this kind; what came of it, as one JSON-able line. ``folder``: for races called wrongly."""
     with tempfile.TemporaryDirectory(prefix="dragstrip-calibration-") as scratch:
         out, store = Path(scratch) / "race.json", Path(scratch) / "races.sqlite"
-        words = ("race", *kind.words, "--budget", f"{kind.budget_s}s", "--json", str(out), "-q", "--store", str(store))
+        given = list(kind.words)
+        if str(FOLDER) in given:
+            given[given.index(str(FOLDER))] = str(calibration_kinds.prepared(Path(scratch) / "contenders"))
+            Path(scratch).chmod(0o755)
+        words = ("race", *given, "--budget", f"{kind.budget_s}s", "--json", str(out), "-q", "--store", str(store))
         began, stolen_before = time.monotonic(), stolen_s()
         with bursts(core if kind.bursts else None):
             said = dragstrip(*words, timeout_s=600)
@@ -201,9 +229,16 @@ def race(kind: Kind, folder: Path, core: int) -> dict[str, Any]:
 
 def _line(kind: Kind, told: dict[str, Any], took_s: float) -> dict[str, Any]:
     fields = ("ratio", "low", "high", "verdict", "rounds", "spent_s", "median_ratio")
-    pairs = {pair["metric"]: {name: _short(pair[name]) for name in fields} for pair in told["pairs"]}
-    (column,) = told["columns"]
-    decisive = pairs.get(column["metric"], {})
+    columns = {
+        column["name"]: {
+            pair["metric"]: {name: _short(pair[name]) for name in fields}
+            for pair in told["pairs"]
+            if pair["column"] == column["name"]
+        }
+        for column in told["columns"]
+    }
+    column, pairs = told["columns"][0], next(iter(columns.values()))
+    decisive = [columns[one["name"]].get(one["metric"], {}).get("verdict") for one in told["columns"]]
     # Called against the truth: a difference where none is planted, or the wrong side.
     wrong_words = {"faster", "slower"} if kind.truth == 1 else {"slower"}
     return {
@@ -219,9 +254,10 @@ def _line(kind: Kind, told: dict[str, Any], took_s: float) -> dict[str, Any]:
         "kernel": told["machine"].get("kernel"),
         "finished": told["finished"],
         "void": told["void"],
-        "right": not told["void"] and decisive.get("verdict") in kind.right,
-        "wrong": not told["void"] and decisive.get("verdict") in wrong_words,
+        "right": not told["void"] and all(verdict in kind.right for verdict in decisive),
+        "wrong": not told["void"] and any(verdict in wrong_words for verdict in decisive),
         "pairs": pairs,
+        **({"columns": columns} if len(columns) > 1 else {}),
         "pauses": column["pauses"],
         "checks": {check["check"]: check["status"] for check in told["validity"] if check["status"] != "pass"},
         "details": [check["detail"] for check in told["validity"] if check["status"] == "void"],
@@ -284,7 +320,8 @@ def ready(kinds: Sequence[Kind]) -> list[Kind]:
     """Those that can run here; what is missing is said."""
     found = []
     for kind in kinds:
-        missing = [program for program in kind.needs if not shutil.which(program)]
+        path = f"{PLANTED.parent}{os.pathsep}{os.environ['PATH']}"
+        missing = [program for program in kind.needs if not shutil.which(program, path=path)]
         if missing:
             print(f"left out: {kind.name} ({', '.join(missing)} is not installed)", flush=True)
         else:
@@ -314,23 +351,33 @@ def main() -> None:
         "--until-enough", action="store_true", help=f"exit code {GOES_ON} until each kind has {ENOUGH} races per share"
     )
     wanted.add_argument("--list", action="store_true", help="the kinds, how many races each has, seconds of one")
-    wanted.add_argument("--file", type=Path, default=ROOT / "docs" / "calibration" / "races.jsonl")
+    wanted.add_argument("--every-kind", action="store_true", help="short races at every workload and protocol")
+    wanted.add_argument(
+        "--file", type=Path, help="the races' lines (default docs/calibration/races.jsonl, or kinds.jsonl)"
+    )
     wanted.add_argument("--folder", type=Path, default=ROOT / "runs" / "calibration", help="for races called wrongly")
     wanted.add_argument("--page", type=Path, default=ROOT / "docs" / "CALIBRATION.md")
     wanted.add_argument("--write-only", action="store_true", help="race nothing, write the page from what there is")
     told = wanted.parse_args()
+    kinds = EVERY_KIND if told.every_kind else KINDS
+    told.file = told.file or ROOT / "docs" / "calibration" / ("kinds.jsonl" if told.every_kind else "races.jsonl")
     if told.list:
-        show(read(told.file))
+        show(kinds, read(told.file))
         return
     if not told.write_only:
-        if not PLANTED.exists():
+        if not PLANTED.exists() and not told.every_kind:
             sys.exit(f"{PLANTED} is missing: cargo build --release -p dragstrip-engine --example planted")
         signal.signal(signal.SIGTERM, _interrupted)
         with contextlib.suppress(KeyboardInterrupt):
-            run(told)
-    if told.until_enough and not told.write_only and not enough(read(told.file)):
+            run(kinds, told)
+    needed = 1 if told.every_kind else ENOUGH
+    if told.until_enough and not told.write_only and not enough(kinds, read(told.file), needed):
         print("not enough races yet; the page stays as it is")
         sys.exit(GOES_ON)
+    if told.every_kind:
+        splice(told.page.resolve(), "kinds", calibration_kinds.table(read(told.file)))
+        print(f"written: {told.page}")
+        return
     write_page(read(told.file), [kind.name for kind in KINDS], told.page.resolve())
     print(f"written: {told.page}")
 
@@ -339,17 +386,17 @@ def _interrupted(_number: int, _frame: object) -> NoReturn:
     raise KeyboardInterrupt
 
 
-def show(lines: Sequence[dict[str, Any]]) -> None:
+def show(kinds: Sequence[Kind], lines: Sequence[dict[str, Any]]) -> None:
     """Each kind: how many races there are, and what one costs."""
-    for kind in KINDS:
+    for kind in kinds:
         mine = [line for line in lines if line["kind"] == kind.name and not line.get("failed")]
         print(f"{kind.name:32} {len(mine):4} races, {usual_s(kind, lines):4.0f} s each, share {kind.share}")
 
 
-def enough(lines: Sequence[dict[str, Any]]) -> bool:
-    """Whether every kind that can run here has its races."""
+def enough(kinds: Sequence[Kind], lines: Sequence[dict[str, Any]], needed: int) -> bool:
+    """Whether every kind that can run here has its races: as many as are needed, per share."""
     done = Counter(line["kind"] for line in lines if not line.get("failed"))
-    return all(done[kind.name] >= ENOUGH * kind.share for kind in ready(KINDS))
+    return all(done[kind.name] >= needed * kind.share for kind in ready(kinds))
 
 
 def usual_s(kind: Kind, lines: Sequence[dict[str, Any]]) -> float:
@@ -358,21 +405,21 @@ def usual_s(kind: Kind, lines: Sequence[dict[str, Any]]) -> float:
     return median(took) if took else kind.budget_s + 5.0
 
 
-def run(told: argparse.Namespace) -> None:
+def run(chosen: Sequence[Kind], told: argparse.Namespace) -> None:
     """Races until the time is over, each appended as soon as it is done."""
     core = machine.lanes(None, None).server[0]
-    kinds = [kind for kind in ready(KINDS) if re.search(told.kinds, kind.name)]
+    kinds = [kind for kind in ready(chosen) if re.search(told.kinds, kind.name)]
     if not kinds:
         sys.exit("no kind of race that can run here has a name that matches --kinds")
     lines = read(told.file)
     done = Counter(line["kind"] for line in lines if not line.get("failed"))
     until = time.monotonic() + 60 * told.minutes
     for number, kind in enumerate(cycle(kinds, done)):
-        if told.until_enough and enough(lines):
+        if told.until_enough and enough(kinds, lines, 1 if told.every_kind else ENOUGH):
             return
         if time.monotonic() + usual_s(kind, lines) > until or (told.races and number >= told.races):
             return
-        if number % FORECAST_EVERY == 0:
+        if number % FORECAST_EVERY == 0 and not told.every_kind:
             append(told.file, forecast() | {"code": state()})
         lines.append(race(kind, told.folder, core) | {"code": state()})
         append(told.file, lines[-1])

@@ -272,6 +272,20 @@ PARTS = (
         pictures=("calibration.svg",),
     ),
     Part(
+        "calibration-kinds",
+        ("CALIBRATION.md#kinds",),
+        (EXAMPLES, "python benchmarks/calibration.py --every-kind --minutes {minutes} --until-enough"),
+        150,
+        _JUDGING,
+    ),
+    Part(
+        "league-equal",
+        ("method/simulation.md#league-equal",),
+        ("python benchmarks/league.py --equal 20 --minutes {minutes} --record",),
+        80,
+        _JUDGING,
+    ),
+    Part(
         "disturbed",
         ("CALIBRATION.md#disturbed", "CALIBRATION.md#disturbed-conclusion", "CALIBRATION.md#disturbed-simulated"),
         (

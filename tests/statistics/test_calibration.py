@@ -30,12 +30,13 @@ def line(module: ModuleType, kind: str, verdict: str, ratio: float, **changes: A
         "method": {"version": module.METHOD_VERSION}, "machine": {"cpu": "C", "kernel": "K"},
         "void": False, "rounds": 12,
         "columns": [
-            {"metric": "throughput", "pauses": [], "plan": {"passes": 8, "lead_ns": 1e7, "counted_ns": 25e6}},
+            {"name": "a", "metric": "throughput", "pauses": []}
+            | {"plan": {"passes": 8, "lead_ns": 1e7, "counted_ns": 25e6}},
         ],
-        "pairs": [pair | {"metric": metric} for metric in ("throughput", "cpu")],
+        "pairs": [pair | {"metric": metric, "column": "a"} for metric in ("throughput", "cpu")],
         "validity": [{"check": "steal", "status": "warn", "detail": "seen"}],
     }  # fmt: skip
-    (found,) = [one for one in module.KINDS if one.name == kind]
+    (found,) = [one for one in (*module.KINDS, *module.EVERY_KIND) if one.name == kind]
     made: dict[str, Any] = module._line(found, told | changes, 20.0)
     return made
 
@@ -108,6 +109,26 @@ def test_every_kind_gets_its_share_and_an_old_method_does_not_count(calibration,
     file = tmp_path / "races.jsonl"
     file.write_text(f'{{"kind": "a", "method": 1}}\n{{"kind": "b", "method": {calibration.METHOD_VERSION}}}\n{{"kin')
     assert [one["kind"] for one in calibration.read(file)] == ["b"]
+
+
+def test_the_table_of_every_kind_counts_races_by_kind_and_a_race_of_columns_once(calibration) -> None:
+    """A race of two columns is wrong if one of them is, and has found a difference only if both have."""
+    both = line(calibration, "hello and json: injected 10%", "faster", 1.1)
+    assert both["right"]
+    column = {"name": "b", "metric": "cpu", "pauses": [], "plan": {"passes": 8, "lead_ns": 1e7, "counted_ns": 25e6}}
+    columns = [column | {"name": "a", "metric": "throughput"}, column]
+    pairs = [
+        {"ratio": 1.1, "low": 1.0, "high": 1.2, "rounds": 12, "spent_s": 9.0, "median_ratio": 1.1}
+        | {"column": name, "metric": metric, "verdict": verdict}
+        for name, metric, verdict in (("a", "throughput", "faster"), ("b", "cpu", "undecided"))
+    ]
+    half = line(calibration, "hello and json: injected 10%", "", 1.1, columns=columns, pairs=pairs)
+    assert (half["right"], half["wrong"]) == (False, False)
+    assert half["columns"]["b"]["cpu"]["verdict"] == "undecided"
+    lines = [both, half, *(line(calibration, "TLS: same", verdict, 1.0) for verdict in ("same", "slower"))]
+    text = calibration.calibration_kinds.table(lines)
+    assert "| hello and json | – | – | 1 of 2, 50.0 % (1.3–98.7) | 0 | 0 | 20 |" in text
+    assert "| TLS | 1 of 2, 50.0 % (1.3–98.7) | – | – | 0 | 0 | 20 |" in text
 
 
 def test_every_check_has_a_test_that_plants_its_fault(calibration) -> None:
