@@ -262,7 +262,7 @@ def causes(race: Race, layers: Sequence[Layer] = (), *, alpha: float = ALPHA) ->
         calls=_call_rows(ordered, alpha),
         layers=_part_rows([by_layer(launches, layers) for launches in ordered], alpha) if layers else (),
         functions=_part_rows([by_function(launches) for launches in ordered], alpha, LEAST_OF_FUNCTION)
-        if _of_revisions(race)
+        if is_of_revisions(race)
         else (),
         unnamed=tuple(map(unnamed_share, ordered)),
         rooted=tuple(map(_rooted_share, ordered)),
@@ -366,7 +366,7 @@ def _rooted_share(launches: Sequence[Profile]) -> float | None:
     return sum(launch.counts.get(Counter.ROOTED_SAMPLES, 0.0) for launch in launches) / user if user else None
 
 
-def _of_revisions(race: Race) -> bool:
+def is_of_revisions(race: Race) -> bool:
     """Whether the contenders are revisions of one server: only then can functions be compared."""
     return any(event.kind is EventKind.REVISIONS for event in race.events)
 
@@ -374,7 +374,7 @@ def _of_revisions(race: Race) -> bool:
 def _in_order(race: Race, by_name: Mapping[str, Sequence[Profile]]) -> tuple[str, ...]:
     """Contenders by CPU time per response, the thriftiest first; revisions in their own order."""
     names = tuple(by_name)
-    if _of_revisions(race):
+    if is_of_revisions(race):
         return names
 
     def cost(name: str) -> float:

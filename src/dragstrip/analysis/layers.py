@@ -103,14 +103,14 @@ def _parts(launches: Sequence[Profile], named: Sequence[Sequence[str]]) -> Parts
         for name, stack in zip(names, launch.stacks, strict=True):
             counts[name] = counts.get(name, 0) + stack.samples
         counted.append(counts)
-    known_us = [us for launch in launches if (us := _sampled_us(launch)) is not None]
+    known_us = [us for launch in launches if (us := sampled_us(launch)) is not None]
     enough = all(sum(counts.values()) >= LEAST_SAMPLES for counts in counted)
     if not launches or not enough or len(known_us) < len(launches):
         return None
     return Parts(counts=tuple(counted), whole_us=tuple(known_us))
 
 
-def _sampled_us(launch: Profile) -> float | None:
+def sampled_us(launch: Profile) -> float | None:
     """CPU µs per response that the samples are of: in user mode only, if the kernel was not sampled."""
     which = Counter.CPU_NS if Counter.KERNEL_SAMPLES in launch.counts else Counter.USER_NS
     total_ns = launch.counts.get(which)

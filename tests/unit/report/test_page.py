@@ -31,7 +31,9 @@ def race_of_eight() -> Race:
     first = replace(
         first, blocks=(replace(first.blocks[0], void=samples.voided("errors", **{HOSTILE: 1})), *first.blocks[1:])
     )
-    return samples.changed(race, entrants=entrants, rounds=(first, *race.rounds[1:]))
+    sampled = samples.profile("return", **samples.stacks({HOSTILE: 60, "parse": 70}))
+    sampled = replace(sampled, counts={**sampled.counts, "cpu_ns": 6e8})
+    return samples.changed(race, entrants=entrants, rounds=(first, *race.rounds[1:]), profiles=(sampled,))
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +95,37 @@ def test_every_section_opens_without_an_error_or_a_request(
     assert contrast_and_names(shown) == []
     assert HOSTILE in shown.locator("main").inner_text()
     assert shown.locator("#chart-ranking svg text", has_text="<script>").count() >= 1
+    assert watched.said == []
+    watched.close()
+
+
+def test_an_icicle_graph_zooms_by_keys_and_mouse_and_finds_functions(running: Any, tmp_path: Path) -> None:
+    """Two revisions: the function that one of them added is not hatched; axe finds nothing."""
+    file = tmp_path / "planted.html"
+    file.write_text(race_page.render(JudgedRace.of(samples.planted())))
+    watched = Watched(running, file.as_uri())
+    shown = watched.page
+    shown.goto(f"{file.as_uri()}#why")
+    nodes = shown.locator(".icicle > svg")
+    names = nodes.locator("text").all_text_contents()
+    assert names == ["all", "main [app]", "render [app]", "parse [app]", "planted [app]"]
+    assert nodes.nth(4).get_attribute("class") == "more"
+    assert nodes.nth(2).get_attribute("class") == "even"
+    wide = shown.locator(".icicle").bounding_box()["width"]
+    nodes.first.focus()
+    for key in ("ArrowDown", "ArrowDown", "ArrowRight", "ArrowRight", "Enter"):
+        shown.keyboard.press(key)
+    assert "planted [app]; 0.000 → 0.6" in str(shown.locator(".icicle-said").text_content())
+    assert nodes.nth(4).bounding_box()["width"] == pytest.approx(wide, rel=0.01)
+    assert not nodes.nth(2).is_visible()
+    shown.keyboard.press("Escape")
+    assert nodes.nth(2).is_visible()
+    nodes.nth(3).click()
+    assert nodes.nth(3).bounding_box()["width"] == pytest.approx(wide, rel=0.01)
+    shown.get_by_role("button", name="zoom out").click()
+    shown.locator(".icicle-tools input").fill("planted")
+    assert str(shown.locator(".icicle-tools output").text_content()).startswith("1 found, 5.")
+    assert contrast_and_names(shown) == []
     assert watched.said == []
     watched.close()
 

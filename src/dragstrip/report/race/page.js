@@ -60,6 +60,77 @@ for (const button of document.querySelectorAll("[data-set-theme]")) {
   });
 }
 
+// An icicle graph: the nodes are in the order of the tree, and a node's row shows how deep it is.
+for (const graph of document.querySelectorAll(".icicle")) {
+  const box = graph.parentElement;
+  const [tools, said] = [box.previousElementSibling, box.nextElementSibling];
+  const [find, out, found] = ["input", "button", "output"].map((kind) => tools.querySelector(kind));
+  const nodes = [...graph.children].map((shape) => ({
+    shape, x: parseFloat(shape.getAttribute("x")), width: parseFloat(shape.getAttribute("width")),
+    row: Number(shape.getAttribute("y")), text: shape.querySelector("title").textContent, calls: [],
+  }));
+  const above = [];
+  for (const node of nodes) {
+    while (above.length && above.at(-1).row >= node.row) above.pop();
+    node.caller = above.at(-1);
+    node.caller?.calls.push(node);
+    above.push(node);
+  }
+  let focused = nodes[0];
+  let zoomed = nodes[0];
+
+  const zoom = (to) => {
+    zoomed = to;
+    const callers = new Set();
+    for (let at = to.caller; at; at = at.caller) callers.add(at);
+    for (const node of nodes) {
+      const inside = node.row >= to.row && node.x >= to.x - 1e-6 && node.x + node.width <= to.x + to.width + 2e-3;
+      const [x, width] = callers.has(node) ? [0, 100] : [(node.x - to.x) * 100 / to.width, node.width * 100 / to.width];
+      node.shape.setAttribute("x", `${x}%`);
+      node.shape.setAttribute("width", `${width}%`);
+      node.shape.classList.toggle("above", callers.has(node));
+      node.shape.classList.toggle("gone", !inside && !callers.has(node));
+    }
+  };
+  const focus = (to) => {
+    if (!to) return;
+    focused.shape.setAttribute("tabindex", "-1");
+    focused = to;
+    to.shape.setAttribute("tabindex", "0");
+    to.shape.focus();
+  };
+  const beside = (by) => {
+    const row = nodes.filter((node) => node.row === focused.row && !node.shape.classList.contains("gone"));
+    return row[row.indexOf(focused) + by];
+  };
+  const moves = {
+    ArrowDown: () => focus(focused.calls[0]), ArrowUp: () => focus(focused.caller),
+    ArrowLeft: () => focus(beside(-1)), ArrowRight: () => focus(beside(1)),
+    Enter: () => zoom(focused), " ": () => zoom(focused), Escape: () => zoom(nodes[0]),
+  };
+  graph.addEventListener("keydown", (event) => {
+    if (!moves[event.key]) return;
+    event.preventDefault();
+    moves[event.key]();
+  });
+  const of = (event) => nodes.find((node) => node.shape === event.target.closest(".icicle > svg"));
+  graph.addEventListener("click", (event) => { const node = of(event); if (node) { focus(node); zoom(node); } });
+  for (const kind of ["pointerover", "focusin"]) {
+    graph.addEventListener(kind, (event) => { said.textContent = of(event)?.text ?? said.textContent; });
+  }
+  out.addEventListener("click", () => zoom(nodes[0]));
+  find.addEventListener("input", () => {
+    const word = find.value.trim().toLowerCase();
+    const hits = word ? nodes.filter((node) => node.text.split(";")[0].toLowerCase().includes(word)) : [];
+    for (const node of nodes) node.shape.classList.toggle("hit", hits.includes(node));
+    graph.classList.toggle("searched", Boolean(word));
+    // A function below another hit is part of it.
+    const isIn = (node) => { for (let at = node.caller; at; at = at.caller) if (hits.includes(at)) return true; return false; };
+    const share = hits.filter((node) => !isIn(node)).reduce((sum, node) => sum + node.width, 0);
+    found.textContent = word ? `${hits.length} found, ${share.toFixed(1)} % of the CPU time` : "";
+  });
+}
+
 let last = 0;
 let later = 0;
 addEventListener("resize", () => {

@@ -20,7 +20,7 @@ from dragstrip import paths
 from dragstrip.metrics import KNOWN, MetricChoice
 from dragstrip.record import Entrant, Race
 from dragstrip.report import figures, glyphs
-from dragstrip.report.race import causes, charts, columns, database, external, notes, tables, vega, wording
+from dragstrip.report.race import causes, charts, columns, database, external, icicle, notes, tables, vega, wording
 from dragstrip.report.race import definitions as definitions_of
 from dragstrip.report.race import export as race_export
 from dragstrip.report.race import terminal as race_terminal
@@ -230,7 +230,7 @@ def _template() -> Template:
     functions: Sequence[Callable[..., object]] = (
         *(figures.ratio_span, figures.called, figures.meaning, figures.null_race, notes.clipped, check_text),
         *(wording.disturbed_text, wording.unequal_pairs_text, kind_rows, pair_of, shown_pairs, shown_beside, ties_wide),
-        *(launches, race_terminal.parity_rows, causes.compared_causes),
+        *(launches, race_terminal.parity_rows, causes.compared_causes, icicle.icicles),
     )
     environment.globals |= {function.__name__: function for function in functions}
     return environment.get_template("page.html.j2")
