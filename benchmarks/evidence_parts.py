@@ -240,6 +240,16 @@ PARTS = (
         "how containers start",
     ),
     Part(
+        "why-layers",
+        ("why.md#why-layers",),
+        ("python benchmarks/why_layers.py --minutes {minutes}",),
+        15,
+        "layers, or the sampler",
+        code=(),
+    ),
+    Part("why-users", ("why.md#why-users",), ("python benchmarks/why_users.py --record",), 7, "`why`", code=()),
+    Part("why-cost", ("why.md#why-cost",), ("python benchmarks/why_cost.py --record",), 4, "the sampler", code=()),
+    Part(
         "why-calls",
         ("why.md#why-calls",),
         ("python benchmarks/why_calls.py --record",),

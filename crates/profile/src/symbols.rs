@@ -2,9 +2,10 @@
 
 use crate::sampler::{Frame, Place};
 use blazesym::Pid;
-use blazesym::symbolize::source::{Kernel, Process, Source};
+use blazesym::symbolize::source::{Elf, Kernel, Process, Source};
 use blazesym::symbolize::{Input, Sym, Symbolized, Symbolizer};
 use std::collections::{BTreeSet, HashMap};
+use std::os::unix::fs::MetadataExt;
 
 /// Suffixes that compilers give to copies and parts of a function.
 const COPIES: [&str; 6] = [".isra.", ".constprop.", ".part.", ".cold", ".lto_priv.", ".llvm."];
@@ -28,16 +29,35 @@ impl Names {
 
     /// The frame of an address.
     pub fn frame(&self, process: Option<u32>, address: u64) -> Frame {
-        self.found.get(&(process, address)).cloned().unwrap_or_else(|| unnamed(process, String::new()))
+        let unknown = || Frame {
+            place: process.map_or(Place::Kernel, |_| Place::User),
+            module: String::new(),
+            name: String::new(),
+        };
+        self.found.get(&(process, address)).cloned().unwrap_or_else(unknown)
     }
 
     fn look_up(&mut self, process: Option<u32>, addresses: &BTreeSet<u64>) {
-        let listed: Vec<u64> = addresses.iter().copied().collect();
-        let source = match process {
-            None => {
-                // Without a whole kernel's file, which takes seconds to read.
-                Source::Kernel(Kernel { vmlinux: blazesym::MaybeDefault::None, ..Kernel::default() })
+        let modules = process.map(modules_of).unwrap_or_default();
+        if process.is_some() && modules.is_empty() {
+            return; // it has ended, so nothing is known of its addresses
+        }
+        let elsewhere = process.filter(|&pid| is_boxed(pid));
+        let (in_files, others): (Vec<u64>, Vec<u64>) = addresses.iter().partition(|&&address| {
+            elsewhere.is_some() && module_of(&modules, address).is_some_and(|module| module.path.starts_with('/'))
+        });
+        if let Some(pid) = elsewhere {
+            for module in modules.iter().filter(|module| module.path.starts_with('/')) {
+                let inside: Vec<u64> = in_files.iter().copied().filter(|address| module.has(*address)).collect();
+                let offsets: Vec<u64> = inside.iter().map(|address| address - module.from + module.offset).collect();
+                let mut file = Elf::new(format!("/proc/{pid}/root{}", module.path));
+                file.debug_syms = false;
+                self.name(process, &modules, &inside, &Source::Elf(file), Input::FileOffset(&offsets));
             }
+        }
+        let source = match process {
+            // Without a whole kernel's file, which takes seconds to read.
+            None => Source::Kernel(Kernel { vmlinux: blazesym::MaybeDefault::None, ..Kernel::default() }),
             Some(pid) => {
                 let mut process = Process::new(Pid::from(pid));
                 process.debug_syms = false; // symbol tables have the functions; debug information takes seconds to read
@@ -45,21 +65,32 @@ impl Names {
                 Source::Process(process)
             }
         };
-        let Ok(symbols) = self.symbolizer.symbolize(&source, Input::AbsAddr(&listed)) else { return };
-        let modules = process.map(modules_of).unwrap_or_default();
-        let named: Vec<Frame> = symbols
+        self.name(process, &modules, &others, &source, Input::AbsAddr(&others));
+    }
+
+    /// Looks addresses up in a source, in which they are `input`.
+    fn name(
+        &mut self,
+        process: Option<u32>,
+        modules: &[Module],
+        addresses: &[u64],
+        source: &Source<'_>,
+        input: Input<&[u64]>,
+    ) {
+        let found = self.symbolizer.symbolize(source, input);
+        let symbols = found.as_ref().map_or(&[][..], Vec::as_slice);
+        let named: Vec<Frame> = addresses
             .iter()
-            .zip(&listed)
-            .map(|(symbol, &address)| {
-                let module = modules.iter().find(|(from, to, _)| (*from..*to).contains(&address));
-                let module = module.map_or_else(String::new, |(_, _, path)| path.clone());
-                match symbol {
-                    Symbolized::Sym(found) if covers(found) => named(process, module, &found.name),
+            .enumerate()
+            .map(|(at, &address)| {
+                let module = module_of(modules, address).map_or_else(String::new, |module| module.path.clone());
+                match symbols.get(at) {
+                    Some(Symbolized::Sym(found)) if covers(found) => named(process, module, &found.name),
                     _ => unnamed(process, module),
                 }
             })
             .collect();
-        for (address, frame) in listed.into_iter().zip(named) {
+        for (&address, frame) in addresses.iter().zip(named) {
             self.found.insert((process, address), frame);
         }
     }
@@ -94,15 +125,46 @@ fn folded(name: &str) -> &str {
     }
 }
 
-/// Executable mappings with a name: from, to, path.
-fn modules_of(pid: u32) -> Vec<(u64, u64, String)> {
+/// A mapping with a name.
+struct Module {
+    from: u64,
+    to: u64,
+    offset: u64,
+    path: String,
+}
+
+impl Module {
+    fn has(&self, address: u64) -> bool {
+        (self.from..self.to).contains(&address)
+    }
+}
+
+fn module_of(modules: &[Module], address: u64) -> Option<&Module> {
+    modules.iter().find(|module| module.has(address))
+}
+
+/// All mappings with a name; none if the process has ended.
+fn modules_of(pid: u32) -> Vec<Module> {
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
     let mapping = |line: &str| {
-        let (start, end) = line.split_ascii_whitespace().next()?.split_once('-')?;
+        let mut fields = line.split_ascii_whitespace();
+        let (start, end) = fields.next()?.split_once('-')?;
+        let offset = u64::from_str_radix(fields.nth(1)?, 16).ok()?;
         let path = line.find(['/', '[']).map(|at| line[at..].to_owned())?;
-        Some((u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?, path))
+        Some(Module {
+            from: u64::from_str_radix(start, 16).ok()?,
+            to: u64::from_str_radix(end, 16).ok()?,
+            offset,
+            path,
+        })
     };
     maps.lines().filter_map(mapping).collect()
+}
+
+/// Whether a process has another root folder than this one, as in a container: its files are then found below its own.
+fn is_boxed(pid: u32) -> bool {
+    let place = |path: &str| std::fs::metadata(path).map(|found| (found.dev(), found.ino())).ok();
+    place(&format!("/proc/{pid}/root/")).is_some_and(|root| Some(root) != place("/"))
 }
 
 #[cfg(test)]

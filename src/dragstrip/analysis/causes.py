@@ -24,6 +24,7 @@ from dragstrip.analysis.layers import (
     Parts,
     by_function,
     by_layer,
+    sampled_share,
     unnamed_share,
 )
 from dragstrip.record import Counter, EventKind, Profile, Race
@@ -167,6 +168,7 @@ class Causes:
         unsampled: by contender, why its stacks, or their part in the kernel, were not sampled; "" if they were.
         unnamed_code: by contender, why the code that its runtime compiled has no names, though it was to have them.
         rooted: share of its samples with a user part that reached the root of the stack; None without samples.
+        sampled: share of its CPU time that its samples cover; None unless the kernel was sampled, too.
     """
 
     names: tuple[str, ...]
@@ -177,6 +179,7 @@ class Causes:
     functions: tuple[PartRow, ...] = ()
     unnamed: tuple[float | None, ...] = ()
     rooted: tuple[float | None, ...] = ()
+    sampled: tuple[float | None, ...] = ()
     uncounted: tuple[tuple[str, str], ...] = ()
     unsampled: tuple[str, ...] = ()
     unnamed_code: tuple[str, ...] = ()
@@ -266,6 +269,7 @@ def causes(race: Race, layers: Sequence[Layer] = (), *, alpha: float = ALPHA) ->
         else (),
         unnamed=tuple(map(unnamed_share, ordered)),
         rooted=tuple(map(_rooted_share, ordered)),
+        sampled=tuple(map(sampled_share, ordered)),
         uncounted=tuple(
             (_missing(Counter.CALLS, launches), _missing(Counter.TRACED_RESPONSES, launches)) for launches in ordered
         ),

@@ -10,6 +10,9 @@ from dragstrip.analysis.function_names import owner
 from dragstrip.analysis.launch_differences import LaunchNumbers, shares
 from dragstrip.record import CodePlace, Counter, Profile, StackFrame
 
+#: Samples per second of CPU time, as ``crates/profile`` takes them.
+SAMPLES_PER_S = 999
+
 #: Fewest samples of a launch, and over all launches of a function whose difference is tested.
 LEAST_SAMPLES, LEAST_OF_FUNCTION = 100, 20
 
@@ -85,6 +88,19 @@ def unnamed_share(launches: Sequence[Profile]) -> float | None:
     whole = sum(stack.samples for _, stack in stacks)
     unnamed = sum(stack.samples for frames, stack in stacks if not stack.frames or not frames[stack.frames[0]].name)
     return unnamed / whole if whole else None
+
+
+def sampled_share(launches: Sequence[Profile]) -> float | None:
+    """Share of the CPU time that samples cover; None unless the kernel was sampled, too.
+
+    The sampler's clock is off while the kernel switches threads, so servers that switch often have less.
+    """
+    if not launches or any(
+        not {Counter.KERNEL_SAMPLES, Counter.SAMPLES, Counter.CPU_NS} <= launch.counts.keys() for launch in launches
+    ):
+        return None
+    cpu_s = sum(launch.counts[Counter.CPU_NS] for launch in launches) / 1e9
+    return sum(launch.counts[Counter.SAMPLES] for launch in launches) / SAMPLES_PER_S / cpu_s if cpu_s else None
 
 
 def _stacks(launch: Profile) -> list[list[StackFrame]]:

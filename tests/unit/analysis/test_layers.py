@@ -18,6 +18,8 @@ KNOWN = {
     "tcp_sendmsg_locked;tcp_sendmsg;do_writev": ("kernel", "", "kernel: send"),
     "simple_copy_to_iter;tcp_recvmsg;__x64_sys_recvfrom": ("kernel", "", "kernel: receive"),
     "ep_poll;do_epoll_wait;__x64_sys_epoll_wait": ("kernel", "", "kernel: wait for events"),
+    "finish_task_switch;schedule;futex_do_wait;do_futex": ("kernel", "", "kernel: locks between threads"),
+    "inet_csk_accept;do_accept;__x64_sys_accept4": ("kernel", "", "kernel: connections"),
     "clear_page;do_anonymous_page": ("kernel", "", "kernel: other"),
     "JS:*answer server.js:17": ("compiled", "", "compiled by the runtime"),
     "v8::internal::Heap::CollectGarbage(int)": ("user", "/usr/bin/node", "garbage collection"),

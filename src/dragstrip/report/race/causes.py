@@ -36,6 +36,9 @@ MAX_SENTENCES = 5
 #: A system call that is rarer, per response of all shown contenders, is shown only if it differs.
 LEAST_CALLS = 0.01
 
+#: Samples that cover less of the CPU time are mentioned.
+LEAST_SAMPLED = 0.95
+
 #: A difference that the test found.
 FOUND = "●"
 
@@ -258,11 +261,16 @@ def _of_stacks(table: Causes, shown: Sequence[int], at: int) -> Iterator[str]:
     if at and (explained := table.explained(at)) is not None:
         yield from _of_functions(table.names[0], table.names[at], explained)
     for place in shown:
-        unnamed, rooted = table.unnamed[place], table.rooted[place]
+        unnamed, rooted, sampled = table.unnamed[place], table.rooted[place], table.sampled[place]
         if unnamed is not None and rooted is not None:
             yield (
                 f"Sampled stacks of {table.names[place]}: {figures.as_percent(rooted)} reach their root, "
                 f"{figures.as_percent(unnamed)} have no name for the innermost function."
+            )
+        if sampled is not None and sampled < LEAST_SAMPLED:
+            yield (
+                f"Samples cover {figures.as_percent(sampled)} of the CPU time of {table.names[place]}: the sampler's "
+                "clock is off while the kernel switches threads."
             )
 
 
@@ -366,8 +374,14 @@ def as_json(race: Race) -> JsonObject:
         for row in table.rows
     ]
     launches: list[Json] = [
-        {"name": name, "launches": count, "rooted_share": rooted, "unnamed_share": unnamed}
-        for name, count, rooted, unnamed in zip(table.names, table.launches, table.rooted, table.unnamed, strict=True)
+        {
+            "name": name,
+            "launches": count,
+            "rooted_share": table.rooted[at],
+            "unnamed_share": table.unnamed[at],
+            "sampled_share": table.sampled[at],
+        }
+        for at, (name, count) in enumerate(zip(table.names, table.launches, strict=True))
     ]
     parts: JsonObject = {
         key: [
