@@ -165,21 +165,47 @@ def qualify_all(
     }
     candidates = [_candidate(entry, states[entry.name], progress, store, site) for entry in entries]
     to_try = [candidate for candidate in candidates if candidate.rejected is None and candidate.kept is None]
-    for first in range(0, len(to_try), AT_ONCE):
-        _qualify(setup, to_try[first : first + AT_ONCE], progress)
+    firsts = _one_of_each(to_try)
+    _try(setup, firsts, store, progress)
+    others = [candidate for candidate in to_try if not any(candidate is first for first in firsts)]
+    for candidate in others:
+        candidate.kept = store.find(candidate.key) if store is not None else None
+    _try(setup, [candidate for candidate in others if candidate.kept is None], store, progress)
     equal = with_equal_warm_ups({tried.name: tried.calibrated for tried in candidates if tried.calibrated is not None})
     for candidate in candidates:
         candidate.calibrated = equal.get(candidate.name)
     results = tuple(candidate.result() for candidate in candidates)
-    for candidate, result in zip(candidates, results, strict=True):
+    for candidate in candidates:
+        candidate.announce(progress)
+    return Qualification(results)
+
+
+def _one_of_each(candidates: Sequence[_Candidate]) -> list[_Candidate]:
+    """The first of all that are the same server with the same settings, under different names."""
+    seen: set[str] = set()
+    firsts = []
+    for candidate in candidates:
+        if candidate.key is None or candidate.key not in seen:
+            firsts.append(candidate)
+        if candidate.key is not None:
+            seen.add(candidate.key)
+    return firsts
+
+
+def _try(
+    setup: RaceSetup, candidates: Sequence[_Candidate], store: QualificationStore | None, progress: Progress
+) -> None:
+    """Checks and calibrates contenders, some at once, and keeps what can be reused."""
+    for first in range(0, len(candidates), AT_ONCE):
+        _qualify(setup, candidates[first : first + AT_ONCE], progress)
+    for candidate in candidates:
+        result = candidate.result()
         if store is not None and candidate.calibrated is not None and isinstance(result, Qualified):
             good_s = DISTURBED_S if candidate.calibrated.disturbed else GOOD_S
             proof = KeptQualification(
                 at_s=time.time(), good_s=good_s, parity=result.facts, calibration=result.calibration
             )
             store.keep(result.key, proof)
-        candidate.announce(progress)
-    return Qualification(results)
 
 
 @dataclass

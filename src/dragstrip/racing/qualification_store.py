@@ -22,6 +22,7 @@ from typing import Any
 
 from dragstrip.contender import Entry, Ready, discovery
 from dragstrip.contender.definition import fill, placeholders
+from dragstrip.contender.entries import TYPED
 from dragstrip.machine import Lanes
 from dragstrip.machine_facts import Facts
 from dragstrip.racing.calibration import FACTORS, Calibration
@@ -80,8 +81,9 @@ class QualificationStore:
         try:
             parts = [
                 *self._context,
-                *(entry.name, entry.definition_hash, entry.mark, ready.version),
-                json.dumps(dict(entry.parameters), sort_keys=True, default=str),
+                *(entry.contender.name, entry.definition_hash, entry.mark, ready.version),
+                # The name that the user gives it has no effect on it.
+                json.dumps({k: v for k, v in entry.parameters.items() if k != TYPED}, sort_keys=True, default=str),
                 *sorted(f"{name}={_identity(place)}" for name, place in ready.programs.items()),
                 *_beside(entry, ready, built),
             ]
