@@ -17,7 +17,7 @@ from dragstrip.cli.options import argument, gathered, option, read_race, read_st
 from dragstrip.cli.outputs import OutputFile, write_all
 from dragstrip.errors import BadUsage
 from dragstrip.record import Race
-from dragstrip.report.race import formats, latency, tables
+from dragstrip.report.race import formats, latency, stack_formats, tables
 from dragstrip.report.race.summary import JudgedRace
 
 #: Format by suffix.
@@ -34,11 +34,16 @@ SUFFIXES = {
     ".om": "openmetrics",
     ".png": "png",
     ".svg": "svg",
+    ".collapsed": "collapsed",
+    ".folded": "collapsed",
+    ".pprof": "pprof",
 }
+#: Formats of sampled stacks.
+STACKS = ("collapsed", "speedscope", "pprof")
 #: Suffixes of the record itself.
 RECORDS = ("", ".race", ".sqlite", ".dragstrip")
 CHARTS = ("ranking", "pairs", "blocks", "latency", "cpu", "memory", "columns")
-FORMATS = ("record", *sorted({*SUFFIXES.values(), *formats.MAKERS}), "charts")
+FORMATS = ("record", *sorted({*SUFFIXES.values(), *formats.MAKERS, *STACKS}), "charts")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +54,8 @@ class ExportOptions:
     file: Path = argument(type=OutputFile(dash=True, late=True))
     shape: str | None = option("--as", type=click.Choice(FORMATS), help="Format. [default: from FILE's suffix]")
     contender: str | None = option(
-        "--contender", help="For .hgrm: contender whose latencies are written; optional if there is only one."
+        "--contender",
+        help="For .hgrm and stacks: contender that is written. [default: the only one; all stacks]",
     )
     rounds: bool = switch("--rounds", help="CSV, Parquet: one row per contender and round instead of per block.")
     chart: str | None = option(
@@ -72,8 +78,9 @@ def export_command(options: ExportOptions) -> None:
     \b
     by suffix  .csv .parquet (a row per block)  .hgrm .hlog  .json  .html  .xml (JUnit)
                .bench (Go's, for benchstat)  .prom (OpenMetrics)  .png .svg (a chart)
+               .collapsed .pprof (sampled stacks, after `dragstrip why`)
     by --as    bencher (Bencher Metric Format)  github-bigger, github-smaller (github-action-benchmark)
-               charts (all of them, PNG and SVG, FILE is a folder)
+               speedscope (sampled stacks)  charts (all of them, PNG and SVG, FILE is a folder)
     .race, or no suffix: the record itself, which import, compare and rerun take
     """
     file = options.file
@@ -102,6 +109,8 @@ def _files(race: Race, chosen: str, options: ExportOptions) -> Iterator[tuple[Pa
         yield from _drawn(race, chosen, options)
     elif chosen == "parquet":
         yield options.file, lambda: tables.parquet(_rows(race, options.rounds))
+    elif chosen in STACKS:
+        yield options.file, _stacks(race, chosen, options.contender)
     elif chosen == "html":
         yield options.file, lambda: formats.html(JudgedRace.of(race))
     else:
@@ -162,6 +171,23 @@ def _text(race: Race, chosen: str, options: ExportOptions) -> str:
     if chosen == "hgrm":
         return _hgrm(race, options.contender)
     return formats.MAKERS[chosen](JudgedRace.of(race))
+
+
+def _stacks(race: Race, chosen: str, contender: str | None) -> Callable[[], str | bytes]:
+    """Writes sampled stacks of one contender, or of all.
+
+    Raises:
+        BadUsage: the race has several columns, or no stacks.
+    """
+    _refuse_several(race, f"a {chosen} file")
+    launches = stack_formats.by_contender(race, contender)
+    if not launches:
+        of = "" if contender is None else f" of {contender}"
+        raise BadUsage(f"race {race.id} has no sampled stacks{of}; `dragstrip why {race.id}` adds launches that have")
+    if chosen == "collapsed":
+        return lambda: stack_formats.collapsed(launches)
+    made = stack_formats.speedscope if chosen == "speedscope" else stack_formats.pprof
+    return lambda: made(race, launches)
 
 
 def _hgrm(race: Race, contender: str | None) -> str:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 import math
 import shutil
 import subprocess
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,7 @@ from dragstrip.analysis import judge, judge_column
 from dragstrip.cli.main import cli
 from dragstrip.errors import BadUsage
 from dragstrip.record import Race
-from dragstrip.report.race import latency, summary
+from dragstrip.report.race import latency, stack_formats, summary
 from dragstrip.store.database import Store
 
 HOSTILE = 'a <b> & "c", \x1b[2J\n-2'
@@ -242,3 +244,60 @@ def test_an_event_that_holds_nonsense_is_passed_over(race: Race) -> None:
     bad = ["no", "[]", '{"tool": "x"}', '{"name":1,"tool":"x","rate_per_s":"y"}', good[:-1] + ', "latency_us": 3}']
     events = tuple(samples.noted(external.KIND, detail) for detail in (*bad, good))
     assert [figure.name for figure in external.figures(replace(race, events=events))] == ["n"]
+
+
+def test_sampled_stacks_are_read_by_other_programs() -> None:
+    """Collapsed stacks, speedscope's file, and pprof's profile; a race without stacks has none."""
+    race = samples.planted()
+    launches = stack_formats.by_contender(race)
+    lines = stack_formats.collapsed(launches).splitlines()
+    assert "steady;main [app];planted [app] 660" in lines
+    only = stack_formats.by_contender(race, "steady")
+    assert "main [app];planted [app] 660" in stack_formats.collapsed(only).splitlines()
+    shown = json.loads(stack_formats.speedscope(race, launches))
+    names = [frame["name"] for frame in shown["shared"]["frames"]]
+    (steady,) = (one for one in shown["profiles"] if one["name"] == "steady")
+    stacks = [tuple(names[at] for at in stack) for stack in steady["samples"]]
+    weights = dict(zip(stacks, steady["weights"], strict=True))
+    assert weights["main", "planted"] == pytest.approx(0.66, rel=0.01)
+    assert steady["endValue"] == pytest.approx(6.66, rel=0.01)
+    assert not stack_formats.by_contender(samples.race(rounds=1))
+    profile = list(fields(gzip.decompress(stack_formats.pprof(race, only))))
+    texts = [value.decode() for field, value in profile if field == 6]
+    functions = {dict(fields(value))[1]: texts[dict(fields(value))[2]] for field, value in profile if field == 5}
+    found = {}
+    for sample in (dict(fields(value)) for field, value in profile if field == 2):
+        found[tuple(functions[at] for at in varints(sample[1]))] = tuple(varints(sample[2]))
+    assert found["planted", "main"] == (660, pytest.approx(396_000_000, rel=0.01))
+    assert all(kind in texts for kind in ("samples", "count", "cpu", "nanoseconds", "contender", "steady"))
+
+
+def varints(data: bytes) -> list[int]:
+    """Numbers of a packed field."""
+    made, number, shift = [], 0, 0
+    for byte in data:
+        number |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            made.append(number)
+            number = shift = 0
+    return made
+
+
+def fields(data: bytes) -> Iterator[tuple[int, Any]]:
+    """Numbers and contents of a message of protobuf, which has only numbers and fields with a length here."""
+
+    def number() -> int:
+        nonlocal at
+        end = next(place for place in range(at, len(data)) if data[place] < 0x80) + 1
+        (value,) = varints(data[at:end])
+        at = end
+        return value
+
+    at = 0
+    while at < len(data):
+        key = number()
+        value: Any = number()
+        if key & 7 == 2:
+            value, at = data[at : at + value], at + value
+        yield key >> 3, value
