@@ -93,7 +93,7 @@ def measure(until_s: float) -> bool:
     lanes = LOCAL.lanes(None, None)
     load = Load(connections=32, threads=len(lanes.engine), keepalive=True, timeout_ns=2_000_000_000)
     for name in WORKLOADS:
-        workload, done = load_workload(name), known()
+        workload, done = load_workload(name), {at for at, one in known().items() if one["layers"]}
         waiting = [entry for entry in ready(name) if (name, entry.name) not in done]
         if not waiting:
             continue

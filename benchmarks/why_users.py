@@ -11,13 +11,16 @@ from __future__ import annotations
 import argparse
 import ctypes
 import os
+import re
 import struct
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
 from pages import ROOT, circumstances, splice
@@ -32,6 +35,9 @@ import images
 PAGE = ROOT / "docs" / "why.md"
 PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
 NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all", "--bounding-set=-all"]
+
+#: A Python that other users may execute, of the same version.
+PYTHON = "/usr/bin/python3"
 
 #: Numbers of system calls on this machine's architecture.
 CALLS = {"x86_64": {"perf_event_open": 298, "ptrace": 101}, "aarch64": {"perf_event_open": 241, "ptrace": 117}}
@@ -88,9 +94,9 @@ class Case:
 
 def cases(folder: Path) -> Iterator[Case]:
     """All cases; files that they need are made in the folder."""
-    yield Case(name="root, tracefs not mounted")
     yield Case(name="root, perf_event_open refused", refused=["perf_event_open"])
     yield Case(name="root, perf_event_open and ptrace refused", refused=["perf_event_open", "ptrace"])
+    yield Case(name="root, tracefs not mounted")
     yield Case(name="nobody, perf_event_paranoid 2", prefix=NOBODY, paranoid=2)
     yield Case(name="nobody, perf_event_paranoid 4", prefix=NOBODY, paranoid=4)
     yield Case(name="HTTP/2", words=("node", "n2=node:http=2"))
@@ -144,15 +150,17 @@ def paranoid(level: int | None) -> Iterator[None]:
 
 def profiles(case: Case, folder: Path) -> tuple[list[Profile], str]:
     """The extra launches of a case, and the command's last words if it has none."""
-    marker, store = folder / "marker", folder / "store" / "races.sqlite"
+    marker, store = folder / "marker", folder / "store" / re.sub(r"\W+", "-", case.name) / "races.sqlite"
     marker.unlink(missing_ok=True)
-    for old in store.parent.iterdir():
-        old.unlink()
+    store.parent.mkdir()
+    store.parent.chmod(0o777)
     env = {**os.environ, "DRAGSTRIP_STORE": str(store), "HOME": str(folder / "home"), **case.env}
+    if case.prefix:
+        env["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
     said = ""
     for words in (["race", *case.words, "--rounds", "2", "-q"], ["why", "last", "--launches", "1", "-q"]):
         done = subprocess.run(
-            [*case.prefix, sys.executable, "-m", "dragstrip", *words],
+            [*case.prefix, PYTHON if case.prefix else sys.executable, "-m", "dragstrip", *words],
             env=env,
             capture_output=True,
             text=True,
@@ -162,7 +170,7 @@ def profiles(case: Case, folder: Path) -> tuple[list[Profile], str]:
         )
         said = f"{done.stdout}\n{done.stderr}"
         if words[0] == "race" and done.returncode:
-            raise SystemExit(f"{case.name}: {said}")
+            return [], said
         marker.touch()
     with Store(store) as opened:
         return list(opened.load("last").profiles), said
@@ -201,6 +209,8 @@ def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--record", action="store_true", help="write the table into docs/why.md")
+    parser.add_argument("--skip", type=int, default=0, help="leaves out this many cases")
+    parser.add_argument("--minutes", type=float, default=60.0, help="no case begins later")
     parser.add_argument("--only", default="", help="cases whose name contains this")
     wanted = parser.parse_args()
     lines = [
@@ -208,14 +218,15 @@ def main() -> int:
         "| case | CPU time | system calls | stacks | reach their root, at least | gaps |",
         "|-|-|-|-|-:|-|",
     ]
+    until_s = time.monotonic() + 60 * wanted.minutes
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         folder.chmod(0o755)
         for name in ("store", "home"):
             (folder / name).mkdir()
             (folder / name).chmod(0o777)
-        for case in cases(folder):
-            if wanted.only not in case.name:
+        for case in islice(cases(folder), wanted.skip, None):
+            if wanted.only not in case.name or time.monotonic() > until_s:
                 continue
             with paranoid(case.paranoid):
                 lines.append(row(case.name, *profiles(case, folder)))

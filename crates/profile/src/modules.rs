@@ -2,7 +2,8 @@
 
 use framehop::{ExplicitModuleSectionInfo, Module, Unwinder, UnwinderNative};
 use memmap2::Mmap;
-use object::{Object, ObjectSection, ObjectSegment};
+use object::elf::PF_X;
+use object::{Object, ObjectSection, ObjectSegment, SegmentFlags};
 use std::collections::HashMap;
 use std::fs::File;
 use std::ops::{Deref, Range};
@@ -69,9 +70,11 @@ fn map_file(path: &str) -> Option<Arc<Mmap>> {
 
 fn module(map: &Arc<Mmap>, mapping: &Mapping) -> Option<Module<Section>> {
     let file = object::File::parse(&map[..]).ok()?;
+    // Segments may share a page of the file, so the executable one has to be chosen.
     let segment = file.segments().find(|segment| {
         let (from, length) = segment.file_range();
-        (from & !0xfff..from + length).contains(&mapping.offset)
+        let executable = matches!(segment.flags(), SegmentFlags::Elf { p_flags, .. } if p_flags.0 & PF_X.0 != 0);
+        executable && (from & !0xfff..from + length).contains(&mapping.offset)
     })?;
     let base_svma = file.segments().map(|segment| segment.address()).min()? & !0xfff;
     // Where the file's first address was put: the mapping's start less its place in the file's own addresses.
