@@ -21,7 +21,6 @@ from dragstrip.analysis.judgement import (
     judge_column,
     still_needed,
 )
-from dragstrip.analysis.launch_differences import LEAST_LAUNCHES
 from dragstrip.analysis.numbers import RoundNumbers, round_numbers
 from dragstrip.analysis.pairs import Pair
 from dragstrip.metrics import METRICS

@@ -19,7 +19,7 @@ from dragstrip.cli.outputs import json_text, write_all
 from dragstrip.cli.quantities import DURATION, whole_number
 from dragstrip.cli.signals import as_interruptions, number_of
 from dragstrip.errors import BadUsage, DragstripError
-from dragstrip.profile.run import BUDGET_S, LAUNCHES, ProfileRequest, profile
+from dragstrip.profile.run import BUDGET_S, LAUNCHES, LONGEST, ProfileRequest, profile
 from dragstrip.racing.options import IntRange
 from dragstrip.record import Race
 from dragstrip.report import glyphs
@@ -58,7 +58,7 @@ class WhyOptions:
         "--budget",
         "-d",
         type=DURATION,
-        help=f"Time for all of them. [default: {BUDGET_S:g}s for each contender]",
+        help=f"Time for all of them. [default: up to {BUDGET_S * LONGEST:g}s for each contender on a busy machine]",
     )
     workload: str | None = option("--workload", metavar="FILE", help="Workload file, if RUN used one.")
     json_path: Path | None = opts.report_option("--json", help="Write the race and its causes as JSON; - for stdout.")

@@ -10,7 +10,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from dragstrip.analysis import LEAST_LAUNCHES
 from dragstrip.contender import BUILD_S, Entry, Missing
 from dragstrip.errors import BadUsage, NotReady, StageError
 from dragstrip.profile.launch import ProfilePlan, profile_launch
@@ -27,7 +26,7 @@ from dragstrip.workload import Workload
 #: Launches of each contender, and the seconds that they may take: a minute for a pair.
 LAUNCHES, BUDGET_S = 6, 30.0
 
-#: If no other time is given, a busy machine may take this many times as long until a test has enough launches.
+#: If no other time is given, a busy machine may take this many times as long.
 LONGEST = 3.0
 
 
@@ -152,15 +151,12 @@ class _Launches:
     def run(self, race: Race, entries: Mapping[str, Entry]) -> Race:
         """The race with the launches that were added."""
         began_s, longest_s, names = time.monotonic(), 0.0, list(entries)
-        budget_s = usual_s = self.request.budget_s or BUDGET_S * len(entries)
+        budget_s = self.request.budget_s or BUDGET_S * LONGEST * len(entries)
         while left := {name: count for name, count in _left(race, names, self.request).items() if count}:
             most = max(left.values())
             turn = [name for name, count in left.items() if count == most]
             for name in order_of_turn(race.seed, self.request.column, most, turn):
                 launch_s = time.monotonic()
-                if self.request.budget_s is None:
-                    enough = most <= self.request.launches - LEAST_LAUNCHES
-                    budget_s = usual_s if enough else usual_s * LONGEST
                 if launch_s - began_s + longest_s > budget_s:
                     return race
                 to_go = sum(_left(race, names, self.request).values())
