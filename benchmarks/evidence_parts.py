@@ -213,6 +213,14 @@ PARTS = (
         code=(ANALYSIS,),
     ),
     Part(
+        "lab-chaos",
+        ("lab.md#lab-chaos",),
+        ("python benchmarks/lab_chaos.py children --record", "python benchmarks/lab_chaos.py dask --record"),
+        40,
+        "how a lab carries and stores its cells",
+        code=(),
+    ),
+    Part(
         "lab-report", ("lab.md#lab-report",), ("python benchmarks/lab_report.py --record",), 3, "a lab's report",
         code=(),
     ),

@@ -1,38 +1,272 @@
-"""A lab under random kill -9: python benchmarks/lab_chaos.py [--cells 1000] [--strips 8] [--kills 50] [--seed 1]
+"""A lab under random kill -9: python benchmarks/lab_chaos.py CARRIER [--cells 1000] [--kills 50] [--record]
 
-Strips race samples (``tests/stub_strip.py``), because 1,000 real races would take hours; all else is real. Ends with
-an error if a cell is lost or doubled, or if two races met on a strip.
+Carriers: children, dask (a scheduler and a worker for each strip, which are started again when they were killed) and
+slurm (Debian's packages: a controller and a daemon for each strip, all on this machine). Strips race samples
+(``tests/stub_strip.py``), because 1,000 real races would take days; all else is real. During the run a strip joins,
+another one is away for a while, and some records are damaged. Ends with an error if a cell is lost or doubled, or if
+two races met on a strip.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import os
+import random
+import socket
+import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 import labs
+from pages import ROOT, circumstances, splice
+
+PAGE, RESULTS = ROOT / "docs" / "lab.md", ROOT / "runs" / "lab-chaos.json"
+
+CARRIERS = ("children", "dask", "slurm")
+
+#: Records that are damaged, and seconds for which a strip is away.
+DAMAGED, AWAY_S = 5, 30.0
+
+
+@dataclass
+class Kept:
+    """Processes that are started again when they have ended."""
+
+    commands: Mapping[str, Sequence[str]]
+    folder: Path
+    processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    ended: threading.Event = field(default_factory=threading.Event)
+
+    def begin(self) -> None:
+        """Starts them, and a thread that looks after them."""
+        self.look()
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def _watch(self) -> None:
+        while not self.ended.wait(0.5):
+            self.look()
+
+    def look(self) -> None:
+        """Starts those that do not run."""
+        for name, words in self.commands.items():
+            if name not in self.processes or self.processes[name].poll() is not None:
+                with (self.folder / f"{name}.log").open("ab") as log:
+                    self.processes[name] = subprocess.Popen(
+                        words,
+                        cwd=self.folder,
+                        stdout=log,
+                        stderr=log,
+                        env=os.environ | {"PYTHONPATH": str(labs.STUB.parent)},
+                    )
+
+    def pid(self, *names: str) -> int:
+        """One of these processes at random; 0 if it does not run."""
+        process = self.processes[random.choice(names)]
+        return process.pid if process.poll() is None else 0
+
+    def end(self) -> None:
+        """Ends all."""
+        self.ended.set()
+        for process in self.processes.values():
+            process.kill()
+            process.wait()
+
+
+@dataclass
+class Carried:
+    """A carrier that runs: options of ``lab run``, and what is also killed."""
+
+    options: Sequence[str] = ()
+    others: Mapping[str, Callable[[], int]] = field(default_factory=dict)
+
+
+@contextmanager
+def dask(folder: Path, strips: Sequence[str]) -> Iterator[Carried]:
+    """A scheduler on loopback, and a worker for each strip."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"tcp://127.0.0.1:{free.getsockname()[1]}"
+    program, pages = [sys.executable, "-m", "dask"], ["--dashboard-address", "127.0.0.1:0"]
+    where = ["--host", "127.0.0.1"]
+    commands = {"scheduler": [*program, "scheduler", *where, "--port", address.rpartition(":")[2], *pages]}
+    for name in strips:
+        options = ["--nthreads", "2", "--no-nanny", "--memory-limit", "0", "--resources", f"strip-{name}=1"]
+        local = ["--local-directory", str(folder / "dask")]
+        commands[name] = [*program, "worker", address, *where, *pages, *options, *local]
+    kept = Kept(commands, folder)
+    kept.begin()
+    try:
+        others = {"workers": lambda: kept.pid(*strips), "schedulers": lambda: kept.pid("scheduler")}
+        yield Carried(["--dask", address], others)
+    finally:
+        kept.end()
+
+
+SLURM = """
+ClusterName=lab
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={ports[0]}
+SlurmUser=root
+AuthInfo=socket={folder}/munge.socket
+StateSaveLocation={folder}/state
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd-%n.pid
+SlurmdSpoolDir={folder}/spool-%n
+ProctrackType=proctrack/pgid
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+ReturnToService=2
+MpiDefault=none
+JobRequeue=0
+KillWait=2
+MinJobAge=10
+SlurmctldTimeout=30
+SlurmdTimeout=60
+SchedulerParameters=sched_interval=2
+{nodes}
+PartitionName=lab Nodes=ALL Default=YES State=UP OverSubscribe=EXCLUSIVE
+"""
+
+
+@contextmanager
+def slurm(folder: Path, strips: Sequence[str]) -> Iterator[Carried]:
+    """A controller and a daemon for each strip, of Debian's packages, on this machine."""
+    host = os.uname().nodename
+    with ExitStack() as opened:
+        sockets = [opened.enter_context(socket.socket()) for _ in range(len(strips) + 1)]
+        for free in sockets:
+            free.bind(("127.0.0.1", 0))
+        ports = [free.getsockname()[1] for free in sockets]
+    nodes = "\n".join(
+        f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=1 State=UNKNOWN"
+        for name, port in zip(strips, ports[1:], strict=True)
+    )
+    file = folder / "slurm.conf"
+    file.write_text(SLURM.format(host=host, ports=ports, folder=folder, nodes=nodes))
+    (folder / "state").mkdir()
+    for name in strips:
+        (folder / f"spool-{name}").mkdir()
+    key = folder / "munge.key"
+    key.write_bytes(os.urandom(128))
+    key.chmod(0o400)
+    munge = ["munged", "--foreground", "--force", f"--socket={folder}/munge.socket", f"--key-file={key}"]
+    munge += [f"--{name}={folder}/munged.{name.partition('-')[0]}" for name in ("pid-file", "log-file", "seed-file")]
+    os.environ["SLURM_CONF"] = str(file)
+    commands = {"munge": munge, "controller": ["slurmctld", "-D", "-f", str(file)]}
+    commands |= {name: ["slurmd", "-D", "-N", name, "-f", str(file)] for name in strips}
+    kept = Kept(commands, folder)
+    kept.begin()
+    try:
+        while subprocess.run(["sinfo"], capture_output=True, check=False).returncode:
+            time.sleep(0.2)
+        others = {"controllers": lambda: kept.pid("controller"), "daemons": lambda: kept.pid(*strips)}
+        yield Carried((), others)
+    finally:
+        subprocess.run(["scancel", "--partition=lab"], check=False)
+        kept.end()
+
+
+@contextmanager
+def children(folder: Path, strips: Sequence[str]) -> Iterator[Carried]:
+    """Nothing is started."""
+    yield Carried()
+
+
+def disturbed(file: Path, place: Path, strips: Sequence[str], seconds: float, joins: str) -> Callable[[], None]:
+    """What happens in addition to kills, by time: a strip joins, one is away, records are damaged."""
+    begun, logs, done = time.monotonic(), file.parent / "logs", set[str]()
+
+    def once(name: str, after: float, call: Callable[[], object]) -> None:
+        if name not in done and time.monotonic() - begun > after * seconds:
+            done.add(name)
+            call()
+
+    def look() -> None:
+        once("joins", 0.2, lambda: file.write_text(file.read_text() + joins))
+        once("gone", 0.3, (logs / f"gone-{strips[-2]}").touch)
+        once("back", 0.3 + AWAY_S / seconds, (logs / f"gone-{strips[-2]}").unlink)
+        for number in range(DAMAGED):
+            once(f"damaged {number}", 0.1 * (number + 1), (logs / f"break-{strips[number % len(strips)]}").touch)
+
+    return look
+
+
+def run(carrier: str, cells: int, count: int, kills: int, seed: int) -> dict[str, object]:
+    """Runs it; what happened."""
+    with tempfile.TemporaryDirectory(prefix="dragstrip-chaos-") as at:
+        folder = Path(at)
+        strips = [f"s{number}" for number in range(count)]
+        begin = {"children": children, "dask": dask, "slurm": slurm}[carrier]
+        with labs.door(folder) as place, begin(folder, strips) as carried:
+            how = {"children": "", "dask": labs.VIA, "slurm": labs.SLURM}[carrier]
+            file = labs.matrix(folder, cells=cells, strips=count - 1, how=how, door=place)
+            joins = labs.strip(folder, strips[-1], how=how, door=place)
+            begun = time.monotonic()
+            killed = labs.chaos(
+                file, kills=kills, seed=seed, pause_s=6.0, options=carried.options, others=carried.others,
+                now_and_then=disturbed(file, place, strips, kills * 4.0, joins), stub_s=0.2,
+            )  # fmt: skip
+            seconds = time.monotonic() - begun
+            lost = labs.assert_each_once(file, cells)
+            raced = labs.raced(file)
+            refused = len(labs.refusals(file))
+            used = labs.used(file)
+    assert used == set(strips), f"strips without a race: {set(strips) - used}"
+    assert refused <= DAMAGED
+    return {
+        "cells": cells, "strips": count, "killed": killed, "lost attempts": lost, "refused": refused,
+        "raced again": raced - cells, "seconds": round(seconds), "where": circumstances(),
+    }  # fmt: skip
+
+
+def table(results: Mapping[str, Mapping[str, object]]) -> str:
+    """The table of all carriers that were run."""
+    lines = [
+        "| carrier | cells, strips | kill -9 | stored, lost, double, met | damaged records refused | races repeated |"
+        " attempts lost | minutes |",
+        "|-|-|-|-|-:|-:|-:|-:|",
+    ]
+    for carrier in CARRIERS:
+        if (one := results.get(carrier)) is None:
+            continue
+        killed = one["killed"]
+        assert isinstance(killed, dict)
+        said = ", ".join(f"{count} {name}" for name, count in killed.items())
+        fields = (
+            carrier, f"{one['cells']:,}, {one['strips']}", f"{sum(killed.values())}: {said}",
+            f"{one['cells']:,}, 0, 0, 0", one["refused"], one["raced again"], one["lost attempts"],
+            round(int(str(one["seconds"])) / 60),
+        )  # fmt: skip
+        lines.append(f"| {' | '.join(map(str, fields))} |")
+    return "\n".join([*lines, "", *(f"{name}: {one['where']}." for name, one in results.items())])
 
 
 def main() -> None:
-    """Runs it and prints one line."""
+    """Runs it, prints the table, and writes it."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("carrier", choices=(*CARRIERS, "none"), help="none: writes the results of earlier runs")
     for name, usual in (("cells", 1000), ("strips", 8), ("kills", 50), ("seed", 1)):
         parser.add_argument(f"--{name}", type=int, default=usual)
+    parser.add_argument("--record", action="store_true", help="write the table into docs/lab.md")
     asked = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="dragstrip-chaos-") as folder:
-        file = labs.matrix(Path(folder), cells=asked.cells, strips=asked.strips)
-        begun = time.monotonic()
-        killed = labs.chaos(file, kills=asked.kills, seed=asked.seed, pause_s=3.0)
-        lost = labs.assert_each_once(file, asked.cells)
-        print(
-            f"{asked.cells} cells over {asked.strips} strips: {killed['races']} races and {killed['clients']} clients "
-            f"killed; each cell stored once, 0 lost, 0 double, 0 races met; {lost} attempts lost; "
-            f"{time.monotonic() - begun:.0f} s"
-        )
+    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    if asked.carrier != "none":
+        results[asked.carrier] = run(asked.carrier, asked.cells, asked.strips, asked.kills, asked.seed)
+        RESULTS.parent.mkdir(exist_ok=True)
+        RESULTS.write_text(json.dumps(results, indent=1))
+    print(table(results))
+    if asked.record:
+        splice(PAGE, "lab-chaos", table(results))
 
 
 if __name__ == "__main__":

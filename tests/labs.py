@@ -8,7 +8,9 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,14 +25,19 @@ from dragstrip.store.database import Store
 #: Workloads of the sampled lab.
 WORKLOADS = ("hello", "json", "multiply", "post")
 
-STUB = Path(__file__).with_name("stub_strip.py")
+#: How a strip is reached: by a command, with an outbox below its cache; or by Slurm.
+VIA = 'via = ["env", "DRAGSTRIP_CACHE={cache}"]\n'
+SLURM = 'slurm = ["--nodelist={name}", "--export=ALL,DRAGSTRIP_CACHE={cache}"]\n'
+
+STUB, DOOR = (Path(__file__).with_name(name) for name in ("stub_strip.py", "stub_door.py"))
 
 
-def matrix(folder: Path, *, cells: int, strips: int, more: str = "", elsewhere: bool = False) -> Path:
+def matrix(folder: Path, *, cells: int, strips: int, more: str = "", how: str = "", door: Path | None = None) -> Path:
     """A matrix of this many cells over strips that race samples.
 
     Args:
-        elsewhere: strips are reached by a command, and have their outboxes below their cache.
+        how: strips are reached, as a line of their tables: ``VIA`` or ``SLURM``.
+        door: the socket of a ``stub_strip.py --serve``, which is quicker than a process of its own for each call.
     """
     logs = folder / "logs"
     logs.mkdir(exist_ok=True)
@@ -46,55 +53,115 @@ contenders = ["quick", "steady"]
 [axes]
 loads = [{loads}]
 """
-    for at in range(strips):
-        text += f'[[strips]]\nname = "s{at}"\nclass = "stub"\ndragstrip = "{sys.executable} {STUB} {logs} s{at}"\n'
-        text += f'via = ["env", "DRAGSTRIP_CACHE={folder / "cache"}"]\n' if elsewhere else ""
+    text += "".join(strip(folder, f"s{at}", how=how, door=door) for at in range(strips))
     file = folder / "matrix.toml"
     file.write_text(text)
     return file
 
 
-def client(file: Path, *options: str, **more: str) -> subprocess.Popen[bytes]:
-    """Starts ``lab run``."""
+def strip(folder: Path, name: str, *, how: str = "", door: Path | None = None) -> str:
+    """A strip's table."""
+    words = [sys.executable, "-I", "-S", "-E", str(DOOR), str(door)] if door else [sys.executable, str(STUB)]
+    text = f'[[strips]]\nname = "{name}"\nclass = "stub"\ndragstrip = "{" ".join(words)} {folder / "logs"} {name}"\n'
+    return text + how.format(cache=folder / "cache", name=name)
+
+
+@contextmanager
+def door(folder: Path) -> Iterator[Path]:
+    """A process that forks a stub for each call."""
+    place = folder / "door"
+    env = os.environ | {"PYTHONPATH": str(STUB.parent)}
+    with subprocess.Popen([sys.executable, str(STUB), "--serve", str(place)], env=env) as process:
+        try:
+            while not place.exists():
+                time.sleep(0.05)
+            yield place
+        finally:
+            process.kill()
+
+
+def client(file: Path, *options: str, log: Path | None = None, **more: str) -> subprocess.Popen[bytes]:
+    """Starts ``lab run``; log: where its lines are added, instead of a pipe."""
     words = [sys.executable, "-m", "dragstrip", "lab", "run", str(file), "--folder", str(file.parent / "lab"), *options]
     env = os.environ | {"PYTHONPATH": str(STUB.parent)} | more
-    return subprocess.Popen(words, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    with log.open("ab") if log else nullcontext(subprocess.PIPE) as where:
+        return subprocess.Popen(words, env=env, stdout=where, stderr=subprocess.STDOUT)
 
 
 def races(file: Path) -> list[int]:
     """Process ids of races of this lab that are running, with or without their client."""
     found = []
-    for process in psutil.process_iter():
-        with suppress(psutil.Error):
-            words = process.cmdline()
-            if str(STUB) in words and str(file.parent / "logs") in words:
-                found.append(process.pid)
-    return found
+    for log in (file.parent / "logs").glob("*.log"):
+        lines = [line.split() for line in log.read_text().splitlines()]
+        ended = {pid for word, pid in lines if word == "end"}
+        found += [int(pid) for word, pid in lines if word == "begin" and pid not in ended]
+    return [pid for pid in found if psutil.pid_exists(pid)]
 
 
-def chaos(file: Path, *, kills: int, seed: int, pause_s: float, stub_s: float = 0.2) -> dict[str, int]:
-    """Runs a lab to its end, and kills races and clients at random until ``kills`` are reached; what was killed."""
-    drawn, killed = random.Random(seed), {"races": 0, "clients": 0}
-    running = client(file, STUB_S=str(stub_s))
+def raced(file: Path) -> int:
+    """How many races were raced to their end."""
+    return sum(log.read_text().count("raced") for log in (file.parent / "logs").glob("*.log"))
+
+
+def chaos(
+    file: Path,
+    *,
+    kills: int,
+    seed: int,
+    pause_s: float,
+    stub_s: float = 0.2,
+    options: Sequence[str] = (),
+    others: Mapping[str, Callable[[], int]] | None = None,
+    now_and_then: Callable[[], None] = lambda: None,
+) -> dict[str, int]:
+    """Runs a lab to its end, and kills races, clients and others at random until ``kills`` are reached.
+
+    Args:
+        options: of ``lab run``. others: what else is killed: the process id, or 0, by its name.
+        now_and_then: is called before each kill.
+
+    Returns:
+        What was killed, by its name.
+    """
+    drawn, killed = random.Random(seed), Counter(races=0, clients=0)
+    # Races are killed most often, then the client.
+    names = ["races", "races", "races", "clients", *(others or ()), *(others or ())]
+    log = file.parent / "client.log"
+    running = client(file, *options, log=log, STUB_S=str(stub_s))
     while True:
         if sum(killed.values()) < kills:
             time.sleep(drawn.uniform(0.0, pause_s))
-            if drawn.random() < 0.25:
-                running.kill()
-                killed["clients"] += 1
-            else:
+            now_and_then()
+            name = drawn.choice(names)
+            pid = running.pid
+            if name == "races":
                 while not (pids := races(file)) and running.poll() is None:
                     time.sleep(0.01)
-                with suppress(ProcessLookupError, IndexError):
-                    os.kill(drawn.choice(pids), signal.SIGKILL)
-                    killed["races"] += 1
+                pid = drawn.choice(pids) if pids else 0
+            elif name != "clients":
+                pid = others[name]() if others else 0
+            if pid and (name != "clients" or running.poll() is None):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+                    killed[name] += 1
             if running.poll() is None:
                 continue
-        output, _ = running.communicate()
-        if running.returncode == 0:
-            return killed
-        assert running.returncode == -signal.SIGKILL, output.decode()
-        running = client(file, STUB_S=str(stub_s))
+        if running.wait() == 0:
+            return dict(killed)
+        assert running.returncode == -signal.SIGKILL, log.read_text()[-3000:]
+        running = client(file, *options, log=log, STUB_S=str(stub_s))
+
+
+def refusals(file: Path) -> list[tuple[str, str, str]]:
+    """Records that the client refused."""
+    with closing(Ledger(file.parent / "lab", write=False)) as ledger:
+        return ledger.refusals()
+
+
+def used(file: Path) -> set[str]:
+    """The strips that raced a stored cell."""
+    with closing(Ledger(file.parent / "lab", write=False)) as ledger:
+        return {stored.strip for stored in ledger.stored().values()}
 
 
 def assert_each_once(file: Path, cells: int) -> int:
@@ -109,7 +176,8 @@ def assert_each_once(file: Path, cells: int) -> int:
     assert {cell.race: name for name, cell in stored.items()} == raced
     for log in (file.parent / "logs").iterdir():
         assert "overlap" not in log.read_text(), log
-    assert not [place for place in file.parent.rglob("outbox/*.*") if place.suffix == ".json"]
+    left = [place.name for place in file.parent.rglob("outbox/*.*") if place.suffix == ".json"]
+    assert not left, [attempt for attempt in attempts if f"{attempt.cell}.{attempt.n}.json" in left]
     return sum(attempt.outcome == "lost" for attempt in attempts)
 
 

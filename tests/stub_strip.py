@@ -1,14 +1,21 @@
 """A strip of a lab without a server: all of a real strip, but its race is a sample that takes a moment.
 
 As ``dragstrip`` in a strip of a matrix: ``python stub_strip.py FOLDER NAME lab race --work …``. FOLDER has a log for
-each strip, in which a race that meets another one says so.
+each strip, in which a race that meets another one says so. If FOLDER has a file ``break-NAME``, the next record is
+damaged; while it has a file ``gone-NAME``, the strip can't be reached.
+
+``python stub_strip.py --serve SOCKET`` does the same for ``stub_door.py``, by a process that it forks for each call:
+1,000 cells in minutes, because nothing is imported again.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import secrets
+import signal
+import socket
 import sys
 import time
 from contextlib import suppress
@@ -19,12 +26,12 @@ import samples
 
 from dragstrip.cli import main
 from dragstrip.lab import strip_side
-from dragstrip.lab.task import Inquiry, Reply, State, Task
+from dragstrip.lab.task import Inquiry, Outcome, Reply, State, Task, record_file
 from dragstrip.process import machine_lock
 from dragstrip.record import Ending, Event, EventKind
 from dragstrip.store.database import Store
 
-FOLDER, NAME = Path(sys.argv[1]), sys.argv[2]
+FOLDER, NAME = Path(), ""
 
 
 def _alive(pid: int) -> bool:
@@ -60,7 +67,18 @@ def race(task: Task, store: Store) -> None:
             noted = Event(at_ns=1, kind=EventKind.LAB, subject=task.cell, names=(str(task.attempt),))
             events = (noted, *made.events)
             store.begin(replace(made, id=secrets.token_hex(6), events=events, finished=Ending.DECIDED))
+            _note("raced")
         _note("end")
+
+
+def sealed(task: Task, store: Store, work: Path) -> Outcome:
+    """As the product seals, but the next record is damaged if that was asked for."""
+    outcome = _SEALED(task, store, work)
+    with suppress(FileNotFoundError):
+        (FOLDER / f"break-{NAME}").unlink()
+        record = record_file(work, task.stem)
+        record.write_bytes(record.read_bytes()[:-4000])
+    return outcome
 
 
 def reply_to(inquiry: Inquiry) -> Reply:
@@ -69,7 +87,52 @@ def reply_to(inquiry: Inquiry) -> Reply:
     return Reply(contestants=states, workloads=inquiry.workloads, machine={"processor": "stub"}, version="stub")
 
 
+def called(words: list[str]) -> int:
+    """A call of Dragstrip on a strip; its exit code."""
+    global FOLDER, NAME
+    FOLDER, NAME = Path(words[0]), words[1]
+    if (FOLDER / f"gone-{NAME}").exists():
+        return 255
+    strip_side._race, strip_side._sealed, strip_side.reply_to = race, sealed, reply_to
+    return main.run(words[2:])
+
+
+def serve(place: str) -> None:
+    """Forks a process for each caller, which has the caller's streams, folder and environment."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(place)
+        listening.listen(64)
+        while True:
+            caller, _ = listening.accept()
+            if os.fork() == 0:
+                listening.close()
+                os._exit(_forked(caller))
+            caller.close()
+
+
+def _forked(caller: socket.socket) -> int:
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    os.setsid()
+    text, streams, _, _ = socket.recv_fds(caller, 1 << 16, 3)
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
+    asked = json.loads(text)
+    os.chdir(asked["folder"])
+    os.environ.clear()
+    os.environ.update(asked["environment"])
+    random.seed()
+    caller.sendall(f"{os.getpid()}\n".encode())
+    code = called(asked["words"])
+    sys.stdout.flush()
+    caller.sendall(f"{code}\n".encode())
+    return code
+
+
+_SEALED = strip_side._sealed
+
 if __name__ == "__main__":
-    strip_side._race = race
-    strip_side.reply_to = reply_to
-    sys.exit(main.run(sys.argv[3:]))
+    if sys.argv[1] == "--serve":
+        serve(sys.argv[2])
+    sys.exit(called(sys.argv[1:]))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from dragstrip.errors import DragstripError, MachineLost
-from dragstrip.lab.strips import Link, interrupt
+from dragstrip.lab.strips import Link
 from dragstrip.lab.task import Inquiry, Reply, Taken, Task
 
 
@@ -41,10 +40,10 @@ class Carrier(Protocol):
         """
 
     def race(self, link: Link, task: Task, limit_s: float) -> tuple[bytes, bytes]:
-        """Runs a slice, and returns what it left: outcome and record; empty if it left none.
+        """Runs a slice, and returns what it left: outcome and record.
 
         Raises:
-            MachineLost: the strip can't be reached.
+            MachineLost: it left nothing, or the strip can't be reached.
         """
 
     def collect(self, link: Link, cell: str, attempt: int) -> tuple[bytes, bytes]:
@@ -70,7 +69,8 @@ class Children:
     look_s: float | None = None
 
     def __init__(self) -> None:
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        #: What interrupts the race of each strip.
+        self._races: dict[str, Callable[[], None]] = {}
 
     def join(self, links: Sequence[Link]) -> None:
         """Nothing to prepare."""
@@ -86,15 +86,15 @@ class Children:
     def race(self, link: Link, task: Task, limit_s: float) -> tuple[bytes, bytes]:
         """By the strip's own process, which is waited for."""
 
-        def started(process: subprocess.Popen[bytes]) -> None:
-            self._processes[link.fields.name] = process
+        def started(end: Callable[[], None]) -> None:
+            self._races[link.fields.name] = end
 
         try:
             return link.race(task, limit_s, started)
         except OSError as error:
             raise MachineLost(link.fields.name, str(error)) from error
         finally:
-            self._processes.pop(link.fields.name, None)
+            self._races.pop(link.fields.name, None)
 
     def collect(self, link: Link, cell: str, attempt: int) -> tuple[bytes, bytes]:
         """By a look into the outbox, here or through the strip's own process."""
@@ -106,8 +106,8 @@ class Children:
 
     def interrupt(self) -> None:
         """Their servers end with them."""
-        for process in list(self._processes.values()):
-            interrupt(process)
+        for end in list(self._races.values()):
+            end()
 
     def close(self) -> None:
         """Nothing is left: they end with their slices."""

@@ -111,7 +111,7 @@ class DaskCarrier:
             if link.is_here and not link.fields.fleet:
                 raise BadUsage(
                     f"strip {link.fields.name} is this machine, and Dask would use CPU during its races; run the lab "
-                    "without --dask, or give the strip ssh, via or a fleet"
+                    "without --dask, or give the strip ssh, via, slurm or a fleet"
                 )
         if self._local:
             self._local.add([link.fields.name for link in links])

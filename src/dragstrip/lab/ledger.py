@@ -170,9 +170,14 @@ class Ledger:
 
     def stored(self) -> dict[str, Stored]:
         """The stored race of each cell."""
-        names = "cell, race, strip, rounds, decided, over, void, more"
-        rows = self._db.execute(f"SELECT {names} FROM stored")
-        return {row[0]: Stored(**dict(zip(names.split(", "), row, strict=True))) for row in rows}
+        rows = self._db.execute("SELECT cell, race, strip, rounds, more, decided, over, void FROM stored")
+        return {
+            row[0]: Stored(
+                cell=row[0], race=row[1], strip=row[2], rounds=row[3], more=row[4], decided=bool(row[5]),
+                over=bool(row[6]), void=bool(row[7]),
+            )
+            for row in rows
+        }  # fmt: skip
 
     def refusals(self) -> list[tuple[str, str, str]]:
         """Records that were refused: cell, strip and reason."""

@@ -120,6 +120,9 @@ class Strip(Strict):
     machine: str = Field(default="here", alias="class", pattern=NAME, description="strips of one class are alike")
     ssh: str = Field(default="", description="as ssh takes it, like `bench@10.0.0.2`; none: this machine")
     via: Words = Field(default=(), description="instead of ssh: words that run a command on the machine")
+    slurm: Words = Field(
+        default=(), description='options of `sbatch` that choose the machine, like `["--nodelist=n1"]`'
+    )
     ssh_options: Words = Field(default=(), description='options of ssh, like `["-F", "ssh_config"]`')
     dragstrip: str = Field(default="dragstrip", min_length=1, description="how Dragstrip is called there")
     fleet: str = Field(default="", description="a fleet.toml; its races are driven from this machine")
@@ -254,9 +257,11 @@ def _refuse_unknown(matrix: Matrix, source: Source) -> None:
     """Refuses strips that are reached in two ways, classes without a strip, and revisions that nothing uses."""
     fields = matrix.fields
     for at, strip in enumerate(fields.strips):
-        ways = [way for way in ("ssh", "via", "fleet") if getattr(strip, way)]
+        ways = [way for way in ("ssh", "via", "slurm", "fleet") if getattr(strip, way)]
         if len(ways) > 1:
-            raise source.bad(("strips", at, ways[1]), f"given in addition to {ways[0]}", "give one of ssh, via, fleet")
+            raise source.bad(
+                ("strips", at, ways[1]), f"given in addition to {ways[0]}", "give one of ssh, via, slurm, fleet"
+            )
         if re.match(r"-|.*[\s\x00-\x1f]", strip.ssh):
             raise source.bad(("strips", at, "ssh"), f"given {strip.ssh!r}", "give a host, like bench@10.0.0.2")
     having = {strip.machine for strip in fields.strips}

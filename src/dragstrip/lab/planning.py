@@ -82,7 +82,9 @@ class Planner:
             strip.name: Link(
                 fields=strip,
                 folder=matrix.folder,
-                work=f"{lab}/{strip.name}" if strip.ssh or strip.via else str(self.folder / "strips" / strip.name),
+                work=f"{lab}/{strip.name}"
+                if strip.ssh or strip.via or strip.slurm
+                else str(self.folder / "strips" / strip.name),
             )
             for strip in matrix.fields.strips
         }

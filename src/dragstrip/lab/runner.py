@@ -39,7 +39,7 @@ TIMES_PLAN, LEAST_S = 3.0, 1800.0
 MOST_STRIPS = 256
 
 #: Ended attempts of each strip whose files a client removes again, because an earlier client may have been killed.
-KEPT = 3
+KEPT = 10
 
 PAUSE = "pause"
 
@@ -74,6 +74,7 @@ class Runner:
     _planned: dict[str, PlannedCell] = field(default_factory=dict)
     _read_ns: int = -1
     _joined: frozenset[str] = frozenset()
+    _planned_s: float = 0.0
 
     def run(self) -> bool:
         """Runs until nothing is left to do, or until ``pause``; returns whether no cell has failed.
@@ -102,10 +103,12 @@ class Runner:
             return all(progress is not Progress.FAILED for progress in self._progress().values())
 
     def _read(self) -> None:
-        """Reads the matrix and plans it, if it was changed or if a strip has joined."""
-        changed_ns = self.file.stat().st_mtime_ns
-        if changed_ns == self._read_ns and self._reachable() <= self._joined:
+        """Reads the matrix and plans it, if it was changed, if a strip has joined, or to try strips that were away."""
+        changed_ns, now_s = self.file.stat().st_mtime_ns, time.monotonic()
+        again = self._planner.away and now_s > self._planned_s + REST_S
+        if changed_ns == self._read_ns and self._reachable() <= self._joined and not again:
             return
+        before, self._planned_s = dict(self._planner.away), now_s
         try:
             self._matrix: Matrix = matrix.load(self.file)
             planned = self._planner.plan(self._matrix)
@@ -120,7 +123,8 @@ class Runner:
         self._planned = {cell.name: cell for cell in planned}
         self._ledger.plan([cell.row(place) for place, cell in enumerate(planned)])
         for name, why in self._planner.away.items():
-            self.say(f"strip {name} is left out: {why}")
+            if before.get(name) != why:
+                self.say(f"strip {name} is left out: {why}")
 
     def _reachable(self) -> frozenset[str]:
         """The strips that the carrier reaches now."""
@@ -131,10 +135,7 @@ class Runner:
         stored = self._ledger.stored()
         for attempt in self._ledger.attempts():
             if attempt.outcome:
-                known = stored.get(attempt.cell)
-                whole = known is not None and known.over
-                taken = Taken(cell=attempt.cell, attempt=attempt.n, whole=whole)
-                self._taken[attempt.strip] = [*self._taken[attempt.strip][1 - KEPT :], taken]
+                self._taken[attempt.strip] = [*self._taken[attempt.strip][1 - KEPT :], _taken(attempt, stored)]
                 continue
             link = self._planner.links.get(attempt.strip)
             if link is None:
@@ -143,11 +144,15 @@ class Runner:
             self._running[pool.submit(self.carrier.collect, link, attempt.cell, attempt.n)] = (attempt, link)
 
     def _clear(self) -> None:
-        """Removes from outboxes what no later task has removed."""
+        """Removes from outboxes what no later task has removed, and what lost attempts may have left afterwards."""
+        stored, lost = self._ledger.stored(), defaultdict[str, list[Attempt]](list)
+        for attempt in self._ledger.attempts():
+            if attempt.outcome == Kind.LOST:
+                lost[attempt.strip].append(attempt)
         for name, link in self._planner.links.items():
-            taken = self._taken.pop(name, [])
+            taken = {*self._taken.pop(name, []), *(_taken(attempt, stored) for attempt in lost[name])}
             if taken and name not in self._planner.away:
-                self.carrier.clear(link, taken)
+                self.carrier.clear(link, sorted(taken, key=lambda part: (part.cell, part.attempt)))
 
     def _drive(self, pool: ThreadPoolExecutor) -> None:
         while True:
@@ -171,6 +176,8 @@ class Runner:
         awaited = [state.rests_until_s - now_s for state in self._strips.values() if state.rests_until_s > now_s]
         if self.carrier.look_s is not None and (self._running or self._reachable() < self._planner.links.keys()):
             awaited.append(self.carrier.look_s)
+        if self._running and self._planner.away:
+            awaited.append(max(self._planned_s + REST_S - now_s, 0.0) + 0.1)
         return min(awaited, default=None)
 
     def _left(self) -> bool:
@@ -241,7 +248,7 @@ class Runner:
     def _begin(self, pool: ThreadPoolExecutor, link: Link, cell: str, rounds: int) -> None:
         planned = self._planned[cell]
         attempt = self._ledger.begin(cell, link.fields.name, rounds)
-        taken = self._taken.pop(link.fields.name, [])
+        taken = self._taken[link.fields.name]
         try:
             task = planning.task_of(self._matrix, planned, link, attempt.n, rounds, len(self._planned), taken)
         except BadUsage as error:
@@ -263,6 +270,7 @@ class Runner:
             self._lost(attempt, why)
             return
         self._strips[attempt.strip].lost = 0
+        self._taken[attempt.strip].clear()  # its task has removed them
         try:
             kind, reason, stored, digest = self._taken_in(attempt, outcome, record)
             self._ledger.end(attempt, kind, reason, stored, digest)
@@ -275,8 +283,7 @@ class Runner:
             self._ledger.end(attempt, Kind.LOST, f"its record was refused: {error}")
         else:
             self.say(self._line(attempt, kind, reason, stored))
-        whole = stored is not None and stored.over
-        self._taken[attempt.strip].append(Taken(cell=attempt.cell, attempt=attempt.n, whole=whole))
+        self._taken[attempt.strip].append(_taken(attempt, self._ledger.stored()))
 
     def _lost(self, attempt: Attempt, why: str) -> None:
         self._ledger.end(attempt, Kind.LOST, why)
@@ -319,6 +326,12 @@ class Runner:
             return f"{label}: {kind}: {why.splitlines()[-1] if why else ''}"
         how = "void" if stored.void else "decided" if stored.decided else "open"
         return f"{label}: {stored.rounds} rounds on {attempt.strip}, {how}"
+
+
+def _taken(attempt: Attempt, stored: Mapping[str, Stored]) -> Taken:
+    """A settled attempt, for its strip."""
+    known = stored.get(attempt.cell)
+    return Taken(cell=attempt.cell, attempt=attempt.n, whole=known is not None and known.over)
 
 
 def stored_of(race: Race, attempt: Attempt, *, void: bool) -> Stored:

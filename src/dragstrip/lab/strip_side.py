@@ -135,6 +135,8 @@ def race_slice(task: Task, work: Path) -> Outcome:
         place = outcome_file(work, task.stem)
         if place.is_file():  # another process of the same attempt was faster
             return Outcome(kind=Kind.STORED)
+        for number in range(1, task.attempt):  # the client has given them up; they may have ended since
+            clear(work, [Taken(cell=task.cell, attempt=number, whole=False)])
         begun = time.monotonic()
         outcome = _raced(task, work)
         outcome = Outcome(kind=outcome.kind, race=outcome.race, why=outcome.why, seconds=time.monotonic() - begun)

@@ -6,15 +6,17 @@ import os
 import shutil
 import signal
 import subprocess
+import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from dragstrip.errors import MachineLost
 from dragstrip.fleet.channel import words_to_reach
 from dragstrip.fleet.definition import Fleet, Machine
-from dragstrip.lab import strip_side
+from dragstrip.lab import slurm, strip_side
 from dragstrip.lab.matrix import Strip
 from dragstrip.lab.strip_side import received
 from dragstrip.lab.task import Inquiry, Reply, Taken, Task, from_json, to_json
@@ -39,10 +41,14 @@ class Link:
     @property
     def is_here(self) -> bool:
         """Whether its processes run on this machine."""
-        return not (self.fields.ssh or self.fields.via)
+        return not (self.fields.ssh or self.fields.via or self.fields.slurm)
 
     def words(self, *arguments: str) -> list[str]:
         """The command that runs this lab's part there."""
+        command = self._command(*arguments)
+        return slurm.words_now(self.fields.slurm, command) if self.fields.slurm else command
+
+    def _command(self, *arguments: str) -> list[str]:
         fields = self.fields
         machine = Machine(name="strip", role="server", ssh=fields.ssh, via=fields.via, dragstrip=fields.dragstrip)
         fleet = Fleet(file=self.folder, server=machine, generators=(), ssh_options=fields.ssh_options)
@@ -64,30 +70,44 @@ class Link:
         done = self._asked("inquire", text=to_json(inquiry))
         return from_json(Reply, done, f"strip {self.fields.name}: its reply")
 
-    def race(
-        self, task: Task, limit_s: float, started: Callable[[subprocess.Popen[bytes]], None]
-    ) -> tuple[bytes, bytes]:
-        """Runs a slice there, waits for its end, and returns what it left: outcome and record; empty if it was lost.
+    def race(self, task: Task, limit_s: float, started: Callable[[Callable[[], None]], None]) -> tuple[bytes, bytes]:
+        """Runs a slice there, waits for its end, and returns what it left: outcome and record.
 
         Args:
-            limit_s: seconds after which it is ended. started: receives the process, so that it can be interrupted.
+            limit_s: seconds after which it is ended. started: receives what interrupts it.
 
         Raises:
-            MachineLost: the strip can't be reached.
+            MachineLost: it left nothing, or the strip can't be reached.
         """
+        if self.fields.slurm:
+            command = self._command("race", "--work", self.work)
+            slurm.run(
+                self.fields.name, self.fields.slurm, command, to_json(task), task.stem, self.folder, limit_s, started
+            )
+            return self._left(task, "its job has ended")
         words = self.words("race", "--work", self.work, *([] if self.is_here else ["--deliver"]))
         where = subprocess.DEVNULL if self.is_here else subprocess.PIPE
         delivered = b""
-        with subprocess.Popen(
-            words, cwd=self.folder, stdin=subprocess.PIPE, stdout=where, stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        ) as process:  # fmt: skip
-            started(process)
+        with (
+            tempfile.TemporaryFile() as said,  # a pipe would be held open by what a killed race leaves
+            subprocess.Popen(
+                words, cwd=self.folder, stdin=subprocess.PIPE, stdout=where, stderr=said, start_new_session=True
+            ) as process,
+        ):
+            started(partial(interrupt, process))
             with suppress(subprocess.TimeoutExpired):
                 delivered, _ = process.communicate(to_json(task).encode(), timeout=limit_s)
             interrupt(process)
+            said.seek(0)
+            why = _last_line(said.read()[-10_000:], process.returncode)
         left = received(delivered or b"")
-        return left if left[0] else self.collect(task.cell, task.attempt)
+        return left if left[0] else self._left(task, why)
+
+    def _left(self, task: Task, why: str) -> tuple[bytes, bytes]:
+        left = self.collect(task.cell, task.attempt)
+        if not left[0]:
+            raise MachineLost(self.fields.name, f"it left no record: {why}")
+        return left
 
     def collect(self, cell: str, attempt: int) -> tuple[bytes, bytes]:
         """What an attempt left: outcome and record; waits while the attempt lives.
@@ -97,6 +117,10 @@ class Link:
         """
         if self.is_here:
             return strip_side.collected(Path(self.work), cell, attempt)
+        if self.fields.slurm:
+            name = slurm.name_of(f"{cell}.{attempt}")
+            slurm.cancel(name, waiting=True)
+            slurm.wait(self.fields.name, name)
         return received(self._asked("collect", "--work", self.work, f"{cell}.{attempt}", limit_s=None))
 
     def clear(self, taken: Sequence[Taken]) -> None:
@@ -121,9 +145,14 @@ class Link:
         except OSError as error:
             raise MachineLost(name, f"{shutil.which(words[0]) or words[0]} can't be run ({error.strerror})") from error
         if done.returncode != 0:
-            last = done.stderr.decode(errors="replace").strip().splitlines()[-1:] or ["no reason given"]
-            raise MachineLost(name, f"{last[0][:300]} (exit code {done.returncode})")
+            raise MachineLost(name, _last_line(done.stderr, done.returncode))
         return done.stdout
+
+
+def _last_line(text: bytes, code: int) -> str:
+    """Why a process failed."""
+    last = text.decode(errors="replace").strip().splitlines()[-1:] or ["no reason given"]
+    return f"{last[0][:300]} (exit code {code})"
 
 
 def interrupt(process: subprocess.Popen[bytes]) -> None:

@@ -19,13 +19,15 @@ from dragstrip.store.database import Store
 @pytest.mark.thorough
 def test_killed_races_and_clients_lose_and_double_nothing(tmp_path: Path) -> None:
     """The same command continues; attempts that were lost are noted."""
-    file = labs.matrix(tmp_path, cells=16, strips=3)
-    killed = labs.chaos(file, kills=6, seed=1, pause_s=0.5, stub_s=1.0)
-    assert sum(killed.values()) == 6
-    labs.assert_each_once(file, 16)
-    again = dragstrip("lab", "run", str(file), "--folder", str(tmp_path / "lab"))
-    assert again.returncode == 0
-    labs.assert_each_once(file, 16)
+    with labs.door(tmp_path) as door:
+        file = labs.matrix(tmp_path, cells=16, strips=3, door=door)
+        killed = labs.chaos(file, kills=6, seed=1, pause_s=0.5, stub_s=1.0)
+        assert sum(killed.values()) == 6
+        assert killed["clients"]
+        labs.assert_each_once(file, 16)
+        again = dragstrip("lab", "run", str(file), "--folder", str(tmp_path / "lab"))
+        assert again.returncode == 0
+        labs.assert_each_once(file, 16)
 
 
 @pytest.mark.thorough

@@ -39,7 +39,7 @@ def test_addresses_beyond_this_machine_need_certificates(tmp_path: Path) -> None
 @pytest.mark.thorough
 def test_a_killed_worker_doubles_nothing_and_all_ports_are_on_loopback(tmp_path: Path) -> None:
     """The race outlives the worker; the next worker finds what it has left."""
-    file = labs.matrix(tmp_path, cells=2, strips=1, elsewhere=True)
+    file = labs.matrix(tmp_path, cells=2, strips=1, how=labs.VIA)
     with labs.client(file, "--dask", "local", STUB_S="6") as client:
         log = tmp_path / "logs" / "s0.log"
         while not log.exists() and client.poll() is None:

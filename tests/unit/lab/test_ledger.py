@@ -31,7 +31,8 @@ def test_a_cell_has_one_race_and_a_second_one_changes_nothing(tmp_path: Path) ->
     third = ledger.begin("a", "t", 15)
     with pytest.raises(StoreError, match="cell a already has race r1; race r2 is left aside"):
         ledger.end(third, Kind.STORED, "", stored("r2"))
-    assert ledger.stored()["a"].race == "r1"
+    assert ledger.stored() == {"a": stored("r1")}
+    assert ledger.stored()["a"].over is False
     assert [attempt.outcome for attempt in ledger.attempts()] == ["void", "stored", ""]
     ledger.close()
     again = Ledger(tmp_path, write=False)

@@ -18,7 +18,7 @@ from dragstrip.lab.task import Inquiry
 @pytest.mark.thorough
 def test_a_lab_runs_over_strips_that_are_elsewhere(tmp_path: Path) -> None:
     """Their outboxes are below their own cache, and empty at the end."""
-    file = labs.matrix(tmp_path, cells=3, strips=2, elsewhere=True)
+    file = labs.matrix(tmp_path, cells=3, strips=2, how=labs.VIA)
     with labs.client(file) as client:
         output, _ = client.communicate()
     assert client.returncode == 0, output.decode()
