@@ -220,7 +220,8 @@ mod tests {
                 let calls = tracer.stop();
                 let count = |name| calls.named.iter().find(|(named, _)| named == name).map_or(0, |(_, count)| *count);
                 assert_eq!(count("write"), 50, "{calls:?}");
-                assert!((50..=52).contains(&count("read")), "{calls:?}");
+                // It waits in the first call when tracing begins, and tracing may end before the last call.
+                assert!((49..=52).contains(&count("read")), "{calls:?}");
             }
             Err(refused) => assert!(refused.to_string().contains("ptrace_scope"), "{refused}"),
         }
