@@ -221,6 +221,11 @@ PARTS = (
         code=(),
     ),
     Part(
+        "lab-makespan", ("lab.md#lab-makespan",), ("python benchmarks/lab_makespan.py --record",), 4,
+        "how a lab carries its cells",
+        code=(),
+    ),
+    Part(
         "lab-report", ("lab.md#lab-report",), ("python benchmarks/lab_report.py --record",), 3, "a lab's report",
         code=(),
     ),

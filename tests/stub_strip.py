@@ -55,13 +55,19 @@ def _met() -> bool:
     return any(word == "begin" and pid not in ended and _alive(int(pid)) for word, pid in lines)
 
 
+def seconds(cell: str, attempt: int) -> float:
+    """How long an attempt sleeps: at random between ``STUB_LEAST_S`` and ``STUB_S``, but the same for all carriers."""
+    least, most = (float(os.environ.get(*pair)) for pair in (("STUB_LEAST_S", "0.02"), ("STUB_S", "0.2")))
+    return random.Random(f"{cell}.{attempt}").uniform(least, most)
+
+
 def race(task: Task, store: Store) -> None:
     """A sample race of the task's rounds, unless an earlier attempt has left one."""
     with machine_lock.held([f"stub-{NAME}"], print, [FOLDER]):
         if _met():
             _note("overlap")
         _note("begin")
-        time.sleep(random.uniform(0.02, float(os.environ.get("STUB_S", "0.2"))))
+        time.sleep(seconds(task.cell, task.attempt))
         if not store.runs():
             made = samples.race(rounds=task.rounds, seed=random.randrange(1000))
             noted = Event(at_ns=1, kind=EventKind.LAB, subject=task.cell, names=(str(task.attempt),))
