@@ -90,6 +90,13 @@ PARTS = (
         110,
         "how races of revisions end, or `bisect`",
     ),
+    Part(
+        "variance",
+        ("method/details.md#variance",),
+        ("python benchmarks/variance.py --minutes {minutes}",),
+        15,
+        "how long a round's parts take",
+    ),
     Part("awake", ("CALIBRATION.md#awake",), (EXAMPLES, "python benchmarks/awake.py"), 5, "waking or polling"),
     Part(
         "cheats", ("biases.md#cheats",), ("python benchmarks/cheats.py --record",), 4, "scrutineering",
