@@ -150,7 +150,7 @@ impl Sampler {
     }
 }
 
-pub(crate) fn is_forbidden(error: &io::Error) -> bool {
+fn is_forbidden(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM))
 }
 

@@ -1,4 +1,4 @@
-//! System calls of running processes by name, counted by tracing them: for users whom the kernel's counters refuse.
+//! System calls of running processes by name, counted by tracing them, for users who may not use kernel counters.
 //!
 //! Each call stops its thread twice, so the server is several times slower while it is traced: how often it waits is
 //! then another number than without.

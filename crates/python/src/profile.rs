@@ -24,8 +24,7 @@ impl Sampler {
     }
 
     fn stop(&self, py: Python<'_>) -> PyResult<SampledStacks> {
-        let sampler = self.inner.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let sampler = sampler.ok_or_else(stopped)?;
+        let sampler = taken(&self.inner)?;
         Ok(SampledStacks(py.detach(|| sampler.stop())))
     }
 }
@@ -88,8 +87,7 @@ impl CallCounter {
     }
 
     fn stop(&self, py: Python<'_>) -> PyResult<CallCounts> {
-        let counter = self.inner.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let counter = counter.ok_or_else(stopped)?;
+        let counter = taken(&self.inner)?;
         py.detach(|| counter.stop()).map(CallCounts).map_err(refused)
     }
 }
@@ -109,8 +107,7 @@ impl CallTracer {
     }
 
     fn stop(&self, py: Python<'_>) -> PyResult<CallCounts> {
-        let tracer = self.inner.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let tracer = tracer.ok_or_else(stopped)?;
+        let tracer = taken(&self.inner)?;
         Ok(CallCounts(py.detach(|| tracer.stop())))
     }
 }
@@ -133,6 +130,11 @@ impl CallCounts {
 
 fn refused(refusal: profile::ProfileError) -> PyErr {
     of_kind("profile", refusal.to_string())
+}
+
+/// What is to be stopped, taken out; an error if it was stopped before.
+fn taken<T>(inner: &Mutex<Option<T>>) -> PyResult<T> {
+    inner.lock().unwrap_or_else(PoisonError::into_inner).take().ok_or_else(stopped)
 }
 
 fn stopped() -> PyErr {
