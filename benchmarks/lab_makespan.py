@@ -1,7 +1,8 @@
-"""How long a lab takes, over the list-scheduling bound: python benchmarks/lab_makespan.py [--record]
+"""How long a lab takes, over the list-scheduling bound: python benchmarks/lab_makespan.py [--times 2] [--record]
 
-Cells sleep for 10 to 14 s instead of a race; all else is real, and all strips are on this machine. Children and Dask
-carry the same cells in turn. The bound is Graham's: no list schedule of m strips takes longer than the sum of all cells
+Cells sleep for 10 to 14 s instead of a race; all else is real, and all strips are on this machine. Each carrier has the
+same cells in turn, this many times. For ``dask`` scheduler and workers run already; with ``dask local`` the client
+starts them. The bound is Graham's: no list schedule of m strips takes longer than the sum of all cells
 over m, plus the longest cell times 1 - 1/m. The perfect schedule starts the same cells in the same order, and loses no
 time between them. ``lab run`` is timed from its start to its exit.
 """
@@ -14,8 +15,8 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,8 +31,19 @@ from dragstrip.lab.ledger import Attempt, Ledger
 
 PAGE = ROOT / "docs" / "lab.md"
 
+
+@contextmanager
+def local(folder: Path, strips: Sequence[str]) -> Iterator[lab_chaos.Carried]:
+    """Nothing is started here."""
+    yield lab_chaos.Carried(["--dask", "local"])
+
+
 #: Each carrier: what starts it, and how a strip is reached.
-CARRIERS = {"children": (lab_chaos.children, ""), "dask": (lab_chaos.dask, labs.VIA)}
+CARRIERS = {
+    "children": (lab_chaos.children, ""),
+    "dask": (lab_chaos.dask, labs.VIA),
+    "dask local": (local, labs.VIA),
+}
 
 #: Seconds for Dask's workers to register.
 READY_S = 180.0
@@ -82,7 +94,7 @@ def run(carrier: str, cells: int, count: int) -> Taken:
         strips = [f"s{number}" for number in range(count)]
         with labs.door(folder) as place, begin(folder, strips) as carried:
             file = labs.matrix(folder, cells=cells, strips=count, how=how, door=place)
-            if carried.options:
+            if carrier == "dask":
                 _wait_for_workers(folder, strips)
             log, begun = folder / "client.log", time.monotonic()
             code = labs.client(file, *carried.options, log=log).wait()
@@ -100,19 +112,29 @@ def run(carrier: str, cells: int, count: int) -> Taken:
 
 
 def table(results: Sequence[Taken], cells: int, strips: int, seconds: tuple[float, float]) -> str:
-    """The table of all carriers."""
+    """The table of all carriers: each number of each run."""
+    times = len(results) // len({taken.carrier for taken in results})
     lines = [
-        f"{cells} cells of {seconds[0]:g} to {seconds[1]:g} s over {strips} strips: seconds ({circumstances()}, "
-        f"load average {os.getloadavg()[0]:.1f}).",
+        f"{cells} cells of {seconds[0]:g} to {seconds[1]:g} s over {strips} strips, {times} times in turn: seconds "
+        f"({circumstances()}, load average {os.getloadavg()[0]:.1f}).",
         "",
         "| carrier | `lab run` | first start to last record | perfect schedule | bound | `lab run` over the bound |",
         "|-|-:|-:|-:|-:|-:|",
     ]
-    lines += [
-        f"| {taken.carrier} | {taken.whole_s:.1f} | {taken.slices_s:.1f} | {taken.perfect_s:.1f} "
-        f"| {taken.bound_s:.1f} | {taken.whole_s / taken.bound_s:.2f} |"
-        for taken in results
-    ]
+    for carrier in dict.fromkeys(taken.carrier for taken in results):
+        own = [taken for taken in results if taken.carrier == carrier]
+
+        def each(number: Callable[[Taken], float], digits: int = 1, own: Sequence[Taken] = own) -> str:
+            return ", ".join(dict.fromkeys(f"{number(taken):.{digits}f}" for taken in own))
+
+        fields = (
+            each(lambda taken: taken.whole_s),
+            each(lambda taken: taken.slices_s),
+            each(lambda taken: taken.perfect_s),
+            each(lambda taken: taken.bound_s),
+            each(lambda taken: taken.whole_s / taken.bound_s, 2),
+        )
+        lines.append(f"| {carrier} | {' | '.join(fields)} |")
     return "\n".join(lines)
 
 
@@ -121,12 +143,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     for name, usual in (("cells", 48), ("strips", 8)):
         parser.add_argument(f"--{name}", type=int, default=usual)
+    parser.add_argument("carriers", nargs="*", help=f"of {', '.join(CARRIERS)} [default: all]")
+    parser.add_argument("--times", type=int, default=2, help="runs of each carrier, in turn")
     parser.add_argument("--seconds", type=float, nargs=2, default=(10.0, 14.0), metavar=("LEAST", "MOST"))
     parser.add_argument("--record", action="store_true", help="write the table into docs/lab.md")
     asked = parser.parse_args()
     os.environ["STUB_LEAST_S"], os.environ["STUB_S"] = map(str, asked.seconds)
     results = []
-    for carrier in CARRIERS:
+    for carrier in (asked.carriers or list(CARRIERS)) * asked.times:
         results.append(run(carrier, asked.cells, asked.strips))
         print(results[-1], flush=True)
     text = table(results, asked.cells, asked.strips, tuple(asked.seconds))

@@ -98,6 +98,11 @@ def races(file: Path) -> list[int]:
     return [pid for pid in found if psutil.pid_exists(pid)]
 
 
+def wakes(pid: int) -> int:
+    """How often threads of a process were put on a core."""
+    return sum(int(place.read_text().split()[2]) for place in Path(f"/proc/{pid}/task").glob("*/schedstat"))
+
+
 def raced(file: Path) -> int:
     """How many races were raced to their end."""
     return sum(log.read_text().count("raced") for log in (file.parent / "logs").glob("*.log"))

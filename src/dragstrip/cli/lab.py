@@ -24,6 +24,7 @@ from dragstrip.lab import planning, runner, strip_side
 from dragstrip.lab.carrier import Carrier, Children
 from dragstrip.lab.ledger import STORE_NAME, CellRow, Ledger
 from dragstrip.lab.task import Inquiry, Taken, Task, from_json, to_json
+from dragstrip.report.figures import visible
 from dragstrip.report.lab import heat, summary
 from dragstrip.report.lab import terminal as lab_terminal
 from dragstrip.report.race import tables
@@ -55,7 +56,7 @@ def _folder(matrix: Path, folder: Path | None) -> Path:
 
 
 def _say(line: str) -> None:
-    click.echo(f"dragstrip: {line}", err=True)
+    click.echo(f"dragstrip: {visible(line)}", err=True)
 
 
 @lab.command()

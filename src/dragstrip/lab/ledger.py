@@ -8,6 +8,7 @@ nothing.
 from __future__ import annotations
 
 import fcntl
+import math
 import os
 import sqlite3
 import time
@@ -199,11 +200,20 @@ class Ledger:
         rows = self._db.execute("SELECT cell, text FROM digest JOIN stored USING (cell, race, rounds)")
         return {str(cell): str(text) for cell, text in rows}
 
-    def end(self, attempt: Attempt, kind: Kind, why: str = "", stored: Stored | None = None, digest: str = "") -> None:
+    def end(
+        self,
+        attempt: Attempt,
+        kind: Kind,
+        why: str = "",
+        stored: Stored | None = None,
+        digest: str = "",
+        most_s: float = math.inf,
+    ) -> None:
         """Notes an attempt's end, and the cell's race with it.
 
         Args:
             digest: what reports show of the race, so that they need not read it; "" without one.
+            most_s: the machine time that it can have taken; it may have ended while no client ran.
 
         Raises:
             StoreError: the cell has another race already.
@@ -211,7 +221,7 @@ class Ledger:
         with self._transaction():
             self._db.execute(
                 "UPDATE attempt SET outcome = ?, why = ?, ended = ? WHERE cell = ? AND n = ?",
-                (str(kind), why[:2000], time.time(), attempt.cell, attempt.n),
+                (str(kind), why[:2000], min(time.time(), attempt.begun + most_s), attempt.cell, attempt.n),
             )
             if stored is not None:
                 self._store(stored)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +27,9 @@ ALPHA = 0.05
 
 #: What a plan counts with: seconds of qualification for each contender of a slice, and of each round for each.
 QUALIFY_S, ROUND_S = 4.0, 1.0
+
+#: Strips that receive their inquiry at the same time.
+MOST_AT_ONCE = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,26 +129,44 @@ class Planner:
 
     def _inquire(self, matrix: Matrix, cells: Sequence[Cell]) -> dict[str, tuple[Inquiry, Reply]]:
         """What each strip has of the contenders and workloads of its cells; strips that are away have no entry."""
-        replies: dict[str, tuple[Inquiry, Reply]] = {}
-        for name, link in self.links.items():
-            own = [cell for cell in cells if cell.machine == link.fields.machine]
-            made = (self.contestant(matrix, word, cell.revision) for cell in own for word in cell.contenders)
-            contestants = tuple(dict.fromkeys(item for item in made if isinstance(item, Contestant)))
-            fleet = str(matrix.folder / link.fields.fleet) if link.fields.fleet else ""
-            workloads = tuple(dict.fromkeys(cell.workload for cell in own))
-            inquiry = Inquiry(contestants=contestants, workloads=workloads, fleet=fleet)
-            try:
-                if (link, inquiry) not in self._replies:
-                    if why := self.carrier.missing(link):
-                        raise MachineLost(name, why)
-                    self._replies[link, inquiry] = self.carrier.inquire(link, inquiry)
-                replies[name] = (inquiry, self._replies[link, inquiry])
-            except MachineLost as error:
-                self.away[name] = error.why
-            except DragstripError as error:
-                self.away[name] = str(error)
-        self._refuse_unlike(replies)
-        return replies
+        inquiries = {name: self._inquiry(matrix, link, cells) for name, link in self.links.items()}
+        new = [name for name, inquiry in inquiries.items() if (self.links[name], inquiry) not in self._replies]
+        # Strips that are elsewhere reply at the same time; a reply of this machine depends on its working folder.
+        with ThreadPoolExecutor(MOST_AT_ONCE, thread_name_prefix="inquiry") as pool:
+            elsewhere = [name for name in new if not self.links[name].is_here]
+            replies = dict(
+                zip(elsewhere, pool.map(lambda name: self._replied(name, inquiries[name]), elsewhere), strict=True)
+            )
+        replies |= {name: self._replied(name, inquiries[name]) for name in new if self.links[name].is_here}
+        for name, reply in replies.items():
+            if isinstance(reply, Reply):
+                self._replies[self.links[name], inquiries[name]] = reply
+            else:
+                self.away[name] = reply
+        there = [name for name in self.links if name not in self.away]
+        known = {name: (inquiries[name], self._replies[self.links[name], inquiries[name]]) for name in there}
+        self._refuse_unlike(known)
+        return known
+
+    def _inquiry(self, matrix: Matrix, link: Link, cells: Sequence[Cell]) -> Inquiry:
+        """The inquiry that a strip receives."""
+        own = [cell for cell in cells if cell.machine == link.fields.machine]
+        made = (self.contestant(matrix, word, cell.revision) for cell in own for word in cell.contenders)
+        return Inquiry(
+            contestants=tuple(dict.fromkeys(item for item in made if isinstance(item, Contestant))),
+            workloads=tuple(dict.fromkeys(cell.workload for cell in own)),
+            fleet=str(matrix.folder / link.fields.fleet) if link.fields.fleet else "",
+        )
+
+    def _replied(self, name: str, inquiry: Inquiry) -> Reply | str:
+        """A strip's reply, or why it can't be used."""
+        link = self.links[name]
+        try:
+            return self.carrier.missing(link) or self.carrier.inquire(link, inquiry)
+        except MachineLost as error:
+            return error.why
+        except DragstripError as error:
+            return str(error)
 
     def _refuse_unlike(self, replies: dict[str, tuple[Inquiry, Reply]]) -> None:
         """Leaves out strips that differ from the first of their class: their ratios would not be of one machine."""

@@ -6,6 +6,7 @@ crash the same command settles the attempts that are open: it waits while one st
 
 from __future__ import annotations
 
+import math
 import tempfile
 import time
 from collections import defaultdict
@@ -72,6 +73,8 @@ class Runner:
     _strips: dict[str, _StripState] = field(default_factory=lambda: defaultdict(_StripState))
     _taken: dict[str, list[Taken]] = field(default_factory=lambda: defaultdict(list))
     _planned: dict[str, PlannedCell] = field(default_factory=dict)
+    #: Attempts of an earlier client.
+    _earlier: set[tuple[str, int]] = field(default_factory=set)
     _read_ns: int = -1
     _joined: frozenset[str] = frozenset()
     _planned_s: float = 0.0
@@ -96,7 +99,7 @@ class Runner:
             try:
                 self._settle(pool)
                 self._drive(pool)
-                self._clear()
+                self._clear(pool)
             except BaseException:
                 self.carrier.interrupt()
                 raise
@@ -139,20 +142,25 @@ class Runner:
                 continue
             link = self._planner.links.get(attempt.strip)
             if link is None:
-                self._ledger.end(attempt, Kind.LOST, f"strip {attempt.strip} is no longer in the matrix")
+                self._ledger.end(attempt, Kind.LOST, f"strip {attempt.strip} is no longer in the matrix", most_s=0.0)
                 continue
+            self._earlier.add((attempt.cell, attempt.n))
             self._running[pool.submit(self.carrier.collect, link, attempt.cell, attempt.n)] = (attempt, link)
 
-    def _clear(self) -> None:
+    def _clear(self, pool: ThreadPoolExecutor) -> None:
         """Removes from outboxes what no later task has removed, and what lost attempts may have left afterwards."""
         stored, lost = self._ledger.stored(), defaultdict[str, list[Attempt]](list)
         for attempt in self._ledger.attempts():
             if attempt.outcome == Kind.LOST:
                 lost[attempt.strip].append(attempt)
+        cleared = []
         for name, link in self._planner.links.items():
             taken = {*self._taken.pop(name, []), *(_taken(attempt, stored) for attempt in lost[name])}
             if taken and name not in self._planner.away:
-                self.carrier.clear(link, sorted(taken, key=lambda part: (part.cell, part.attempt)))
+                parts = sorted(taken, key=lambda part: (part.cell, part.attempt))
+                cleared.append(pool.submit(self.carrier.clear, link, parts))
+        for future in cleared:
+            future.result()
 
     def _drive(self, pool: ThreadPoolExecutor) -> None:
         while True:
@@ -270,45 +278,57 @@ class Runner:
             self._lost(attempt, why)
             return
         self._strips[attempt.strip].lost = 0
-        self._taken[attempt.strip].clear()  # its task has removed them
+        if (attempt.cell, attempt.n) not in self._earlier:
+            self._taken[attempt.strip].clear()  # its task has removed them
         try:
-            kind, reason, stored, digest = self._taken_in(attempt, outcome, record)
-            self._ledger.end(attempt, kind, reason, stored, digest)
+            said = from_json(Outcome, outcome, "its outcome")
+            stored, digest = self._taken_in(attempt, said, record)
+            self._ledger.end(attempt, said.kind, said.why, stored, digest, self._most_s(attempt, said.seconds))
         except StoreFull:
             raise
         except (BadUsage, StoreError) as error:
             stored = None
             self.say(f"cell {attempt.cell}: its record from strip {attempt.strip} is refused: {error}")
             self._ledger.refuse(attempt.cell, attempt.strip, str(error))
-            self._ledger.end(attempt, Kind.LOST, f"its record was refused: {error}")
+            self._ledger.end(attempt, Kind.LOST, f"its record was refused: {error}", most_s=self._most_s(attempt, 0.0))
         else:
-            self.say(self._line(attempt, kind, reason, stored))
+            self.say(self._line(attempt, said.kind, said.why, stored))
         self._taken[attempt.strip].append(_taken(attempt, self._ledger.stored()))
 
+    def _most_s(self, attempt: Attempt, seconds: float) -> float:
+        """The machine time that an attempt can have taken, so that the budget does not pay for hours without a client.
+
+        Args:
+            seconds: that it took by its own outcome.
+        """
+        return max(seconds, 0.0) if (attempt.cell, attempt.n) in self._earlier else math.inf
+
     def _lost(self, attempt: Attempt, why: str) -> None:
-        self._ledger.end(attempt, Kind.LOST, why)
+        planned = self._planned.get(attempt.cell)
+        self._ledger.end(
+            attempt, Kind.LOST, why, most_s=self._most_s(attempt, planned.seconds(attempt.rounds) if planned else 0.0)
+        )
         state = self._strips[attempt.strip]
         state.lost += 1
         if state.lost >= LOST_IN_A_ROW:
             state.rests_until_s = time.monotonic() + REST_S * (state.lost > LOST_IN_A_ROW)
         self.say(f"cell {attempt.cell}: attempt {attempt.n} on strip {attempt.strip} was lost: {why}")
 
-    def _taken_in(self, attempt: Attempt, outcome: bytes, record: bytes) -> tuple[Kind, str, Stored | None, str]:
-        """Imports a record.
+    def _taken_in(self, attempt: Attempt, said: Outcome, record: bytes) -> tuple[Stored | None, str]:
+        """Imports a record; what the ledger keeps of it, and its digest.
 
         Raises:
-            BadUsage, StoreError: outcome or record is not valid, or the record is not this cell's.
+            StoreError: it is not valid, or not this cell's.
         """
-        said = from_json(Outcome, outcome, "its outcome")
         if said.kind not in (Kind.STORED, Kind.VOID) or not record:
-            return said.kind, said.why, None, ""
+            return None, ""
         with tempfile.TemporaryDirectory(prefix="dragstrip-lab-") as folder:
             place = Path(folder) / f"{attempt.cell}.race"
             place.write_bytes(record)
             race = self._checked(place, attempt)
             stored, digest = stored_of(race, attempt, void=said.kind is Kind.VOID), self.digest(race)
             self._store.import_race(place)
-        return said.kind, said.why, stored, digest
+        return stored, digest
 
     def _checked(self, place: Path, attempt: Attempt) -> Race:
         """A record's race; refused if its own event names another cell, before it reaches the lab's store."""

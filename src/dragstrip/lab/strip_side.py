@@ -54,6 +54,9 @@ from dragstrip.workload import load as load_workload
 #: Exit codes of refusals that say that a cell can't run here.
 _USAGE = 2
 
+#: Bytes of a record and its outcome. A league of 60 contenders over 80 rounds has a quarter.
+MOST_BYTES = 512 * 2**20
+
 #: The name of a cell; it is part of file names.
 CELL = r"[0-9a-f]{16}"
 
@@ -240,6 +243,9 @@ def collected(work: Path, cell: str, attempt: int) -> tuple[bytes, bytes]:
         return b"", b""
     with locked(lock_file(work, cell)):
         parts = (outcome_file(work, stem), record_file(work, stem))
+        if (size := sum(place.stat().st_size for place in parts if place.is_file())) > MOST_BYTES:
+            why = f"its record has {size:,} bytes; a lab accepts up to {MOST_BYTES:,}"
+            return to_json(Outcome(kind=Kind.FAULT, why=why)).encode(), b""
         outcome, record = (place.read_bytes() if place.is_file() else b"" for place in parts)
     return (outcome, record) if outcome else (b"", b"")
 
@@ -274,6 +280,6 @@ def received(text: bytes) -> tuple[bytes, bytes]:
     """The reverse of ``sent``; empty parts if it is not valid."""
     try:
         outcome, record = (base64.b64decode(part, validate=True) for part in json.loads(text))
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         return b"", b""
     return outcome, record

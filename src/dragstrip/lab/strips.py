@@ -18,6 +18,7 @@ from dragstrip.fleet.channel import words_to_reach
 from dragstrip.fleet.definition import Fleet, Machine
 from dragstrip.lab import slurm, strip_side
 from dragstrip.lab.matrix import Strip
+from dragstrip.lab.pipes import talk
 from dragstrip.lab.strip_side import received
 from dragstrip.lab.task import Inquiry, Reply, Taken, Task, from_json, to_json
 
@@ -87,7 +88,6 @@ class Link:
             return self._left(task, "its job has ended")
         words = self.words("race", "--work", self.work, *([] if self.is_here else ["--deliver"]))
         where = subprocess.DEVNULL if self.is_here else subprocess.PIPE
-        delivered = b""
         with (
             tempfile.TemporaryFile() as said,  # a pipe would be held open by what a killed race leaves
             subprocess.Popen(
@@ -95,12 +95,13 @@ class Link:
             ) as process,
         ):
             started(partial(interrupt, process))
-            with suppress(subprocess.TimeoutExpired):
-                delivered, _ = process.communicate(to_json(task).encode(), timeout=limit_s)
-            interrupt(process)
+            try:
+                delivered = talk(process, to_json(task).encode(), limit_s, self.fields.name)
+            finally:
+                interrupt(process)
             said.seek(0)
             why = _last_line(said.read()[-10_000:], process.returncode)
-        left = received(delivered or b"")
+        left = received(delivered)
         return left if left[0] else self._left(task, why)
 
     def _left(self, task: Task, why: str) -> tuple[bytes, bytes]:
@@ -121,7 +122,7 @@ class Link:
             name = slurm.name_of(f"{cell}.{attempt}")
             slurm.cancel(name, waiting=True)
             slurm.wait(self.fields.name, name)
-        return received(self._asked("collect", "--work", self.work, f"{cell}.{attempt}", limit_s=None))
+        return received(self._asked("collect", "--work", self.work, f"{cell}.{attempt}", limit_s=float("inf")))
 
     def clear(self, taken: Sequence[Taken]) -> None:
         """Removes what the client has settled from the outbox; a strip that is away keeps it."""
@@ -134,19 +135,30 @@ class Link:
         with suppress(MachineLost):
             self._asked("clear", "--work", self.work, *stems)
 
-    def _asked(self, *arguments: str, text: str = "", limit_s: float | None = REPLY_S) -> bytes:
+    def _asked(self, *arguments: str, text: str = "", limit_s: float = REPLY_S) -> bytes:
         name, words = self.fields.name, self.words(*arguments)
         try:
-            done = subprocess.run(
-                words, cwd=self.folder, input=text.encode(), capture_output=True, timeout=limit_s, check=False
-            )
-        except subprocess.TimeoutExpired as error:
-            raise MachineLost(name, f"no reply within {limit_s:g} s") from error
+            with (
+                tempfile.TemporaryFile() as said,
+                subprocess.Popen(
+                    words, cwd=self.folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said
+                ) as process,
+            ):
+                try:
+                    printed = talk(process, text.encode(), limit_s, name)
+                    in_time = process.poll() is not None
+                finally:
+                    process.kill()
+                process.wait()
+                said.seek(0)
+                errors = said.read()[-10_000:]
         except OSError as error:
             raise MachineLost(name, f"{shutil.which(words[0]) or words[0]} can't be run ({error.strerror})") from error
-        if done.returncode != 0:
-            raise MachineLost(name, _last_line(done.stderr, done.returncode))
-        return done.stdout
+        if not in_time:
+            raise MachineLost(name, f"no reply within {limit_s:g} s")
+        if process.returncode != 0:
+            raise MachineLost(name, _last_line(errors, process.returncode))
+        return printed
 
 
 def _last_line(text: bytes, code: int) -> str:

@@ -156,7 +156,7 @@ def from_json(kind: type[Part], text: str | bytes, what: str) -> Part:
     """
     try:
         return decode(kind, json.loads(text))
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise BadUsage(f"{what}: not valid ({error!s:.200})") from error
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import lzma
+import os
 import time
+from contextlib import closing
 from pathlib import Path
 
 import labs
@@ -50,29 +53,40 @@ def test_an_orphan_is_waited_for_and_its_record_is_taken(tmp_path: Path) -> None
 
 @pytest.mark.thorough
 def test_a_hostile_record_is_refused_and_named(tmp_path: Path) -> None:
-    """A record of another cell, and one that is damaged, left in the outbox of an open attempt."""
-    file, place = labs.matrix(tmp_path, cells=2, strips=1), tmp_path / "lab"
+    """Left in the outbox of open attempts: the lab goes on, and keeps the records that it has."""
+    place = tmp_path / "lab"
     place.mkdir()
-    assert dragstrip("lab", "plan", str(file), "--folder", str(place)).returncode == 0
-    with labs.client(file) as planned:  # so that the ledger has the cells
-        planned.communicate()
-    ledger = Ledger(place)
-    names = [cell.name for cell in ledger.cells()]
-    outbox = place / "strips" / "s0" / "outbox"
     with Store(tmp_path / "theirs.sqlite") as store:
         store.begin(samples.race())
         other = store.seal_into("last", tmp_path).read_bytes()
-    for name, record in zip(names, (other, b"noise"), strict=True):
-        attempt = ledger.begin(name, "s0", 20)
-        (outbox / f"{name}.{attempt.n}.race").write_bytes(record)
-        (outbox / f"{name}.{attempt.n}.json").write_text(to_json(Outcome(kind=Kind.STORED, race="x")))
-    ledger.close()
-    with labs.client(file) as again:
-        output, _ = again.communicate()
-    text = output.decode()
-    assert "is of no cell, not of cell" in text
-    assert "damaged" in text
-    labs.assert_each_once(file, 2)
-    shown = json.loads(dragstrip("lab", "status", str(file), "--folder", str(place), "--json").stdout)
-    assert len(shown["refused_records"]) == 2
-    assert shown["counts"] == {"stored": 2}
+    said = to_json(Outcome(kind=Kind.STORED, race="../../x")).encode()
+    left = {
+        "is of no cell, not of cell": (other, said),
+        "it is damaged or no exported race": (b"noise", said),
+        "it is damaged": (other[:-4000], said),
+        "it is a damaged xz file": (lzma.compress(other)[:-100], said),
+        "its outcome: not valid": (other, b"[" * 100_000),
+        "expected text": (other, b'{"kind": "stored", "why": [1]}'),
+        "bytes; a lab accepts up to 536,870,912": (b"", said),
+    }
+    with labs.door(tmp_path) as door:
+        file = labs.matrix(tmp_path, cells=len(left), strips=1, door=door)
+        with labs.client(file) as planned:  # so that the ledger has the cells
+            planned.communicate()
+        outbox = place / "strips" / "s0" / "outbox"
+        with closing(Ledger(place)) as ledger:
+            for cell, (record, outcome) in zip(ledger.cells(), left.values(), strict=True):
+                attempt = ledger.begin(cell.name, "s0", 20)
+                (outbox / f"{cell.name}.{attempt.n}.race").write_bytes(record)
+                (outbox / f"{cell.name}.{attempt.n}.json").write_bytes(outcome)
+        os.truncate(outbox / f"{cell.name}.{attempt.n}.race", 600_000_000)
+        with labs.client(file) as again:
+            output, _ = again.communicate()
+        text = output.decode()
+        assert again.returncode == 0, text
+        for why in left:
+            assert why in text
+        labs.assert_each_once(file, len(left))
+        shown = json.loads(dragstrip("lab", "status", str(file), "--folder", str(place), "--json").stdout)
+        assert len(shown["refused_records"]) == len(left) - 1
+        assert shown["counts"] == {"stored": len(left)}

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import socket
+import ssl
 import time
+from contextlib import closing, suppress
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import labs
 import psutil
@@ -36,8 +40,69 @@ def test_addresses_beyond_this_machine_need_certificates(tmp_path: Path) -> None
         DaskCarrier.join(object.__new__(DaskCarrier), [here])
 
 
+def replied(port: int, context: ssl.SSLContext | None) -> bytes:
+    """What a port says to a peer that can do no more than connect: nothing, if it refuses the peer."""
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), 60) as plain:
+        if context is None:
+            plain.sendall(b"GET / HTTP/1.0\r\n\r\n")
+            return plain.recv(100)
+        with context.wrap_socket(plain) as secured:
+            return secured.recv(100)
+    return b""
+
+
+def strangers() -> list[ssl.SSLContext | None]:
+    """Peers in plain text, without a certificate, and with another authority's; they accept any certificate."""
+    import distributed
+
+    foreign = distributed.Security.temporary().get_connection_args("client")["ssl_context"]
+    without = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    for context in (foreign, without):
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return [None, without, foreign]
+
+
+def test_a_peer_without_the_certificate_can_do_nothing(tmp_path: Path) -> None:
+    """The scheduler says nothing to it, and works on."""
+    import distributed
+
+    from dragstrip.lab.dask_local import LocalStrips
+
+    own = distributed.Security.temporary()
+    with LocalStrips(own, tmp_path) as cluster:
+        port = urlsplit(cluster.scheduler_address).port
+        assert port
+        for context in strangers():
+            assert replied(port, context) == b""
+        assert replied(port, own.get_connection_args("client")["ssl_context"])
+        with pytest.raises(OSError, match=r"Timed out|certificate"):
+            distributed.Client(cluster.scheduler_address, security=distributed.Security.temporary(), timeout=1)
+        with distributed.Client(cluster.scheduler_address, security=own, timeout=60, set_as_default=False) as client:
+            assert client.scheduler_info()["workers"] == {}
+
+
+def test_a_cluster_that_others_can_reach_is_refused(tmp_path: Path) -> None:
+    """Dask's pages listen on every address by default."""
+    from distributed import Scheduler, SpecCluster, Worker
+
+    from dragstrip.lab import dask_carrier
+
+    if not dask_carrier._own_addresses():
+        pytest.skip("this machine has no address beyond loopback")
+    options = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
+    worker = {"cls": Worker, "options": options | {"nthreads": 1, "memory_limit": 0, "resources": {"strip-s0": 1}}}
+    scheduler = {"cls": Scheduler, "options": options | {"port": 0, "dashboard_address": ":0"}}
+    strip = Link(fields=Strip.model_validate({"name": "s0", "via": ("true",)}), folder=tmp_path, work="lab/s0")
+    with (
+        SpecCluster(scheduler=scheduler, workers={"s0": worker}, silence_logs=50) as cluster,
+        closing(dask_carrier.DaskCarrier(cluster.scheduler_address, None, tmp_path, print)) as carrier,
+        pytest.raises(BadUsage, match=r"also listens at .*, without a certificate; start scheduler and workers with"),
+    ):
+        carrier.join([strip])
+
+
 @pytest.mark.thorough
-def test_a_killed_worker_doubles_nothing_and_all_ports_are_on_loopback(tmp_path: Path) -> None:
+def test_killed_workers_and_strangers_change_nothing_and_all_ports_are_on_loopback(tmp_path: Path) -> None:
     """The race outlives the worker; the next worker finds what it has left."""
     file = labs.matrix(tmp_path, cells=2, strips=1, how=labs.VIA)
     with labs.client(file, "--dask", "local", STUB_S="6") as client:
@@ -48,6 +113,9 @@ def test_a_killed_worker_doubles_nothing_and_all_ports_are_on_loopback(tmp_path:
         ports = {one.laddr for process in tree for one in process.net_connections() if one.status == "LISTEN"}
         (race,) = (psutil.Process(int(line.split()[1])) for line in log.read_text().splitlines()[:1])
         race.parent().kill()
+        for context in strangers():  # a page replies to plain text with HTTP
+            replies = {replied(port.port, context).partition(b"/")[0] for port in ports}
+            assert replies <= {b"", b"HTTP"}, (context, replies)
         output, _ = client.communicate()
     assert client.returncode == 0, output.decode()
     assert len(ports) >= 4

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import labs
 import pytest
 from commands import dragstrip
+from races import until
 
-from dragstrip.errors import MachineLost
-from dragstrip.lab import matrix
+from dragstrip.errors import BadUsage, MachineLost
+from dragstrip.lab import matrix, pipes, strip_side
 from dragstrip.lab.matrix import Strip
 from dragstrip.lab.strips import Link
 from dragstrip.lab.task import Inquiry
+from dragstrip.process import machine_lock
 
 
 @pytest.mark.thorough
@@ -43,6 +46,35 @@ def test_a_strip_that_is_away_is_named_with_the_reason(tmp_path: Path) -> None:
     done = dragstrip("lab", "plan", str(file), "--folder", str(tmp_path / "lab"), env={"COLUMNS": "200"})
     assert "1 cell can't run: gone: no reason given" in done.stdout
     assert "0 of 1 cells can run" in done.stdout
+
+
+def test_what_a_strip_sends_has_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may not fill the client's memory, nor end the client by values within values."""
+    monkeypatch.setattr(pipes, "MOST_BYTES", 1_000_000)
+    endless = Link(fields=Strip.model_validate({"name": "e", "via": ("yes",)}), folder=tmp_path, work="lab/e")
+    with pytest.raises(MachineLost, match="e: it printed more than 1,000,000 bytes, the maximum"):
+        endless.inquire(Inquiry(contestants=(), workloads=()))
+    deep = "[" * 100_000
+    nested = Strip.model_validate({"name": "n", "via": ("sh", "-c", f"printf '{deep}' | head -c 100000")})
+    with pytest.raises(BadUsage, match="strip n: its reply: not valid"):
+        Link(fields=nested, folder=tmp_path, work="lab/n").inquire(Inquiry(contestants=(), workloads=()))
+    assert strip_side.received(deep.encode()) == (b"", b"")
+
+
+@pytest.mark.thorough
+def test_the_client_sleeps_while_a_race_runs(tmp_path: Path) -> None:
+    """It may be on the racing machine: not one of its threads is woken."""
+    file, logs = labs.matrix(tmp_path, cells=1, strips=1), tmp_path / "logs"
+    with machine_lock.held(["stub-s0"], print, [logs]), labs.client(file) as client:  # the race waits for this lock
+        until(lambda: any(tmp_path.rglob("cells/*.lock")), 120, "the race never began")
+
+        def slept() -> bool:
+            before = labs.wakes(client.pid)
+            time.sleep(1.0)
+            return labs.wakes(client.pid) == before
+
+        until(slept, 120, "the client is woken again and again")
+        client.kill()
 
 
 @pytest.mark.parametrize("stem", ["../x.1", "0123456789abcdef", "0123456789abcdef.-1"])
