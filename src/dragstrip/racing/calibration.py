@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 CALIBRATION_NS, MIN_CALIBRATION_NS, CALIBRATION_LATENCIES = 200_000_000, 100_000_000, 50
 MIN_CALIBRATION_LATENCIES = 3
 
+#: How often a calibration block is repeated, each time as many times longer as the constant before says, if it had too
+#: few responses. The last one lasts 27 times as long as the first.
+LONGER_CALIBRATIONS = 3
+
 #: The shortest warm-up that calibration sets for an ad hoc contender; for any other the definition sets it.
 MIN_LEARNED_S = 0.05
 
@@ -246,8 +250,12 @@ def _load(setup: RaceSetup, launched: LaunchedServer, p50_ns: int) -> Tally:
     length_ns = min(max(CALIBRATION_LATENCIES * p50_ns, MIN_CALIBRATION_NS), most_ns)
     with setup.awake.held():
         (tally,) = setup.engine.run([block_plan(launched.connected(), counted_ns=length_ns)])
-        # Most responses came after the block, which was too short or disturbed; the few within it are the fastest.
-        if (tally.answered or not tally.failed) and tally.requests < setup.load.connections:
+        for _ in range(LONGER_CALIBRATIONS):
+            only_incorrect = tally.failed > 0 and not tally.answered
+            if tally.requests >= setup.load.connections or only_incorrect or tally.gave_up:
+                break
+            # Most responses came after the block, which was too short or disturbed; the few within it are the fastest.
+            # A connection's handshake may take longer than the block if other programs take the cores.
             length_ns = MIN_CALIBRATION_LATENCIES * tally.duration_ns
             (tally,) = setup.engine.run([block_plan(launched.connected(), counted_ns=length_ns)])
     return tally
