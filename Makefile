@@ -58,6 +58,8 @@ check-deps: .stamps/test-deps .stamps/bin/actionlint
 	@command -v wrk >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get install -y -qq wrk >/dev/null; } || true
 	@# Fleets are tested over ssh between network namespaces; RUNLEVEL=1 keeps the package from starting an sshd of its own.
 	@{ command -v ip && { command -v sshd || [ -x /usr/sbin/sshd ]; }; } >/dev/null || { [ "$$(id -u)" = 0 ] && RUNLEVEL=1 apt-get install -y -qq openssh-server openssh-client iproute2 >/dev/null; } || true
+	@# A lab's test by Slurm wants a controller and a daemon.
+	@{ command -v slurmctld && command -v slurmd && command -v munged; } >/dev/null || { [ "$$(id -u)" = 0 ] && RUNLEVEL=1 apt-get install -y -qq --no-install-recommends slurmctld slurmd slurm-client munge >/dev/null; } || true
 
 # Checks the workflows of docs/maintainers.md; without Go their test says so and is skipped.
 .stamps/bin/actionlint:

@@ -222,8 +222,8 @@ PARTS = (
     Part(
         "lab-chaos",
         ("lab.md#lab-chaos",),
-        ("python benchmarks/lab_chaos.py children --record", "python benchmarks/lab_chaos.py dask --record"),
-        40,
+        tuple(f"python benchmarks/lab_chaos.py {carrier} --record" for carrier in ("children", "dask", "slurm")),
+        60,
         "how a lab carries and stores its cells",
         code=(),
     ),

@@ -11,21 +11,18 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import random
 import socket
-import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
+import clusters
 import labs
 from pages import ROOT, circumstances, splice
 
@@ -35,50 +32,6 @@ CARRIERS = ("children", "dask", "slurm")
 
 #: Records that are damaged, and seconds for which a strip is away.
 DAMAGED, AWAY_S = 5, 30.0
-
-
-@dataclass
-class Kept:
-    """Processes that are started again when they have ended."""
-
-    commands: Mapping[str, Sequence[str]]
-    folder: Path
-    processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
-    ended: threading.Event = field(default_factory=threading.Event)
-
-    def begin(self) -> None:
-        """Starts them, and a thread that looks after them."""
-        self.look()
-        threading.Thread(target=self._watch, daemon=True).start()
-
-    def _watch(self) -> None:
-        while not self.ended.wait(0.5):
-            self.look()
-
-    def look(self) -> None:
-        """Starts those that do not run."""
-        for name, words in self.commands.items():
-            if name not in self.processes or self.processes[name].poll() is not None:
-                with (self.folder / f"{name}.log").open("ab") as log:
-                    self.processes[name] = subprocess.Popen(
-                        words,
-                        cwd=self.folder,
-                        stdout=log,
-                        stderr=log,
-                        env=os.environ | {"PYTHONPATH": str(labs.STUB.parent)},
-                    )
-
-    def pid(self, *names: str) -> int:
-        """One of these processes at random; 0 if it does not run."""
-        process = self.processes[random.choice(names)]
-        return process.pid if process.poll() is None else 0
-
-    def end(self) -> None:
-        """Ends all."""
-        self.ended.set()
-        for process in self.processes.values():
-            process.kill()
-            process.wait()
 
 
 @dataclass
@@ -102,78 +55,16 @@ def dask(folder: Path, strips: Sequence[str]) -> Iterator[Carried]:
         options = ["--nthreads", "2", "--no-nanny", "--memory-limit", "0", "--resources", f"strip-{name}=1"]
         local = ["--local-directory", str(folder / "dask")]
         commands[name] = [*program, "worker", address, *where, *pages, *options, *local]
-    kept = Kept(commands, folder)
-    kept.begin()
-    try:
+    with clusters.Kept(commands, folder) as kept:
         others = {"workers": lambda: kept.pid(*strips), "schedulers": lambda: kept.pid("scheduler")}
         yield Carried(["--dask", address], others)
-    finally:
-        kept.end()
-
-
-SLURM = """
-ClusterName=lab
-SlurmctldHost={host}(127.0.0.1)
-SlurmctldPort={ports[0]}
-SlurmUser=root
-AuthInfo=socket={folder}/munge.socket
-StateSaveLocation={folder}/state
-SlurmctldPidFile={folder}/slurmctld.pid
-SlurmdPidFile={folder}/slurmd-%n.pid
-SlurmdSpoolDir={folder}/spool-%n
-ProctrackType=proctrack/pgid
-TaskPlugin=task/none
-SelectType=select/cons_tres
-SelectTypeParameters=CR_CPU
-ReturnToService=2
-MpiDefault=none
-JobRequeue=0
-KillWait=2
-MinJobAge=10
-SlurmctldTimeout=30
-SlurmdTimeout=60
-SchedulerParameters=sched_interval=2
-{nodes}
-PartitionName=lab Nodes=ALL Default=YES State=UP OverSubscribe=EXCLUSIVE
-"""
 
 
 @contextmanager
 def slurm(folder: Path, strips: Sequence[str]) -> Iterator[Carried]:
     """A controller and a daemon for each strip, of Debian's packages, on this machine."""
-    host = os.uname().nodename
-    with ExitStack() as opened:
-        sockets = [opened.enter_context(socket.socket()) for _ in range(len(strips) + 1)]
-        for free in sockets:
-            free.bind(("127.0.0.1", 0))
-        ports = [free.getsockname()[1] for free in sockets]
-    nodes = "\n".join(
-        f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=1 State=UNKNOWN"
-        for name, port in zip(strips, ports[1:], strict=True)
-    )
-    file = folder / "slurm.conf"
-    file.write_text(SLURM.format(host=host, ports=ports, folder=folder, nodes=nodes))
-    (folder / "state").mkdir()
-    for name in strips:
-        (folder / f"spool-{name}").mkdir()
-    key = folder / "munge.key"
-    key.write_bytes(os.urandom(128))
-    key.chmod(0o400)
-    munge = ["munged", "--foreground", "--force", f"--socket={folder}/munge.socket", f"--key-file={key}"]
-    munge += [f"--{name}={folder}/munged.{name.partition('-')[0]}" for name in ("pid-file", "log-file", "seed-file")]
-    os.environ["SLURM_CONF"] = str(file)
-    commands = {"munge": munge, "controller": ["slurmctld", "-D", "-f", str(file)]}
-    commands |= {name: ["slurmd", "-D", "-N", name, "-f", str(file)] for name in strips}
-    kept = Kept(commands, folder)
-    kept.begin()
-    try:
-        while subprocess.run(["sinfo"], capture_output=True, check=False).returncode:
-            time.sleep(0.2)
-        others = {"controllers": lambda: kept.pid("controller"), "daemons": lambda: kept.pid(*strips)}
-        yield Carried((), others)
-    finally:
-        subprocess.run(["scancel", "--partition=lab"], check=False)
-        kept.end()
+    with clusters.slurm(folder, strips) as kept:
+        yield Carried((), {"controllers": lambda: kept.pid("controller"), "daemons": lambda: kept.pid(*strips)})
 
 
 @contextmanager

@@ -43,6 +43,7 @@ CARRIERS = {
     "children": (lab_chaos.children, ""),
     "dask": (lab_chaos.dask, labs.VIA),
     "dask local": (local, labs.VIA),
+    "slurm": (lab_chaos.slurm, labs.SLURM),
 }
 
 #: Seconds for Dask's workers to register.

@@ -151,7 +151,10 @@ def chaos(
                     killed[name] += 1
             if running.poll() is None:
                 continue
-        if running.wait() == 0:
+        while running.poll() is None:
+            now_and_then()
+            time.sleep(0.5)
+        if running.returncode == 0:
             return dict(killed)
         assert running.returncode == -signal.SIGKILL, log.read_text()[-3000:]
         running = client(file, *options, log=log, STUB_S=str(stub_s))

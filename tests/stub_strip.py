@@ -2,7 +2,8 @@
 
 As ``dragstrip`` in a strip of a matrix: ``python stub_strip.py FOLDER NAME lab race --work …``. FOLDER has a log for
 each strip, in which a race that meets another one says so. If FOLDER has a file ``break-NAME``, the next record is
-damaged; while it has a file ``gone-NAME``, the strip can't be reached.
+damaged; while it has a file ``gone-NAME``, the strip can't be reached; while it has a file ``fill-NAME``, a race fills
+its disk.
 
 ``python stub_strip.py --serve SOCKET`` does the same for ``stub_door.py``, by a process that it forks for each call:
 1,000 cells in minutes, because nothing is imported again.
@@ -61,12 +62,23 @@ def seconds(cell: str, attempt: int) -> float:
     return random.Random(f"{cell}.{attempt}").uniform(least, most)
 
 
+def filled(place: Path) -> None:
+    """Leaves no room on a file's disk."""
+    with suppress(OSError), place.open("wb", buffering=0) as file:
+        for size in (1 << 20, 512):
+            with suppress(OSError):
+                while True:
+                    file.write(bytes(size))
+
+
 def race(task: Task, store: Store) -> None:
     """A sample race of the task's rounds, unless an earlier attempt has left one."""
     with machine_lock.held([f"stub-{NAME}"], print, [FOLDER]):
         if _met():
             _note("overlap")
         _note("begin")
+        if (FOLDER / f"fill-{NAME}").exists():
+            filled(store.path.with_name("filler"))
         time.sleep(seconds(task.cell, task.attempt))
         if not store.runs():
             made = samples.race(rounds=task.rounds, seed=random.randrange(1000))

@@ -13,6 +13,7 @@ import os
 import re
 import secrets
 import stat
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -148,6 +149,22 @@ def write_durably(path: Path, data: bytes) -> Path:
         finally:
             os.close(folder)
     return path
+
+
+@contextmanager
+def temporary() -> Iterator[Path]:
+    """A folder while the block lasts. If this process is killed, the next race removes it (``process.scratch``).
+
+    Its name has this process's id, and a shared lock shows that it is in use.
+    """
+    prefix = f"dragstrip-{os.getpid()}-"
+    with tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as folder:
+        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH)
+            yield Path(folder)
+        finally:
+            os.close(lock)
 
 
 def own_folder(path: Path, remedy: str) -> Path:

@@ -7,7 +7,6 @@ and its help, in the order of the command's help.
 from __future__ import annotations
 
 import functools
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import field, fields
@@ -22,7 +21,7 @@ from dragstrip.cli.outputs import OutputFile
 from dragstrip.cli.quantities import DURATION, THRESHOLD, Text, whole_number
 from dragstrip.errors import BadUsage
 from dragstrip.loading.arrivals import PRECISIONS
-from dragstrip.paths import is_file
+from dragstrip.paths import is_file, temporary
 from dragstrip.process import keep_awake
 from dragstrip.racing import options as bounds
 from dragstrip.record import DEFAULT_CONNECTIONS, Race
@@ -250,5 +249,5 @@ def read_race(name: str, store_path: Path | None) -> Race:
     if not is_file(Path(name)):
         with read_store(store_path) as store:
             return store.load(name)
-    with tempfile.TemporaryDirectory(prefix="dragstrip-") as folder, Store(Path(folder) / "one.sqlite") as store:
+    with temporary() as folder, Store(folder / "one.sqlite") as store:
         return store.load(store.import_race(Path(name)))

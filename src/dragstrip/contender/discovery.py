@@ -15,7 +15,6 @@ import re
 import shlex
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import distributions
@@ -23,7 +22,7 @@ from pathlib import Path
 
 from dragstrip.contender.definition import fill, placeholders
 from dragstrip.contender.fields import FILE_NAME, Alternative, Contender, texts_with_braces
-from dragstrip.paths import is_file
+from dragstrip.paths import is_file, temporary
 
 #: Where Debian keeps servers.
 _SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")
@@ -238,11 +237,11 @@ def output_of(command: tuple[str, ...], *, any_status: bool = False) -> str:
 @functools.lru_cache(maxsize=256)
 def _done(command: tuple[str, ...], _states: tuple[tuple[int, int], ...]) -> subprocess.CompletedProcess[str]:
     try:
-        with tempfile.TemporaryDirectory(prefix="dragstrip-", ignore_cleanup_errors=True) as folder:
+        with temporary() as folder:
             return subprocess.run(
                 command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=_PRINT_S,
                 # C.UTF-8: in the user's language, some programs print other words
-                env={**os.environ, "LC_ALL": "C.UTF-8", "TMPDIR": folder},
+                env={**os.environ, "LC_ALL": "C.UTF-8", "TMPDIR": str(folder)},
             )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
         raise _AbsentError(f"`{' '.join(command)}` can't be run: {error}") from error

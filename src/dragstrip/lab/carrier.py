@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from dragstrip.errors import DragstripError, MachineLost
+from dragstrip.lab import slurm
 from dragstrip.lab.strips import Link
 from dragstrip.lab.task import Inquiry, Reply, Taken, Task
 
@@ -108,6 +109,7 @@ class Children:
         """Their servers end with them."""
         for end in list(self._races.values()):
             end()
+        slurm.interrupt()
 
     def close(self) -> None:
         """Nothing is left: they end with their slices."""

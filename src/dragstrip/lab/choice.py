@@ -51,7 +51,7 @@ class Spending:
 
 def progress_of(cell: CellRow, attempts: Sequence[Attempt], stored: Stored | None) -> Progress:
     """How far a cell is, by its own attempts."""
-    counted = [attempt for attempt in attempts if attempt.n > cell.retried]
+    counted = [attempt for attempt in attempts if attempt.n > cell.retried and attempt.outcome != Kind.FULL]
     if any(not attempt.outcome for attempt in counted):
         return Progress.RACING
     if cell.dropped:

@@ -13,13 +13,14 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from dragstrip.errors import BadUsage, StoreError
+from dragstrip.errors import BadUsage, StoreError, StoreFull
 from dragstrip.lab.task import Kind
 from dragstrip.store.local_disk import refuse_network
+from dragstrip.store.messages import refused
 
 FILE_NAME, STORE_NAME = "lab.sqlite", "races.sqlite"
 
@@ -45,6 +46,9 @@ CREATE TABLE IF NOT EXISTS refused (
     at REAL NOT NULL, cell TEXT NOT NULL, strip TEXT NOT NULL, why TEXT NOT NULL
 ) STRICT;
 """
+
+#: Seconds to wait for another program that has the file.
+BUSY_S = 10.0
 
 #: An application's number in the header ("DLAB"), so that no other database is taken for a ledger.
 _APPLICATION = 0x444C4142
@@ -113,7 +117,7 @@ class Ledger:
         folder: the lab's. write: False: it is only read, and must exist.
 
     Raises:
-        StoreError: it can't be opened, or is another program's.
+        StoreError: it can't be opened, or is another program's. StoreFull: no disk space is left.
     """
 
     def __init__(self, folder: Path, *, write: bool = True) -> None:
@@ -122,7 +126,7 @@ class Ledger:
             raise StoreError(f"{self.path} does not exist; `dragstrip lab run` creates it")
         refuse_network(self.path, "the ledger", "give a --folder")
         try:
-            self._db = sqlite3.connect(self.path, timeout=10, isolation_level=None)
+            self._db = sqlite3.connect(self.path, timeout=BUSY_S, isolation_level=None)
             (application,) = self._db.execute("PRAGMA application_id").fetchone()
             if application not in (0, _APPLICATION):
                 raise StoreError(f"{self.path} is another program's database; give another --folder")
@@ -132,7 +136,7 @@ class Ledger:
                 self._db.executescript(_TABLES)
                 self._db.execute(f"PRAGMA application_id = {_APPLICATION}")
         except sqlite3.Error as error:
-            raise StoreError(f"{self.path} can't be opened ({error}); give another --folder") from error
+            raise self._refused(error, "opened") from error
 
     def close(self) -> None:
         """Closes the file."""
@@ -273,15 +277,23 @@ class Ledger:
             raise BadUsage(f"cell {prefix!r} is {how}; `dragstrip lab status --cells` lists all")
         return matching[0]
 
+    def _refused(self, error: sqlite3.Error, how: str) -> StoreError:
+        what = f"{self.path} can't be {how}"
+        full = refused(error, what, BUSY_S, self.path)
+        return full if isinstance(full, StoreFull) else StoreError(f"{what} ({error}); give another --folder")
+
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        self._db.execute("BEGIN IMMEDIATE")
         try:
+            self._db.execute("BEGIN IMMEDIATE")
             yield
-        except BaseException:
-            self._db.execute("ROLLBACK")
+            self._db.execute("COMMIT")
+        except BaseException as error:
+            with suppress(sqlite3.Error):  # SQLite has done it itself if its disk is full
+                self._db.execute("ROLLBACK")
+            if isinstance(error, sqlite3.Error):
+                raise self._refused(error, "written") from error
             raise
-        self._db.execute("COMMIT")
 
 
 @contextmanager

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +16,7 @@ from dragstrip.errors import BadUsage, DragstripError, MachineLost
 from dragstrip.lab.carrier import Carrier, Children
 from dragstrip.lab.ledger import CellRow
 from dragstrip.lab.matrix import REVISION, Cell, Matrix
-from dragstrip.lab.strips import Link
+from dragstrip.lab.strips import REPLY_S, Link
 from dragstrip.lab.task import Contestant, Inquiry, Reply, State, Taken, Task
 from dragstrip.record import METHOD_VERSION
 from dragstrip.revision import difference, project
@@ -28,8 +29,11 @@ ALPHA = 0.05
 #: What a plan counts with: seconds of qualification for each contender of a slice, and of each round for each.
 QUALIFY_S, ROUND_S = 4.0, 1.0
 
-#: Strips that receive their inquiry at the same time.
-MOST_AT_ONCE = 64
+#: Seconds before a strip that was away is sent a further inquiry.
+AGAIN_S = 30.0
+
+#: Threads that wait for strips.
+MOST_STRIPS = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +64,14 @@ class PlannedCell:
         return len(self.contestants) * (QUALIFY_S + ROUND_S * rounds)
 
 
+@dataclass(frozen=True, slots=True)
+class _Ask:
+    """An inquiry that was sent; at_s: when (monotonic seconds)."""
+
+    reply: Future[Reply]
+    at_s: float
+
+
 @dataclass(slots=True, kw_only=True)
 class Planner:
     """Plans a matrix; keeps what strips have replied, so that a matrix that was changed is planned quickly.
@@ -76,11 +88,19 @@ class Planner:
     links: dict[str, Link] = field(default_factory=dict)
     #: Why a strip can't be used now, by its name.
     away: dict[str, str] = field(default_factory=dict)
-    _replies: dict[tuple[Link, Inquiry], Reply] = field(default_factory=dict)
+    #: Replies that the last plan has not waited for, by the strip's name.
+    unheard: Mapping[str, Future[Reply]] = field(default_factory=dict)
+    _asks: dict[tuple[Link, Inquiry], _Ask] = field(default_factory=dict)
+    _waiting: Sequence[Future[Reply]] = ()
+    _pool: ThreadPoolExecutor | None = None
     _revisions: dict[str, Contestant | str] = field(default_factory=dict)
 
-    def plan(self, matrix: Matrix) -> list[PlannedCell]:
-        """Every cell of the matrix; cells of the same content are one."""
+    def plan(self, matrix: Matrix, patience_s: float = REPLY_S) -> list[PlannedCell]:
+        """Every cell of the matrix; cells of the same content are one.
+
+        Args:
+            patience_s: seconds for strips to reply; later ones are away until the next plan.
+        """
         lab = self.folder.name
         links = {
             strip.name: Link(
@@ -93,9 +113,9 @@ class Planner:
             for strip in matrix.fields.strips
         }
         self.carrier.join(list(links.values()))
-        self.links, self.away = links, {}
+        former, self.links, self.away = self.away, links, {}
         cells = matrix.cells()
-        replies = self._inquire(matrix, cells)
+        replies = self._inquire(matrix, cells, former, patience_s)
         planned = [self._planned(matrix, cell, replies, len(cells)) for cell in cells]
         return list({cell.name: cell for cell in reversed(planned)}.values())[::-1]
 
@@ -127,26 +147,33 @@ class Planner:
                 self._revisions[name] = str(error)
         return self._revisions[name]
 
-    def _inquire(self, matrix: Matrix, cells: Sequence[Cell]) -> dict[str, tuple[Inquiry, Reply]]:
+    def _inquire(
+        self, matrix: Matrix, cells: Sequence[Cell], former: Mapping[str, str], patience_s: float
+    ) -> dict[str, tuple[Inquiry, Reply]]:
         """What each strip has of the contenders and workloads of its cells; strips that are away have no entry."""
-        inquiries = {name: self._inquiry(matrix, link, cells) for name, link in self.links.items()}
-        new = [name for name, inquiry in inquiries.items() if (self.links[name], inquiry) not in self._replies]
-        # Strips that are elsewhere reply at the same time; a reply of this machine depends on its working folder.
-        with ThreadPoolExecutor(MOST_AT_ONCE, thread_name_prefix="inquiry") as pool:
-            elsewhere = [name for name in new if not self.links[name].is_here]
-            replies = dict(
-                zip(elsewhere, pool.map(lambda name: self._replied(name, inquiries[name]), elsewhere), strict=True)
-            )
-        replies |= {name: self._replied(name, inquiries[name]) for name in new if self.links[name].is_here}
-        for name, reply in replies.items():
-            if isinstance(reply, Reply):
-                self._replies[self.links[name], inquiries[name]] = reply
+        asks = dict[str, tuple[Inquiry, _Ask]]()
+        for name, link in self.links.items():
+            inquiry = self._inquiry(matrix, link, cells)
+            known = self._asks.get((link, inquiry))
+            replied = known and known.reply.done() and not known.reply.exception()
+            if not replied and (why := self.carrier.missing(link)):
+                self.away[name] = why
             else:
-                self.away[name] = reply
-        there = [name for name in self.links if name not in self.away]
-        known = {name: (inquiries[name], self._replies[self.links[name], inquiries[name]]) for name in there}
-        self._refuse_unlike(known)
-        return known
+                asks[name] = inquiry, self._ask(link, inquiry)
+        wait([ask.reply for _, ask in asks.values()], timeout=patience_s)
+        self.unheard = {name: ask.reply for name, (_, ask) in asks.items() if not ask.reply.done()}
+        replies: dict[str, tuple[Inquiry, Reply]] = {}
+        for name, (inquiry, ask) in asks.items():
+            try:
+                if name in self.unheard:
+                    raise MachineLost(name, former.get(name, "it has not replied yet"))
+                replies[name] = inquiry, ask.reply.result()
+            except MachineLost as error:
+                self.away[name] = error.why
+            except DragstripError as error:
+                self.away[name] = str(error)
+        self._refuse_unlike(replies)
+        return replies
 
     def _inquiry(self, matrix: Matrix, link: Link, cells: Sequence[Cell]) -> Inquiry:
         """The inquiry that a strip receives."""
@@ -158,15 +185,34 @@ class Planner:
             fleet=str(matrix.folder / link.fields.fleet) if link.fields.fleet else "",
         )
 
-    def _replied(self, name: str, inquiry: Inquiry) -> Reply | str:
-        """A strip's reply, or why it can't be used."""
-        link = self.links[name]
+    def _ask(self, link: Link, inquiry: Inquiry) -> _Ask:
+        """Asks a strip, unless it has replied, or has failed just now."""
+        known = self._asks.get((link, inquiry))
+        if known and (not known.reply.done() or not known.reply.exception() or known.at_s + AGAIN_S > time.monotonic()):
+            return known
+        made = self._asks[link, inquiry] = _Ask(self.ask(link, inquiry), time.monotonic())
+        return made
+
+    def ask(self, link: Link, inquiry: Inquiry) -> Future[Reply]:
+        """A strip's reply: at once if the strip is here, because that changes this process's folder for a moment."""
+        if not link.is_here:
+            if self._pool is None:
+                self._pool = self.resources.enter_context(ThreadPoolExecutor(MOST_STRIPS, thread_name_prefix="ask"))
+                self.resources.callback(self._end)
+            reply = self._pool.submit(self.carrier.inquire, link, inquiry)
+            self._waiting = [*(other for other in self._waiting if not other.done()), reply]
+            return reply
+        reply = Future[Reply]()
         try:
-            return self.carrier.missing(link) or self.carrier.inquire(link, inquiry)
-        except MachineLost as error:
-            return error.why
+            reply.set_result(self.carrier.inquire(link, inquiry))
         except DragstripError as error:
-            return str(error)
+            reply.set_exception(error)
+        return reply
+
+    def _end(self) -> None:
+        """Ends what still waits for replies."""
+        if not all(reply.done() for reply in self._waiting):
+            self.carrier.interrupt()
 
     def _refuse_unlike(self, replies: dict[str, tuple[Inquiry, Reply]]) -> None:
         """Leaves out strips that differ from the first of their class: their ratios would not be of one machine."""

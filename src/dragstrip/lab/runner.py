@@ -7,26 +7,28 @@ crash the same command settles the attempts that are open: it waits while one st
 from __future__ import annotations
 
 import math
-import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from dragstrip import analysis
-from dragstrip.errors import BadDefinition, BadUsage, DragstripError, MachineLost, StoreError, StoreFull
+from dragstrip import analysis, paths
+from dragstrip.errors import BadDefinition, BadUsage, DiskFull, DragstripError, MachineLost, StoreError
 from dragstrip.lab import choice, matrix, planning
 from dragstrip.lab.carrier import Carrier, Children
 from dragstrip.lab.choice import Progress, Spending
 from dragstrip.lab.ledger import STORE_NAME, Attempt, CellRow, Ledger, Stored, only_client
 from dragstrip.lab.matrix import Matrix
 from dragstrip.lab.planning import PlannedCell, Planner
-from dragstrip.lab.strips import Link
-from dragstrip.lab.task import Inquiry, Kind, Outcome, Taken, from_json
+from dragstrip.lab.strips import REPLY_S, Link
+from dragstrip.lab.task import Inquiry, Kind, Outcome, Reply, Taken, from_json
 from dragstrip.paths import own_folder
+from dragstrip.process.scratch import sweep_stale
 from dragstrip.record import EventKind, Race
 from dragstrip.store.database import Store
 
@@ -47,10 +49,15 @@ PAUSE = "pause"
 
 @dataclass(slots=True)
 class _StripState:
-    """What the client knows of a strip: its losses in a row, and until when it rests (monotonic seconds)."""
+    """What the client knows of a strip.
+
+    Args:
+        lost: its losses in a row. rests_until_s: monotonic seconds. asked: whether it can be used again.
+    """
 
     lost: int = 0
     rests_until_s: float = 0.0
+    asked: Future[Reply] | None = None
 
 
 @dataclass(kw_only=True)
@@ -83,13 +90,14 @@ class Runner:
         """Runs until nothing is left to do, or until ``pause``; returns whether no cell has failed.
 
         Raises:
-            BadUsage, BadDefinition: the matrix is refused, or another client runs this lab. StoreFull: no disk space.
+            BadUsage, BadDefinition: the matrix is refused, or another client runs this lab. DiskFull: no disk space.
             KeyboardInterrupt: passed on; the races that were running have ended, and the same command continues them.
         """
         own_folder(self.folder, "give another --folder")
         with ExitStack() as resources:
             resources.enter_context(only_client(self.folder))
             (self.folder / PAUSE).unlink(missing_ok=True)
+            sweep_stale()  # what earlier clients and races left that were killed
             self._ledger = Ledger(self.folder)
             resources.callback(self._ledger.close)
             self._store = resources.enter_context(Store(self.folder / STORE_NAME))
@@ -109,12 +117,13 @@ class Runner:
         """Reads the matrix and plans it, if it was changed, if a strip has joined, or to try strips that were away."""
         changed_ns, now_s = self.file.stat().st_mtime_ns, time.monotonic()
         again = self._planner.away and now_s > self._planned_s + REST_S
+        again = again or any(reply.done() for reply in self._planner.unheard.values())
         if changed_ns == self._read_ns and self._reachable() <= self._joined and not again:
             return
         before, self._planned_s = dict(self._planner.away), now_s
         try:
             self._matrix: Matrix = matrix.load(self.file)
-            planned = self._planner.plan(self._matrix)
+            planned = self._planner.plan(self._matrix, REPLY_S if self._read_ns < 0 else 0.0)
         except (BadDefinition, BadUsage) as error:
             if self._read_ns < 0:
                 raise
@@ -168,15 +177,23 @@ class Runner:
             if not paused:
                 self._read()
                 self._start(pool)
-            awaited = self._awaited_s()
+            awaited, asked = self._awaited_s(), set[Future[Reply]]() if paused else self._asked()
             if not self._running:
-                if paused or awaited is None or not self._left():
+                if paused or not self._left(asked) or (awaited is None and not asked):
                     return
-                time.sleep(awaited)
-                continue
-            done, _ = wait(self._running, timeout=awaited, return_when=FIRST_COMPLETED)
-            for future in done:
+                if not asked:
+                    time.sleep(awaited or 0.0)
+                    continue
+            awaiting: set[Future[Any]] = {*self._running, *asked}
+            done, _ = wait(awaiting, timeout=awaited, return_when=FIRST_COMPLETED)
+            for future in self._running.keys() & done:
                 self._finished(future, *self._running.pop(future))
+
+    def _asked(self) -> set[Future[Reply]]:
+        """Replies that are awaited."""
+        usable = self._planner.links.keys() - self._planner.away.keys()
+        resting = {self._strips[name].asked for name in usable if name in self._strips}
+        return {reply for reply in (*resting, *self._planner.unheard.values()) if reply is not None}
 
     def _awaited_s(self) -> float | None:
         """Seconds until a strip may be usable that is not now; None if all are."""
@@ -188,10 +205,14 @@ class Runner:
             awaited.append(max(self._planned_s + REST_S - now_s, 0.0) + 0.1)
         return min(awaited, default=None)
 
-    def _left(self) -> bool:
-        """Whether a cell still waits for its first rounds, on a strip that can't be used now."""
-        progress = self._progress()
-        return any(progress[cell.name] is Progress.WAITING for cell in self._ledger.cells() if self.only(cell))
+    def _left(self, asked: AbstractSet[Future[Reply]]) -> bool:
+        """Whether a cell still waits for its first rounds, on a strip that can't be used now.
+
+        Args:
+            asked: replies that are awaited; with them, a cell may run that can't now.
+        """
+        progress, left = self._progress(), {Progress.WAITING, *([Progress.CANT_RUN] if asked else [])}
+        return any(progress[cell.name] in left for cell in self._ledger.cells() if self.only(cell))
 
     def _progress(self) -> dict[str, Progress]:
         return self._progress_of(self._by_cell(), self._ledger.stored())
@@ -230,9 +251,9 @@ class Runner:
             state = self._strips[name]
             if name in busy or name in self._planner.away or state.rests_until_s > time.monotonic():
                 continue
-            if self.carrier.missing(link):
-                continue
             if state.rests_until_s and not self._replies(link, state):
+                continue
+            if self.carrier.missing(link):
                 continue
             attempts, stored = self._by_cell(), self._ledger.stored()
             progress = self._progress_of(attempts, stored)
@@ -241,11 +262,14 @@ class Runner:
                 self._begin(pool, link, *found)
 
     def _replies(self, link: Link, state: _StripState) -> bool:
-        """Whether a strip that has rested can be used again."""
-        planned = next(cell for cell in self._planned.values() if link.fields.name in cell.able)
-        inquiry = Inquiry(contestants=planned.contestants, workloads=(planned.cell.workload,))
+        """Whether a strip that has rested can be used again; the inquiry's reply is not waited for."""
+        if state.asked is None:
+            state.asked = self._planner.ask(link, Inquiry(contestants=(), workloads=()))
+        if not state.asked.done():
+            return False
+        reply, state.asked = state.asked, None
         try:
-            self.carrier.inquire(link, inquiry)
+            reply.result()
         except DragstripError as error:
             self.say(f"strip {link.fields.name} still rests: {error}")
             state.rests_until_s = time.monotonic() + REST_S
@@ -277,6 +301,12 @@ class Runner:
         if not outcome:
             self._lost(attempt, why)
             return
+        if (full := _full(outcome)) is not None:
+            self._ledger.end(attempt, Kind.FULL, full)
+            self._strips[attempt.strip].rests_until_s = time.monotonic() + REST_S
+            self._taken[attempt.strip].append(_taken(attempt, self._ledger.stored()))
+            self.say(f"strip {attempt.strip} rests, and continues by itself: {full}")
+            return
         self._strips[attempt.strip].lost = 0
         if (attempt.cell, attempt.n) not in self._earlier:
             self._taken[attempt.strip].clear()  # its task has removed them
@@ -284,7 +314,7 @@ class Runner:
             said = from_json(Outcome, outcome, "its outcome")
             stored, digest = self._taken_in(attempt, said, record)
             self._ledger.end(attempt, said.kind, said.why, stored, digest, self._most_s(attempt, said.seconds))
-        except StoreFull:
+        except DiskFull:
             raise
         except (BadUsage, StoreError) as error:
             stored = None
@@ -322,9 +352,8 @@ class Runner:
         """
         if said.kind not in (Kind.STORED, Kind.VOID) or not record:
             return None, ""
-        with tempfile.TemporaryDirectory(prefix="dragstrip-lab-") as folder:
-            place = Path(folder) / f"{attempt.cell}.race"
-            place.write_bytes(record)
+        with paths.temporary() as folder:
+            place = paths.write_durably(folder / f"{attempt.cell}.race", record)
             race = self._checked(place, attempt)
             stored, digest = stored_of(race, attempt, void=said.kind is Kind.VOID), self.digest(race)
             self._store.import_race(place)
@@ -346,6 +375,14 @@ class Runner:
             return f"{label}: {kind}: {why.splitlines()[-1] if why else ''}"
         how = "void" if stored.void else "decided" if stored.decided else "open"
         return f"{label}: {stored.rounds} rounds on {attempt.strip}, {how}"
+
+
+def _full(outcome: bytes) -> str | None:
+    """What a strip says of its full disk; None if it has room."""
+    with suppress(BadUsage):
+        said = from_json(Outcome, outcome, "its outcome")
+        return said.why if said.kind is Kind.FULL else None
+    return None
 
 
 def _taken(attempt: Attempt, stored: Mapping[str, Stored]) -> Taken:

@@ -11,6 +11,7 @@ import fcntl
 import json
 import os
 import re
+import shutil
 import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +21,7 @@ from pathlib import Path
 from dragstrip import contender, validity
 from dragstrip.contender import Entry, Missing
 from dragstrip.contender.content import content_key
-from dragstrip.errors import BadUsage, DragstripError
+from dragstrip.errors import BadUsage, DiskFull, DragstripError
 from dragstrip.fleet.definition import load as load_fleet
 from dragstrip.fleet.fleet_site import FleetSite
 from dragstrip.fleet.machines import Machines
@@ -38,7 +39,7 @@ from dragstrip.lab.task import (
     record_file,
     to_json,
 )
-from dragstrip.paths import own_folder, write_durably
+from dragstrip.paths import NO_SPACE, own_folder, write_durably
 from dragstrip.process import machine_lock
 from dragstrip.racing import resume as resuming
 from dragstrip.racing import run as racing
@@ -56,6 +57,8 @@ _USAGE = 2
 
 #: Bytes of a record and its outcome. A league of 60 contenders over 80 rounds has a quarter.
 MOST_BYTES = 512 * 2**20
+#: Bytes that a strip's disk must have free for a race and its record.
+LEAST_FREE = 16 * 2**20
 
 #: The name of a cell; it is part of file names.
 CELL = r"[0-9a-f]{16}"
@@ -129,7 +132,7 @@ def race_slice(task: Task, work: Path) -> Outcome:
         work: the strip's folder of this lab.
 
     Raises:
-        BadUsage, DiskFull: the folder can't be written.
+        BadUsage: the folder can't be written. DiskFull: not even the outcome can be written.
     """
     for folder in (work, work / "cells", work / "outbox"):
         own_folder(folder, "give another folder")
@@ -141,7 +144,10 @@ def race_slice(task: Task, work: Path) -> Outcome:
         for number in range(1, task.attempt):  # the client has given them up; they may have ended since
             clear(work, [Taken(cell=task.cell, attempt=number, whole=False)])
         begun = time.monotonic()
-        outcome = _raced(task, work)
+        try:
+            outcome = Outcome(kind=Kind.FULL, why=full) if (full := full_disk(work)) else _raced(task, work)
+        except DiskFull as error:
+            outcome = Outcome(kind=Kind.FULL, why=full_disk(work) or str(error))
         outcome = Outcome(kind=outcome.kind, race=outcome.race, why=outcome.why, seconds=time.monotonic() - begun)
         write_durably(place, to_json(outcome).encode())
         return outcome
@@ -151,12 +157,16 @@ def _raced(task: Task, work: Path) -> Outcome:
     with Store(work / "cells" / f"{task.cell}.sqlite") as store:
         try:
             _race(task, store)
+        except DiskFull:
+            raise
         except DragstripError as error:
             if error.exit_code != _USAGE and store.runs():
                 return _sealed(task, store, work)  # what was measured before the machine was lost
             kind = Kind.CANT_RUN if error.exit_code == _USAGE else Kind.VOID
             return Outcome(kind=kind, why=str(error))
-        except Exception:
+        except Exception as error:
+            if isinstance(error, OSError) and error.errno in NO_SPACE:
+                raise DiskFull(f"{error.filename or 'a file'}: can't be written ({error.strerror})") from error
             return Outcome(kind=Kind.FAULT, why=traceback.format_exc(limit=-4)[-2000:])
         return _sealed(task, store, work)
 
@@ -236,17 +246,34 @@ def locked(place: Path) -> Iterator[None]:
         os.close(number)
 
 
+def full_disk(work: Path) -> str:
+    """What to do about the disk of a strip's folder; "" if it has room for a race."""
+    place = next((folder for folder in (work, *work.parents) if folder.is_dir()), Path("/"))
+    free = shutil.disk_usage(place).free
+    if free >= LEAST_FREE:
+        return ""
+    return f"{work}: no disk space left ({free / 2**20:.1f} MiB free); make {LEAST_FREE >> 20} MiB free there"
+
+
 def collected(work: Path, cell: str, attempt: int) -> tuple[bytes, bytes]:
-    """What an attempt left: its outcome and its record; empty if it left none. Waits while the attempt lives."""
-    stem = f"{cell}.{attempt}"
-    if not (work / "cells").is_dir():
-        return b"", b""
-    with locked(lock_file(work, cell)):
-        parts = (outcome_file(work, stem), record_file(work, stem))
-        if (size := sum(place.stat().st_size for place in parts if place.is_file())) > MOST_BYTES:
-            why = f"its record has {size:,} bytes; a lab accepts up to {MOST_BYTES:,}"
-            return to_json(Outcome(kind=Kind.FAULT, why=why)).encode(), b""
-        outcome, record = (place.read_bytes() if place.is_file() else b"" for place in parts)
+    """What an attempt left: its outcome and its record; empty if it left none. Waits while the attempt lives.
+
+    If it left none because the disk is full, the outcome says so.
+    """
+    stem, outcome, record = f"{cell}.{attempt}", b"", b""
+    if (work / "cells").is_dir():
+        try:
+            with locked(lock_file(work, cell)):
+                parts = (outcome_file(work, stem), record_file(work, stem))
+                if (size := sum(place.stat().st_size for place in parts if place.is_file())) > MOST_BYTES:
+                    why = f"its record has {size:,} bytes; a lab accepts up to {MOST_BYTES:,}"
+                    return to_json(Outcome(kind=Kind.FAULT, why=why)).encode(), b""
+                outcome, record = (place.read_bytes() if place.is_file() else b"" for place in parts)
+        except OSError as error:
+            if error.errno not in NO_SPACE:  # an attempt that lives has its lock already
+                raise
+    if not outcome and (full := full_disk(work)):
+        return to_json(Outcome(kind=Kind.FULL, why=full)).encode(), b""
     return (outcome, record) if outcome else (b"", b"")
 
 

@@ -46,10 +46,6 @@ class Link:
 
     def words(self, *arguments: str) -> list[str]:
         """The command that runs this lab's part there."""
-        command = self._command(*arguments)
-        return slurm.words_now(self.fields.slurm, command) if self.fields.slurm else command
-
-    def _command(self, *arguments: str) -> list[str]:
         fields = self.fields
         machine = Machine(name="strip", role="server", ssh=fields.ssh, via=fields.via, dragstrip=fields.dragstrip)
         fleet = Fleet(file=self.folder, server=machine, generators=(), ssh_options=fields.ssh_options)
@@ -81,10 +77,7 @@ class Link:
             MachineLost: it left nothing, or the strip can't be reached.
         """
         if self.fields.slurm:
-            command = self._command("race", "--work", self.work)
-            slurm.run(
-                self.fields.name, self.fields.slurm, command, to_json(task), task.stem, self.folder, limit_s, started
-            )
+            self._jobs.race(task.stem, self.words("race", "--work", self.work), to_json(task), limit_s, started)
             return self._left(task, "its job has ended")
         words = self.words("race", "--work", self.work, *([] if self.is_here else ["--deliver"]))
         where = subprocess.DEVNULL if self.is_here else subprocess.PIPE
@@ -119,9 +112,7 @@ class Link:
         if self.is_here:
             return strip_side.collected(Path(self.work), cell, attempt)
         if self.fields.slurm:
-            name = slurm.name_of(f"{cell}.{attempt}")
-            slurm.cancel(name, waiting=True)
-            slurm.wait(self.fields.name, name)
+            self._jobs.settle(f"{cell}.{attempt}")
         return received(self._asked("collect", "--work", self.work, f"{cell}.{attempt}", limit_s=float("inf")))
 
     def clear(self, taken: Sequence[Taken]) -> None:
@@ -133,10 +124,17 @@ class Link:
             word for part in taken for word in (["--whole"] if part.whole else []) + [f"{part.cell}.{part.attempt}"]
         ]
         with suppress(MachineLost):
-            self._asked("clear", "--work", self.work, *stems)
+            self._asked("clear", "--work", self.work, *stems, wait_s=REPLY_S)
 
-    def _asked(self, *arguments: str, text: str = "", limit_s: float = REPLY_S) -> bytes:
+    @property
+    def _jobs(self) -> slurm.Jobs:
+        return slurm.Jobs(self.fields.name, self.work, self.fields.slurm, self.folder)
+
+    def _asked(self, *arguments: str, text: str = "", limit_s: float = REPLY_S, wait_s: float = float("inf")) -> bytes:
+        """What a call prints; wait_s: for a machine that Slurm has given to others."""
         name, words = self.fields.name, self.words(*arguments)
+        if self.fields.slurm:
+            return self._jobs.output_of(words, text, min(limit_s, REPLY_S), wait_s)
         try:
             with (
                 tempfile.TemporaryFile() as said,

@@ -86,6 +86,8 @@ class Kind(StrEnum):
     FAULT = "fault"
     #: It left nothing: it was killed, or its machine was lost.
     LOST = "lost"
+    #: Its strip's disk is full.
+    FULL = "disk full"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

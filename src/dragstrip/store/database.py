@@ -12,7 +12,6 @@ import difflib
 import json
 import os
 import sqlite3
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -428,8 +427,8 @@ class Store:
         race_id, path = self.resolve(id_or_prefix), Path(path)
         if path.is_file() and paths.descriptor(path) is None:
             raise StoreError(f"export to {path}: it already exists; give another path, or remove it first")
-        with tempfile.TemporaryDirectory(prefix="dragstrip-") as folder:
-            part = Path(folder) / "race.sqlite"
+        with paths.temporary() as folder:
+            part = folder / "race.sqlite"
             try:
                 write_export(self._db, race_id, part)
             except sqlite3.Error as error:
@@ -445,8 +444,8 @@ class Store:
             DiskFull: no space is left.
         """
         race_id = self.resolve(id_or_prefix)
-        with tempfile.TemporaryDirectory(prefix="dragstrip-") as made:
-            part = Path(made) / "race.sqlite"
+        with paths.temporary() as made:
+            part = made / "race.sqlite"
             try:
                 write_export(self._db, race_id, part)
             except sqlite3.Error as error:
@@ -467,8 +466,8 @@ class Store:
             raise StoreError(f"import of {path}: no such file")
         if (size := path.stat().st_size) > MAX_BYTES:
             raise StoreError(f"import of {path}: it has {size:,} bytes; one race has up to {MAX_BYTES:,}")
-        with tempfile.TemporaryDirectory(prefix="dragstrip-import-") as folder:
-            copy = Path(folder) / "race.sqlite"
+        with paths.temporary() as folder:
+            copy = folder / "race.sqlite"
             copied(path, copy)
             race_id = checked_export(copy, path)
             with self._sqlite_errors("written"), attached(self._db, copy, "incoming"):

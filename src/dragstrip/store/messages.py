@@ -36,8 +36,8 @@ def refused(error: sqlite3.Error, what: str, busy_s: float, path: Path | None = 
     )
     if full:
         return StoreFull(
-            f"{what}: no disk space left ({error}); free some, then continue with `dragstrip race --resume last`. "
-            "Everything stored so far is kept"
+            f"{what}: no disk space left ({error}); free some, then continue with `dragstrip race --resume last`, "
+            "or a lab with the same command. Everything stored so far is kept"
         )
     return StoreError(f"{what}: {_in_words(error, busy_s)}")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import lzma
 import os
+import signal
 import time
 from contextlib import closing
 from pathlib import Path
@@ -13,6 +14,7 @@ import labs
 import pytest
 import samples
 from commands import dragstrip
+from races import until
 
 from dragstrip.lab.ledger import Ledger
 from dragstrip.lab.task import Kind, Outcome, to_json
@@ -90,3 +92,21 @@ def test_a_hostile_record_is_refused_and_named(tmp_path: Path) -> None:
         shown = json.loads(dragstrip("lab", "status", str(file), "--folder", str(place), "--json").stdout)
         assert len(shown["refused_records"]) == len(left) - 1
         assert shown["counts"] == {"stored": len(left)}
+
+
+@pytest.mark.thorough
+def test_a_machine_vanishes_and_another_joins(tmp_path: Path) -> None:
+    """In the middle of a race; the changed matrix is read again, and the machine that joins has all cells."""
+    with labs.door(tmp_path) as door:
+        file = labs.matrix(tmp_path, cells=3, strips=1, door=door)
+        logs, joins = tmp_path / "logs", labs.strip(tmp_path, "s1", door=door)
+        with labs.client(file, STUB_LEAST_S="2", STUB_S="2") as client:
+            until((logs / "s0.log").exists, 120, "no race began")
+            (logs / "gone-s0").touch()
+            (race,) = labs.races(file)
+            os.kill(race, signal.SIGKILL)
+            file.write_text(file.read_text() + joins)
+            output, _ = client.communicate()
+        assert client.returncode == 0, output.decode()
+        labs.assert_each_once(file, 3)
+        assert labs.used(file) == {"s1"}

@@ -24,6 +24,15 @@ with scratch_root() as root:
 """
 
 
+KILLED = """
+import os
+from dragstrip.paths import temporary
+with temporary() as folder:
+    print(folder, flush=True)
+    os.kill(os.getpid(), 9)
+"""
+
+
 @pytest.mark.parametrize("how", ["in order", "kill -9"])
 def test_no_folder_outlives_its_process_though_no_supervisor_is_up(how: str) -> None:
     """Between rounds, and while a report is written, nothing else would remove it."""
@@ -71,3 +80,12 @@ def test_sweeping_removes_only_what_a_dead_race_left() -> None:
         assert ours.exists()
     assert not stale.exists()
     assert stood_in in sweep_stale()
+
+
+def test_a_killed_import_leaves_a_folder_that_is_swept() -> None:
+    """Its folder is named as a race's is."""
+    done = subprocess.run([sys.executable, "-c", KILLED], stdout=subprocess.PIPE, text=True, check=False)
+    left = Path(done.stdout.strip())
+    assert left.name.startswith("dragstrip-")
+    sweep_stale()
+    assert not left.exists()
