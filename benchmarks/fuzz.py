@@ -1,4 +1,4 @@
-"""The response parser, or HTTP/2's frames, under LLVM's fuzzer, where a nightly toolchain is; standard library only.
+"""The response parser, HTTP/2's frames or WebSocket's, under LLVM's fuzzer, where a nightly toolchain is; standard library only.
 
 Builds ``crates/engine/fuzz`` with coverage and AddressSanitizer (what cargo-fuzz does, without needing it), runs it
 over the committed corpus and a growing one below ``target``, and says how many inputs were read. ``--record`` adds
@@ -25,6 +25,7 @@ TARGET = ROOT / "target" / "fuzz"
 TARGETS = {
     "response": "the response parser and by the oracle (httparse and plain code)",
     "frames": "HTTP/2's client, whole and in pieces",
+    "messages": "the reader of WebSocket's frames, whole and in pieces, and by plain code",
 }
 TRIPLE = f"{os.uname().machine}-unknown-linux-gnu"
 

@@ -34,8 +34,8 @@ RUST_ROWS = (
     ("threads", "worker"),
     ("block_run", "snapshots", "coalescing", "reference_server", "observer"),
     ("barrier", "cpu_accounting", "io", "clock"),
-    ("response", "error_sample", "tally", "failure"),
-    ("plan", "schedule", "tls", "error"),
+    ("plan", "websocket", "response", "error_sample", "tally", "failure"),
+    ("schedule", "tls", "error"),
     ("http2", "target", "script", "sys", "heads", "exchange"),
 )
 RUST_ROOMS = tuple(room for row in RUST_ROWS for room in row)

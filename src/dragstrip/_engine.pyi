@@ -7,12 +7,12 @@ from typing import Literal, Protocol, final, type_check_only
 #: What a program may tell an ``EngineError`` by.
 #: ``address``: can't be resolved; ``address_in_use``; ``busy``: with a run in another thread; ``connect``: a connection
 #: can't be opened, for another reason than those below; ``cores``: none given, or one that can't be used;
-#: ``defect``: of the engine; ``descriptors``: too few; ``histogram``: unreadable; ``http2``: not spoken there;
-#: ``namespace``: a network namespace can't be entered; ``plan``: a field is out of bounds; ``profile``: the sampler
-#: can't start, or has stopped;
-#: ``ports``: all in use; ``refused``: no listener; ``session``: not open; ``shut_down``; ``system``: no thread,
-#: ring or epoll instance; ``timeout``: no connection in time; ``tls``: no handshake, or a wrong certificate; ``uring``:
-#: does not work here; ``watch``: a file of the server's CPU time can't be opened.
+#: ``defect``: of the engine; ``descriptors``: too few; ``histogram``: unreadable; ``namespace``: a network namespace
+#: can't be entered; ``plan``: a field is out of bounds; ``ports``: all in use; ``profile``: the sampler can't start, or
+#: has stopped; ``protocol``: HTTP/2 or WebSocket, not spoken there; ``refused``: no listener; ``session``: not open;
+#: ``shut_down``; ``system``: no thread, ring or epoll instance; ``timeout``: no connection in time; ``tls``: no
+#: handshake, or a wrong certificate; ``uring``: does not work here; ``watch``: a file of the server's CPU time can't be
+#: opened.
 ErrorKind = Literal[
     "address",
     "address_in_use",
@@ -22,11 +22,11 @@ ErrorKind = Literal[
     "defect",
     "descriptors",
     "histogram",
-    "http2",
     "namespace",
     "plan",
     "ports",
     "profile",
+    "protocol",
     "refused",
     "session",
     "shut_down",
@@ -75,6 +75,10 @@ class ExchangeLike(Protocol):
     def kind(self) -> int:
         """Number of its kind of request: from 0 without gaps, at most 64 kinds."""
 
+    @property
+    def message(self) -> str:
+        """Over WebSocket, the type of the message and of its response: "text" or "binary"; otherwise ""."""
+
 @final
 class Exchange:
     """A request and its expected response."""
@@ -89,6 +93,7 @@ class Exchange:
         digits: bool = False,
         earliest_ns: int = 0,
         kind: int = 0,
+        message: str = "",
     ) -> None: ...
     @property
     def request(self) -> bytes: ...
@@ -104,6 +109,8 @@ class Exchange:
     def earliest_ns(self) -> int: ...
     @property
     def kind(self) -> int: ...
+    @property
+    def message(self) -> str: ...
 
 @final
 class Target:
@@ -175,7 +182,7 @@ class SessionPlan:
         """Plain values; ``Engine.open`` checks them.
 
         Args:
-            exchanges: cycled per worker.
+            exchanges: cycled per worker; all are messages over WebSocket, or none.
             connections: over all workers.
             keepalive: False opens a new connection for each request; the request itself must then
                 carry ``Connection: close``, and nothing is connected before the first block.

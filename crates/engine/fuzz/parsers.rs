@@ -12,6 +12,9 @@ mod engine {
     pub mod heads;
     pub mod http2;
     pub mod response;
+    pub mod websocket {
+        pub mod frames;
+    }
 }
 
 pub use engine::*;

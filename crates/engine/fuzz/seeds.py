@@ -151,15 +151,45 @@ FRAMES: dict[str, bytes] = {
 }
 
 
+#: What a WebSocket server sends; the first expected message is the text "hello", the second 200 bytes of 7.
+MESSAGES: dict[str, bytes] = {
+    "hello": b"\x81\x05hello",
+    "both": b"\x81\x05hello\x82\x7e\x00\xc8" + 200 * b"\x07",
+    "fragments": b"\x01\x02he\x89\x04ping\x00\x00\x80\x03llo",
+    "binary": b"\x82\x05hello",
+    "shorter": b"\x81\x00",
+    "longer": b"\x81\x06hello!",
+    "other": b"\x81\x05HELLO",
+    "ping": b"\x89\x00\x8a\x01x\x81\x05hello",
+    "ping-in-pieces": b"\x09\x00",
+    "ping-long": b"\x89\x7e\x00\x7e" + 126 * b"x",
+    "close": b"\x88\x00",
+    "close-code": b"\x88\x06\x03\xe8done",
+    "close-half": b"\x88\x01x",
+    "masked": b"\x81\x85\0\0\0\0hello",
+    "reserved": b"\xc1\x05hello",
+    "unknown": b"\x83\x05hello",
+    "alone": b"\x80\x05hello",
+    "within": b"\x01\x02he\x81\x05hello",
+    "not-shortest": b"\x81\x7e\x00\x05hello",
+    "not-shortest-long": b"\x81\x7f" + (5).to_bytes(8, "big") + b"hello",
+    "large": b"\x81\x7f" + (1 << 20).to_bytes(8, "big") + b"hello",
+    "too-large": b"\x81\x7f" + (1 << 62).to_bytes(8, "big") + b"hello",
+    "http": b"HTTP/1.1 400 Bad Request\r\n\r\n",
+}
+
+
 def main() -> None:
     """Writes them, the byte that picks a cut in the middle."""
-    for corpus in ("response", "frames"):
+    for corpus in ("response", "frames", "messages"):
         (CORPUS / corpus).mkdir(parents=True, exist_ok=True)
     for name, (expected, data) in SEEDS.items():
         (CORPUS / "response" / name).write_bytes(bytes([expected, 128]) + data)
     for name, data in FRAMES.items():
         # After the server's SETTINGS, and byte by byte, too.
         (CORPUS / "frames" / name).write_bytes(bytes([128, 3]) + data)
+    for name, data in MESSAGES.items():
+        (CORPUS / "messages" / name).write_bytes(bytes([128]) + data)
 
 
 if __name__ == "__main__":

@@ -155,7 +155,7 @@ fn of_system(source: &io::Error) -> Option<&'static str> {
         io::ErrorKind::AddrNotAvailable => Some("ports"), // every port of the connection's own address is taken
         io::ErrorKind::TimedOut => Some("timeout"),
         io::ErrorKind::InvalidData => Some("tls"),
-        io::ErrorKind::Unsupported => Some("http2"),
+        io::ErrorKind::Unsupported => Some("protocol"),
         _ => None,
     }
 }

@@ -19,12 +19,20 @@ pub struct Exchange {
     pub earliest_ns: u64,
     /// Kind of request; kinds are counted separately, and numbered from 0 without gaps.
     pub kind: u32,
+    /// Over WebSocket, the type of the message and of its response: binary, not text.
+    pub binary: bool,
 }
 
 impl Exchange {
     /// One kind of request with one correct body, and no earliest time.
     pub fn new(request: Vec<u8>, status: u16, body: Vec<u8>) -> Self {
-        Self { request, status, body, any_body: false, digits: false, earliest_ns: 0, kind: 0 }
+        Self { request, status, body, any_body: false, digits: false, earliest_ns: 0, kind: 0, binary: false }
+    }
+
+    /// The request's head with its blank line, and its body.
+    pub fn parts(&self) -> (&[u8], &[u8]) {
+        let blank = memchr::memmem::find(&self.request, b"\r\n\r\n");
+        self.request.split_at(blank.map_or(self.request.len(), |at| at + 4))
     }
 
     /// Whether the response has no body, whatever its head says (RFC 9112, 6.3).

@@ -29,6 +29,7 @@ pub mod tally;
 mod target;
 mod threads;
 mod tls;
+pub mod websocket;
 mod worker;
 
 use barrier::Barrier;
@@ -74,7 +75,7 @@ pub struct SessionUse {
     pub io: String,
     /// The backend to request for the same transport.
     pub backend: Backend,
-    /// "HTTP/1.1" or "HTTP/2".
+    /// "HTTP/1.1", "HTTP/2" or "WebSocket".
     pub protocol: &'static str,
     /// How workers wait for responses: "sleep" or "poll".
     pub wait: &'static str,

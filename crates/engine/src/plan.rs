@@ -8,6 +8,7 @@ use crate::schedule::OpenLoopPlan; // a plain value: how fast is part of what is
 use crate::script::SharedScript;
 pub use crate::target::Target;
 use crate::tls::TlsPlan;
+use crate::websocket::{Message, handshake}; // no I/O: how a message is written
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
 
@@ -71,13 +72,15 @@ pub enum Protocol {
         /// Concurrent requests on each connection, each in its own stream.
         streams: u32,
     },
+    /// WebSocket: bodies are messages, and the head of all exchanges opens each connection; one message at a time.
+    WebSocket,
 }
 
 impl Protocol {
     /// How many requests may be in flight on one connection.
     pub(crate) fn depth(self) -> usize {
         match self {
-            Self::Http1 => 1,
+            Self::Http1 | Self::WebSocket => 1,
             Self::Pipelined { depth } => depth as usize,
             Self::Http2 { streams } => streams as usize,
         }
@@ -88,6 +91,7 @@ impl Protocol {
         match self {
             Self::Http1 | Self::Pipelined { .. } => "HTTP/1.1",
             Self::Http2 { .. } => "HTTP/2",
+            Self::WebSocket => "WebSocket",
         }
     }
 }
@@ -192,6 +196,31 @@ impl SessionPlan {
         self.exchanges.iter().enumerate().map(made).collect()
     }
 
+    /// The bodies in WebSocket's form, in the order of the exchanges.
+    ///
+    /// # Errors
+    /// [`EngineError::Plan`]: heads differ, or more than one response is correct.
+    pub fn websocket_messages(&self) -> Result<Vec<Message>, EngineError> {
+        let made = |(index, one): (usize, &Exchange)| {
+            let (head, payload) = one.parts();
+            if head != self.exchanges[0].parts().0 || !head.ends_with(b"\r\n\r\n") {
+                let problem = format!("request {index} has another head than the first one, or none");
+                return Err(refuse(
+                    "exchanges",
+                    problem,
+                    "give all the head that opens a connection, then the message",
+                ));
+            }
+            if one.any_body || one.digits {
+                let problem = format!("request {index} has more than one correct response");
+                return Err(refuse("exchanges", problem, "give one response: messages are compared byte by byte"));
+            }
+            let [mask @ .., _, _, _, _] = handshake::mixed(0, index as u64).to_be_bytes();
+            Ok(Message::new(payload, &one.body, one.binary, mask))
+        };
+        self.exchanges.iter().enumerate().map(made).collect()
+    }
+
     /// Whether bodies may be counted instead of read.
     pub fn length_only(&self) -> bool {
         let large = self.exchanges.iter().any(|exchange| exchange.body.len() >= LARGE_BODY);
@@ -290,7 +319,8 @@ impl SessionPlan {
             if exchange.request.is_empty() {
                 return Err(refuse("exchanges", format!("request {index} is empty"), "give the bytes to send"));
             }
-            if exchange.status != 0 && !(200..=599).contains(&exchange.status) {
+            let switches = self.protocol == Protocol::WebSocket && exchange.status == 101;
+            if exchange.status != 0 && !switches && !(200..=599).contains(&exchange.status) {
                 let problem = format!("request {index} expects status {}", exchange.status);
                 return Err(refuse("exchanges", problem, "a final status is 200 to 599; 0 stands for 200 to 399"));
             }
@@ -349,6 +379,17 @@ impl SessionPlan {
                     return Err(refuse("streams", problem, remedy));
                 }
                 self.http2_requests().map(drop)
+            }
+            Protocol::WebSocket => {
+                if !self.keepalive || self.requests_per_connection.is_some() || !self.heads.is_empty() {
+                    let problem = "given over WebSocket with connections that end, or with heads".to_owned();
+                    return Err(refuse(
+                        "websocket",
+                        problem,
+                        "keep connections alive without a bound, and give no heads",
+                    ));
+                }
+                self.websocket_messages().map(drop)
             }
         }
     }

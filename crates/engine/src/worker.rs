@@ -15,6 +15,7 @@ mod http2;
 mod link;
 mod open_loop;
 mod protocol;
+mod websocket;
 
 use self::core::Core;
 use crate::block_run::{BlockRun, ClosedLoop, LoadModel};
@@ -38,6 +39,7 @@ use std::cell::Cell;
 use std::io::{Error, ErrorKind};
 use std::sync::Arc;
 use std::time::Duration;
+use websocket::WebSocket;
 
 /// Interval at which timeouts and the stop flag are checked.
 const SCAN_NS: u64 = 20_000_000;
@@ -124,6 +126,8 @@ pub fn open(
             return boxed::<Uring, Http1<Pipelined>>(plan, count, stamps);
         }
         plan::Protocol::Pipelined { .. } => return boxed::<Epoll, Http1<Pipelined>>(plan, count, stamps),
+        plan::Protocol::WebSocket if plan.tls.is_some() => return boxed::<Buffered, WebSocket>(plan, count, stamps),
+        plan::Protocol::WebSocket => return boxed::<Epoll, WebSocket>(plan, count, stamps),
         plan::Protocol::Http1 => {}
     }
     if plan.limited() {
@@ -598,6 +602,7 @@ mod tests {
             row!(Http1<LengthOnly>: misfits misfits misfits fits misfits),
             row!(Http1<Pipelined>: fits misfits misfits fits fits),
             row!(Http2: fits misfits misfits fits fits),
+            row!(WebSocket: fits misfits fits fits fits),
         ];
         let table =
             ["| | `Uring` | `UringLinked` | `Blocking` | `Epoll` | `Buffered` |\n|-|-|-|-|-|-|\n", &rows.concat()]

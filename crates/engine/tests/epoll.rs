@@ -5,5 +5,6 @@ mod http2;
 mod load;
 mod open;
 mod truth;
+mod websocket;
 
 const BACKEND: dragstrip_engine::Backend = dragstrip_engine::Backend::Epoll;

@@ -102,12 +102,16 @@ pub struct Exchange {
     earliest_ns: u64,
     #[pyo3(get)]
     kind: u32,
+    #[pyo3(get)]
+    message: String,
 }
 
 #[pymethods]
 impl Exchange {
     #[new]
-    #[pyo3(signature = (request, status, body, *, any_body = false, digits = false, earliest_ns = 0, kind = 0))]
+    #[pyo3(signature = (request, status, body, *, any_body = false, digits = false, earliest_ns = 0, kind = 0,
+        message = String::new()))]
+    #[allow(clippy::too_many_arguments)] // keywords in Python, one value from here on
     fn new(
         request: Vec<u8>,
         status: u16,
@@ -116,8 +120,9 @@ impl Exchange {
         digits: bool,
         earliest_ns: u64,
         kind: u32,
+        message: String,
     ) -> Self {
-        Self { request, status, body, any_body, digits, earliest_ns, kind }
+        Self { request, status, body, any_body, digits, earliest_ns, kind, message }
     }
 
     #[getter]
@@ -141,12 +146,32 @@ pub struct ExchangeLike {
     digits: bool,
     earliest_ns: u64,
     kind: u32,
+    message: String,
 }
 
 impl From<ExchangeLike> for engine::Exchange {
-    fn from(ExchangeLike { request, status, body, any_body, digits, earliest_ns, kind }: ExchangeLike) -> Self {
-        Self { request, status, body, any_body, digits, earliest_ns, kind }
+    fn from(given: ExchangeLike) -> Self {
+        let ExchangeLike { request, status, body, any_body, digits, earliest_ns, kind, message } = given;
+        let binary = message == BINARY;
+        Self { request, status, body, any_body, digits, earliest_ns, kind, binary }
     }
+}
+
+/// Types of messages.
+const TEXT: &str = "text";
+const BINARY: &str = "binary";
+
+/// Whether exchanges are messages over WebSocket.
+///
+/// # Errors
+/// Some are and some are not, or a type is unknown.
+fn are_messages(exchanges: &[ExchangeLike]) -> PyResult<bool> {
+    let messages = exchanges.iter().filter(|it| [TEXT, BINARY].contains(&it.message.as_str())).count();
+    if messages == exchanges.len() || exchanges.iter().all(|it| it.message.is_empty()) {
+        return Ok(messages > 0);
+    }
+    let problem = "exchanges: some are messages; give all the message \"text\" or \"binary\", or none";
+    Err(errors::of_kind("plan", problem.to_owned()))
 }
 
 fn expected(heads: Vec<Head>) -> ExpectedHeads {
@@ -192,6 +217,13 @@ impl SessionPlan {
     ) -> PyResult<Self> {
         let scripts = script.map(Script::for_engine).unwrap_or_default();
         let protocol = match streams {
+            _ if are_messages(&exchanges)? => {
+                if streams.is_some() || pipelining > 1 || !scripts.is_empty() {
+                    let problem = "exchanges: messages given with streams, pipelining or a script; leave those out";
+                    return Err(errors::of_kind("plan", problem.to_owned()));
+                }
+                Protocol::WebSocket
+            }
             Some(_) if pipelining > 1 => {
                 let problem = format!("pipelining: {pipelining} given over HTTP/2; give streams instead");
                 return Err(errors::of_kind("plan", problem));

@@ -260,7 +260,7 @@ fn a_server_of_http_1_is_refused_and_says_so() {
         Then::Close
     });
     let refused = engine(1).open(plan(server.address, 2, 1)).unwrap_err();
-    assert_eq!(refused.kind(), "http2");
+    assert_eq!(refused.kind(), "protocol");
     assert!(refused.to_string().contains("it responds in HTTP/1"), "{refused}");
     let silent = crate::faulty::serve(|_, _| Then::Stall);
     let plan = SessionPlan { timeout_ns: 50_000_000, ..plan(silent.address, 2, 1) };
