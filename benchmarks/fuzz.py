@@ -1,4 +1,6 @@
-"""The response parser, HTTP/2's frames or WebSocket's, under LLVM's fuzzer, where a nightly toolchain is; standard library only.
+"""The response parser, HTTP/2's frames or WebSocket's, under LLVM's fuzzer, if a nightly toolchain is there.
+
+Standard library only.
 
 Builds ``crates/engine/fuzz`` with coverage and AddressSanitizer (what cargo-fuzz does, without needing it), runs it
 over the committed corpus and a growing one below ``target``, and says how many inputs were read. ``--record`` adds

@@ -38,6 +38,7 @@ class Framing(StrEnum):
     CHUNKED = "chunked"
     UNTIL_CLOSE = "until close"
     FRAMES = "HTTP/2's frames alone"
+    MESSAGES = "messages of WebSocket"
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
+from servers import websocket
 from servers.suites import Suites, encryption, started
 from suites import HANGS_S, load_for, loaded
 
@@ -51,13 +52,14 @@ class Loop:
         self.wait_for(cancel())
         self.loop.call_soon_threadsafe(self.loop.stop)
 
-    def serve(self, asking: Asking, fault: str = "none") -> Server:
+    def serve(self, asking: Asking, fault: str = "none", *, tls: bool = False) -> Server:
         """A server of this launch's files with a fault."""
         assert asking.data is not None
-        tls = asking.workload.traffic.tls != "any"
+        tls = tls or asking.workload.traffic.tls != "any"
         files = ("certificate.pem", "key.pem")
         context = encryption(*(str(self.folder / name) for name in files)) if tls else None
-        listening = self.wait_for(started(Suites(asking.data.files, fault), tls=context))
+        starting = websocket.started(fault, tls=context) if asking.workload.messages else None
+        listening = self.wait_for(starting or started(Suites(asking.data.files, fault), tls=context))
         trusted = Encryption(self.authority.file, asking.workload.version("1.1")) if tls else None
         return Server("127.0.0.1", listening.sockets[0].getsockname()[1], trusted)
 
@@ -83,7 +85,7 @@ def proved(loop: Loop, name: str, fault: str = "none") -> tuple[Asking, Server, 
 WITHOUT_DATABASE = [
     "tfb-plaintext", "tfb-json", "arena-baseline", "arena-limited-conn", "arena-pipelined", "arena-json",
     "arena-json-comp", "arena-static", "arena-json-tls", "arena-baseline-h2", "arena-static-h2", "arena-baseline-h2c",
-    "arena-json-h2c", "arena-upload",
+    "arena-json-h2c", "arena-upload", "arena-echo-ws",
 ]  # fmt: skip
 
 
@@ -118,12 +120,37 @@ def test_gzip_with_the_time_in_it_is_right_and_compared_by_its_length(loop: Loop
         ("arena-json-comp", "mislabelled", "is sent as br, but its"),
         ("arena-json-comp", "torn", "is sent as gzip, but its"),
         ("arena-json-comp", "stored", "which is not shorter than the plain"),
+        ("arena-echo-ws", "constant", "sent a body of 5 bytes that differs from the correct 5 bytes"),
+        ("arena-echo-ws", "short", "sent a body of 125 bytes that differs from the correct 126 bytes"),
+        ("arena-echo-ws", "binary", "sent a binary message; expected a text message"),
+        ("arena-echo-ws", "masked", "breaks WebSocket (client received unexpected masked frame)"),
+        ("arena-echo-ws", "double", "bytes follow the complete response"),
+        ("arena-echo-ws", "endless", "expected a close frame as the answer to one"),
+        ("arena-echo-ws", "proofless", "fails the upgrade to WebSocket (Bad accept token)"),
+        ("arena-echo-ws", "extended", "fails the upgrade to WebSocket (unrecognized extension"),
+        ("arena-echo-ws", "careless", "a GET request without an upgrade: switches protocols (status 101)"),
+        ("arena-echo-ws", "old", "an upgrade to version 12: switches protocols (status 101)"),
         ("arena-upload", "announced", "(2m-chunked) sent a body of 1 bytes that differs from the correct 7 bytes"),
     ],
 )
 def test_a_cheat_is_out_and_named(loop: Loop, name: str, fault: str, words: str) -> None:
     _, _, findings = proved(loop, name, fault)
     assert any(words in problem for problem in findings.problems), findings.problems
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_messages_in_fragments_are_right_also_over_tls(loop: Loop, tls: bool) -> None:
+    """With a ping between the fragments, which wants a reply."""
+    asking = asking_of("arena-echo-ws")
+    server = loop.serve(asking, "pieces", tls=tls)
+    assert prove(asking, load_for(asking.workload), server).problems == ()
+    assert loaded(asking, server, 100) == {}
+
+
+@pytest.mark.parametrize(("fault", "kind"), [("constant", "wrong_body"), ("binary", "wrong_head")])
+def test_who_cheats_only_under_load_has_no_right_message(loop: Loop, fault: str, kind: str) -> None:
+    asking = asking_of("arena-echo-ws")
+    assert loaded(asking, loop.serve(asking, fault), 100) == {kind: 100}
 
 
 def test_who_responds_before_a_body_has_come_is_out(loop: Loop) -> None:

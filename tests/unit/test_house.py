@@ -157,15 +157,17 @@ def test_unsafe_rust_stays_where_the_house_says() -> None:
 
 
 def test_the_fuzzer_reads_the_parsers_that_the_engine_is_built_of() -> None:
-    """Both targets use the parsers from the engine's own files, with the same versions of the same crates."""
+    """All targets use the parsers from the engine's own files, with the same versions of the same crates."""
     fuzz = ROOT / "crates" / "engine" / "fuzz"
     needed = tomllib.loads((fuzz / "Cargo.toml").read_text())["dependencies"]
     pinned = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["dependencies"]
     shared = {name: pinned[name] for name in needed if name in pinned}
     assert len(shared) == 3
     assert {name: needed[name] for name in shared} == shared
-    modules = re.findall(r"pub mod (\w+);", (fuzz / "parsers.rs").read_text())
-    assert {"response", "http2"} <= set(modules) <= set(architecture.RUST_ROOMS)
+    modules = set(re.findall(r"pub mod (\w+);", (fuzz / "parsers.rs").read_text()))
+    # WebSocket's frames alone: its upgrade needs a crate that takes long to build.
+    assert {"response", "http2", "frames"} <= modules
+    assert modules - {"frames"} <= set(architecture.RUST_ROOMS)
 
 
 def test_no_registry_host_and_no_lock_file_with_addresses() -> None:

@@ -371,3 +371,77 @@ def test_a_contender_s_own_path_takes_the_place_of_what_does_not_vary() -> None:
     assert {exchange.path for exchange in Asking(varying, path="/q/").exchanges()} == {
         exchange.path.replace("/queries?queries=", "/q/") for exchange in Asking(varying).exchanges()
     }
+
+
+ECHO = """
+name = "echo"
+title = "sends each message back"
+
+[request]
+path = "/ws"
+message = "{{ type }}"
+body_bytes = "{{ size }}"
+
+[answer]
+compare = "echo"
+
+[load]
+count = 5
+choices.type = ["text", "binary"]
+numbers.size = [1, 9]
+
+[probes]
+choices.type = ["text", "binary"]
+numbers.size = [0, 99]
+"""
+
+
+def test_messages_follow_the_head_of_the_upgrade_and_come_back_in_their_type(tmp_path: Path) -> None:
+    """Text has letters and digits; no message says anything about its connection."""
+    echo = define(tmp_path, ECHO)
+    for keepalive in (True, False):
+        exchanges = [*Asking(echo, seed=1).exchanges(keepalive=keepalive), *Asking(echo).probes(keepalive=keepalive)]
+        assert {exchange.message for exchange in exchanges} == {"text", "binary"}
+        for exchange in exchanges:
+            assert exchange.request == exchange.head + exchange.sends
+            assert (exchange.status, exchange.http, exchange.body) == (101, "websocket", exchange.sends)
+            assert exchange.message == "binary" or re.fullmatch(rb"[A-Za-z0-9]*", exchange.sends)
+            assert b"Content-Length" not in exchange.head
+            assert b"Connection" not in exchange.head
+    assert not Asking(echo).plain
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "field", "words"),
+    [
+        ('"/ws"', '"/ws/{{ size }}"', "request.path", ["has a value that varies", "let only the message vary"]),
+        ('"/ws"', '"/ws"\nmethod = "POST"', "request.method", ["has no effect on a message over WebSocket"]),
+        ('"/ws"', '"/ws"\nframing = "chunked"', "request.framing", ["has no effect on a message over WebSocket"]),
+        ('["text", "binary"]', '["text", "ping"]', "request.message", ["becomes 'ping'", "give text or binary"]),
+        ('compare = "echo"', 'compare = "status"', "answer.compare", ["given 'status' for a message"]),
+        ('compare = "echo"', 'compare = "echo"\nbody = "x"', "answer.body", ["the request's body comes back"]),
+        ('compare = "echo"', 'compare = "echo"\nstatus = 200', "answer.status", ["is of HTTP"]),
+        ("count = 5", "pipelining = 5", "load.pipelining", ["does not suit WebSocket"]),
+        ("count = 5", 'http = "2"', "load.http", ["does not suit WebSocket"]),
+        ("count = 5", "requests_per_connection = 5", "load.requests_per_connection", ["does not suit WebSocket"]),
+    ],
+)
+def test_what_messages_have_not_is_refused_by_name(
+    tmp_path: Path, before: str, after: str, field: str, words: list[str]
+) -> None:
+    assert before in ECHO
+    with pytest.raises(BadDefinition) as refusal:
+        define(tmp_path, ECHO.replace(before, after, 1))
+    assert refusal.value.field == field
+    for word in words:
+        assert word in str(refusal.value)
+
+
+def test_all_requests_of_a_workload_are_messages_or_none_is(tmp_path: Path) -> None:
+    kinds = '[[request]]\nname = "{name}"\npath = "{path}"\n{message}\n[request.answer]\ncompare = "echo"\n'
+    text = 'name = "two"\ntitle = "two kinds"\n' + kinds.format(name="a", path="/ws", message='message = "text"')
+    mixed = kinds.format(name="b", path="/ws", message="").replace('"echo"', '"status"')
+    with pytest.raises(BadDefinition, match=r"request.1.message.*is missing, but another request has it"):
+        define(tmp_path, text + mixed)
+    with pytest.raises(BadDefinition, match=r"request.1.path.*differs from the first request's"):
+        define(tmp_path, text + kinds.format(name="b", path="/other", message='message = "text"'))

@@ -35,11 +35,11 @@ PROFILES: Mapping[str, int | None] = {
     "static-h2": 8443,
     "baseline-h2c": 8082,
     "json-h2c": 8082,
+    "echo-ws": None,
 }
 
 #: Profiles whose protocol Dragstrip doesn't speak, and profiles of several containers.
 _PROTOCOLS = {
-    "echo-ws": "WebSocket",
     "unary-grpc": "gRPC",
     "unary-grpc-tls": "gRPC",
     "stream-grpc": "gRPC",

@@ -233,7 +233,7 @@ def _idle_connections(setup: RaceSetup, launched: LaunchedServer) -> Reading:
     """Memory per idle connection, if a plain connection of HTTP/1 can be held."""
     asking = setup.asking(launched)
     reason = _no_sockets(setup, launched)
-    if launched.tls is not None or asking.framed:
+    if launched.tls is not None or not asking.plain:
         reason = reason or "it is measured over plain HTTP/1 only"
     if not launched.running.pids():
         reason = reason or "its processes can't be seen"

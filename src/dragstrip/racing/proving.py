@@ -62,7 +62,7 @@ def prove(
     if not problems and own_numbers is not None:
         wrong = unwritten(findings.returned, before, own_numbers())
         problems = (wrong,) if wrong else ()
-    if not problems and load.keepalive and not asking.framed:
+    if not problems and load.keepalive and asking.plain:
         fair = fairness(server, plainest(keepalive), connections=load.connections)
         facts, problems = facts | fair.facts, fair.problems
     if not problems and server.tls is not None:

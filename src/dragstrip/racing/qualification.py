@@ -341,7 +341,7 @@ def _check(setup: RaceSetup, candidate: _Candidate, launched: LaunchedServer) ->
     if findings.problems:
         candidate.rejected = launched.death("in scrutineering") or "; ".join(findings.problems)
     # The checks of connections are for HTTP/1.
-    elif candidate.entry.contender is not None and not setup.asking(launched).framed:
+    elif candidate.entry.contender is not None and setup.asking(launched).plain:
         candidate.facts |= setup.connection_facts(launched)
 
 
@@ -361,7 +361,7 @@ def _check_ad_hoc(setup: RaceSetup, candidate: _Candidate, room: threading.Semap
     if launched := candidate.running:
         with room:
             candidate.limit = Deadline(BEHAVIOUR_S)
-            if not setup.asking(launched).framed:
+            if setup.asking(launched).plain:
                 candidate.facts |= setup.connection_facts(launched)
             if not launched.running.alive():
                 candidate.rejected = launched.death("in scrutineering")

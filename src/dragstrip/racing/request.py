@@ -270,6 +270,8 @@ def _refuse_unfit(request: Request, workload: Workload, *, open_loop: bool) -> N
         raise BadUsage(
             f"workload {workload.name} sends chunked bodies, which HTTP/1.0 does not support; leave --http 1.0 out"
         )
+    if workload.messages:
+        _refuse_for_messages(request, workload)
     usual = workload.version(request.http)
     framed = next((entry.name for entry in request.entries if entry.http(usual) == HTTP2), None)
     pipelining = workload.traffic.pipelining
@@ -299,6 +301,17 @@ def _refuse_unfit(request: Request, workload: Workload, *, open_loop: bool) -> N
         raise BadUsage(
             f"workload {workload.name} has a fresh database for each round, which {running[0]} can't know: it runs "
             "already; use --serve with its command"
+        )
+
+
+def _refuse_for_messages(request: Request, workload: Workload) -> None:
+    """WebSocket begins with an upgrade of HTTP/1.1, and keeps its connections."""
+    given = "--no-keepalive" if not request.keepalive else "" if request.http == "1.1" else f"--http {request.http}"
+    framed = next((entry.name for entry in request.entries if entry.http("1.1") == HTTP2), None)
+    if given or framed:
+        raise BadUsage(
+            f"workload {workload.name} is sent over WebSocket, which needs HTTP/1.1 and connections that are kept; "
+            f"leave {given or f'HTTP/2 of {framed}'} out"
         )
 
 

@@ -18,9 +18,10 @@ from enum import Enum
 from dragstrip import parity
 from dragstrip.scrutiny import items
 from dragstrip.scrutiny.chosen import rows_in, unrandom
-from dragstrip.scrutiny.http2 import VERSION, Http2Session
+from dragstrip.scrutiny.http2 import VERSION
 from dragstrip.scrutiny.reader import (
     RESPONSE_S,
+    SPARE_BYTES,
     Deadline,
     EndedError,
     LateError,
@@ -29,9 +30,20 @@ from dragstrip.scrutiny.reader import (
     quoted,
     read_response,
 )
-from dragstrip.scrutiny.responses import TROUBLE, Findings, changed_form, coding_of, correct, describe_error, fetch
+from dragstrip.scrutiny.responses import (
+    TROUBLE,
+    Carrier,
+    Findings,
+    carrier_of,
+    changed_form,
+    coding_of,
+    correct,
+    describe_error,
+    fetch,
+)
 from dragstrip.scrutiny.server import Server, facts_of
-from dragstrip.workload import HTTP2, Exchange, in_chunks
+from dragstrip.scrutiny.websocket import BAD_UPGRADES, WebSocketSession
+from dragstrip.workload import HTTP2, WEBSOCKET, Exchange, in_chunks
 
 #: Seconds for all responses of one contender together; a server that needs 0.25 s for each is still in time.
 CORRECTNESS_S = 30.0
@@ -70,6 +82,7 @@ class Way(Enum):
     HELD_BACK = "with the end of the body held back"
     UNENCODED = "without Accept-Encoding"
     TOGETHER = "with several requests at once"
+    BAD_UPGRADE = "with a bad upgrade"
 
 
 @dataclass
@@ -96,7 +109,7 @@ class _Trial:
             self.encrypted = self.encrypted or facts_of(sock)
         return sock
 
-    def ask(self, sock: socket.socket | Http2Session, exchange: Exchange, pieces: Sequence[bytes] = ()) -> Response:
+    def ask(self, sock: Carrier, exchange: Exchange, pieces: Sequence[bytes] = ()) -> Response:
         """The correct response.
 
         Args:
@@ -157,7 +170,8 @@ def check_correctness(
     not depend on the requests before); each closing exchange has its own connection. Exchanges with a body are sent
     once more in pieces, and once more in other chunks. A server must not respond before the end of a body is sent, and
     must not compress for a client that does not accept that. Exchanges of HTTP/2 are sent in frames, and a response in
-    another version is incorrect. The first fault of each way is reported.
+    another version is incorrect. A server of WebSocket must also answer a close frame, and refuse bad upgrades. The
+    first fault of each way is reported.
 
     Args:
         keepalive: exchanges whose requests leave the connection open.
@@ -169,15 +183,16 @@ def check_correctness(
     """
     doubled = [exchange for exchange in keepalive for _ in range(2)]
     shuffled = random.SystemRandom().sample(keepalive, k=len(keepalive))
-    framed = keepalive[0].http == HTTP2
-    with_body = [exchange for exchange in keepalive if exchange.sends and not framed]
+    framed, messages = keepalive[0].http == HTTP2, keepalive[0].http == WEBSOCKET
+    cut = [exchange for exchange in keepalive if exchange.sends and not framed]
+    with_body = [] if messages else cut
     ahead = (list(keepalive) * together)[: max(together, len(keepalive))] if together > 1 else []
     longest = sorted(with_body, key=lambda exchange: -len(exchange.sends))
     held = [next(filter(framing, longest), None) for framing in (_has_length, _has_chunks)]
     held_back = [exchange for exchange in held if exchange is not None]
     coded = {exchange.kind: exchange for exchange in keepalive if exchange.encodings}
     unencoded = [_unencoded(exchange) for exchange in coded.values()]
-    total = len(doubled) + len(shuffled) + len(closing) + 2 * len(with_body) + len(ahead)
+    total = len(doubled) + len(shuffled) + len(closing) + len(cut) + len(with_body) + len(ahead)
     total += len(held_back) + len(unencoded)
     trial = _Trial(server, Deadline(within_s), total, tell)
     problems: dict[str, list[Way]] = {}
@@ -185,12 +200,13 @@ def check_correctness(
     asking: dict[Way, Callable[[], None]] = {
         Way.IN_ORDER: lambda: _over_one_connection(trial, doubled),
         Way.SHUFFLED: lambda: _over_one_connection(trial, shuffled),
-        Way.EACH if framed else Way.CLOSING: lambda: last.append(_one_connection_each(trial, closing)),
-        Way.IN_PIECES: lambda: _over_one_connection(trial, with_body, _in_pieces),
+        Way.EACH if framed or messages else Way.CLOSING: lambda: last.append(_one_connection_each(trial, closing)),
+        Way.IN_PIECES: lambda: _over_one_connection(trial, cut, _in_pieces),
         Way.CHUNKED: lambda: _over_one_connection(trial, with_body, _in_odd_chunks),
         Way.HELD_BACK: lambda: _held_back(trial, held_back, held_s),
         Way.UNENCODED: lambda: _over_one_connection(trial, unencoded),
         Way.TOGETHER: lambda: _together(trial, ahead, together),
+        Way.BAD_UPGRADE: lambda: _bad_upgrades(trial, keepalive[0]) if messages else None,
     }
     for way, ask in asking.items():
         try:
@@ -307,13 +323,13 @@ def _over_one_connection(
     trial: _Trial, exchanges: Iterable[Exchange], cut: Callable[[Exchange], tuple[bytes, ...]] = lambda _: ()
 ) -> None:
     sock: socket.socket | None = None
-    carrier: socket.socket | Http2Session | None = None
+    carrier: Carrier | None = None
     asked = 0
     try:
         for exchange in exchanges:
             if sock is None or carrier is None:
                 sock, asked = trial.connect(), 0
-                carrier = Http2Session(sock) if exchange.http == HTTP2 else sock
+                carrier = carrier_of(sock, exchange)
                 trial.opened += 1
             elif asked and carrier is sock:
                 _refuse_unasked(sock, asked)
@@ -358,10 +374,31 @@ def _one_connection_each(trial: _Trial, exchanges: Sequence[Exchange]) -> Respon
     """Sends each exchange over its own connection; returns the last response."""
     for exchange in exchanges:
         with trial.connect() as sock:
-            response = trial.ask(sock, exchange)
-            if exchange.http != HTTP2:  # no request over HTTP/2 asks for the connection's end
+            carrier = carrier_of(sock, exchange)
+            response = trial.ask(carrier, exchange)
+            if isinstance(carrier, WebSocketSession):
+                carrier.end(Deadline(CLOSE_S, trial.deadline))
+            elif carrier is sock:  # no request over HTTP/2 asks for the connection's end
                 _wait_for_its_end(sock, exchange, trial.deadline)
     return response
+
+
+def _bad_upgrades(trial: _Trial, exchange: Exchange) -> None:
+    """Sends requests that a server must not upgrade; it may close the connection instead of a response."""
+    for name, fields in BAD_UPGRADES.items():
+        trial.refuse_late()
+        request = exchange.head.removesuffix(b"\r\n") + fields + b"\r\n"
+        with trial.connect() as sock:
+            try:
+                response = read_response(
+                    sock, request, body_bytes=SPARE_BYTES, deadline=Deadline(RESPONSE_S, trial.deadline)
+                )
+            except EndedError:
+                continue
+            except ResponseError as error:
+                raise type(error)(f"{name}: {error}") from error
+        if not 400 <= response.status < 500:
+            raise ResponseError(f"{name}: sent status {response.status}; expected 400 to 499")
 
 
 def _wait_for_its_end(sock: socket.socket, exchange: Exchange, deadline: Deadline) -> None:
@@ -404,7 +441,7 @@ def _facts(trial: _Trial, closing: Response, asked: Sequence[Exchange]) -> dict[
         "content type": first.header("content-type") or "none",
         "keep-alive on the wire": f"{reused} of {len(responses)} answers on a reused connection, {trial.opened} opened",
     }
-    if first.version != VERSION:
+    if first.version.startswith("HTTP/1"):
         facts["Connection: close"] = "honoured" if closing.closes else "closes without saying so"
     doubled = doubled_headers([*responses, closing])
     if any(exchange.content_type == "application/json" for exchange in asked):
@@ -425,4 +462,6 @@ def _framing(response: Response) -> parity.Framing:
         return parity.Framing.CHUNKED
     if response.header("content-length") is not None:
         return parity.Framing.LENGTH
+    if response.message:
+        return parity.Framing.MESSAGES
     return parity.Framing.FRAMES if response.version == VERSION else parity.Framing.UNTIL_CLOSE

@@ -76,6 +76,7 @@ class Response:
         closes: the server ends the connection after it, by its header or by the framing of its body.
         cut: why the body was not read to its end ("" if it was); ``body`` is then its beginning.
         surplus: bytes that followed the complete response, at most one read's bytes.
+        message: over WebSocket, the type of the message: "text" or "binary".
         took_ns: from before its request left until it was read; at least as long as the server took.
     """
 
@@ -90,6 +91,7 @@ class Response:
     cut: str = ""
     surplus: bytes = b""
     took_ns: int = 0
+    message: str = ""
 
     def header(self, name: str) -> str | None:
         """First value of a header, names compared without case (RFC 9110, 5.1)."""

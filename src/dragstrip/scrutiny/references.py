@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Sequence
 from dataclasses import replace
 
 from dragstrip.scrutiny.chosen import shape
 from dragstrip.scrutiny.coding import names_time
-from dragstrip.scrutiny.http2 import Http2Session
 from dragstrip.scrutiny.reader import EndedError, Response, ResponseError, quoted
-from dragstrip.scrutiny.responses import TROUBLE, ask, changed_form, coding_of, correct, describe_error, fetch
+from dragstrip.scrutiny.responses import (
+    TROUBLE,
+    ask,
+    carrier_of,
+    changed_form,
+    coding_of,
+    correct,
+    describe_error,
+    fetch,
+)
 from dragstrip.scrutiny.server import Server
-from dragstrip.workload import HTTP2, Exchange
+from dragstrip.workload import WEBSOCKET, Exchange
 
 #: Name, value, and whether the value must be the same under load: one field of the engine's reference head.
 Field = tuple[bytes, bytes, bool]
@@ -77,7 +84,7 @@ def _changed_shape(exchange: Exchange, before: bytes, given: bytes) -> str:
 
 
 def reference_heads(server: Server, exchanges: Sequence[Exchange]) -> list[list[Head]]:
-    """The heads that correct responses may have, by kind of request, in the order of the kinds.
+    """The heads that correct responses may have, by kind of request, in the order of the kinds; messages have none.
 
     A server may end a connection that the load would keep, if its last head says so: that head is also correct.
 
@@ -85,7 +92,7 @@ def reference_heads(server: Server, exchanges: Sequence[Exchange]) -> list[list[
         OSError, ResponseError: the server sent no correct response, in words.
     """
     by_kind: dict[int, list[Exchange]] = {}
-    for exchange in exchanges:
+    for exchange in (exchange for exchange in exchanges if exchange.http != WEBSOCKET):
         by_kind.setdefault(exchange.kind, []).append(exchange)
     by_kind_heads = []
     for kind in sorted(by_kind):
@@ -110,7 +117,7 @@ def _responses(server: Server, exchanges: Sequence[Exchange]) -> list[Response]:
     waiting = list(exchanges)
     while waiting:
         with server.connect() as sock:
-            carrier: socket.socket | Http2Session = Http2Session(sock) if waiting[0].http == HTTP2 else sock
+            carrier = carrier_of(sock, waiting[0])
             asked = 0
             while waiting:
                 try:
@@ -171,5 +178,7 @@ def compared(exchanges: Sequence[Exchange], *, by_length: bool) -> str:
     bodies = "status only" if all(exchange.any_body for exchange in exchanges) else "every byte of the body"
     if by_length:
         bodies = "the body's length, every byte in samples"
+    if all(exchange.http == WEBSOCKET for exchange in exchanges):
+        return f"every message: its type, {bodies.removesuffix(' of the body')}"
     names = ", ".join(SAME_VALUE)
     return f"every response: status line, names of headers, values of {names}; {bodies}"

@@ -23,10 +23,14 @@ from dragstrip.scrutiny.reader import (
     read_response,
 )
 from dragstrip.scrutiny.server import Encryption, Server
-from dragstrip.workload import HTTP2, IDENTITY, Exchange
+from dragstrip.scrutiny.websocket import WebSocketSession
+from dragstrip.workload import HTTP2, IDENTITY, WEBSOCKET, Exchange
 
 #: What goes wrong between a request and its response; each error's text describes what the server did.
 TROUBLE = (OSError, ResponseError)
+
+#: What carries requests: a connection, or a session over it.
+Carrier = socket.socket | Http2Session | WebSocketSession
 
 #: How many times as long as the correct JSON a JSON text in another form may be.
 _OTHER_FORM = 4
@@ -49,8 +53,15 @@ class Findings:
     statements: int = 0
 
 
+def carrier_of(sock: socket.socket, exchange: Exchange) -> Carrier:
+    """A new connection as the exchange needs it."""
+    if exchange.http == WEBSOCKET:
+        return WebSocketSession(sock)
+    return Http2Session(sock) if exchange.http == HTTP2 else sock
+
+
 def fetch(
-    sock: socket.socket | Http2Session,
+    sock: Carrier,
     exchange: Exchange,
     deadline: Deadline | None = None,
     *,
@@ -59,7 +70,7 @@ def fetch(
     """Sends one request and reads its whole response, or only as much as shows that it is too long.
 
     Args:
-        sock: a new connection if the exchange uses HTTP/2, or a session over one.
+        sock: a new connection, or a session over one if the exchange uses HTTP/2 or WebSocket.
         deadline: for request and response; None: ``RESPONSE_S`` from now.
         pieces: the request cut into pieces, or with its body framed in another way; (): as the exchange has it.
 
@@ -68,8 +79,10 @@ def fetch(
     """
     deadline = deadline or Deadline(RESPONSE_S)
     longest = _longest(exchange)
-    if isinstance(sock, socket.socket) and exchange.http == HTTP2:
-        sock = Http2Session(sock)
+    if isinstance(sock, socket.socket):
+        sock = carrier_of(sock, exchange)
+    if isinstance(sock, WebSocketSession):
+        return sock.ask(exchange, body_bytes=longest, deadline=deadline, in_pieces=bool(pieces))
     if isinstance(sock, Http2Session):
         return sock.ask(exchange.request, body_bytes=longest, deadline=deadline)
     return read_response(sock, exchange.request, body_bytes=longest, deadline=deadline, pieces=pieces)
@@ -131,6 +144,8 @@ def fault(exchange: Exchange, response: Response) -> str | None:
     path = exchange.shown
     if response.status != exchange.status:
         return f"{path} sent status {response.status}; expected {exchange.status}"
+    if response.message != exchange.message:
+        return f"{path} sent a {response.message} message; expected a {exchange.message} message"
     given_type = (response.header("content-type") or "").split(";")[0].strip().lower()
     if exchange.content_type and given_type != exchange.content_type:
         given = given_type[:QUOTED] or "none"

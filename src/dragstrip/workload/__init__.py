@@ -8,7 +8,16 @@ scrutineering draws others, so that it detects responses that the server did not
 
 from dragstrip.workload.definition import Asking, Kind, Workload
 from dragstrip.workload.draw import Data
-from dragstrip.workload.exchange import HOST, HTTP2, IDENTITY, WRITING, Exchange, connection_words, in_chunks
+from dragstrip.workload.exchange import (
+    HOST,
+    HTTP2,
+    IDENTITY,
+    WEBSOCKET,
+    WRITING,
+    Exchange,
+    connection_words,
+    in_chunks,
+)
 from dragstrip.workload.fields import MARK_LENGTH, MixFile, WorkloadFile
 from dragstrip.workload.reading import load, names, several
 from dragstrip.workload.tables import (

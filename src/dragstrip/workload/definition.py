@@ -15,7 +15,18 @@ from dragstrip.contender.template import Json, TemplateRefused, budget, names_in
 from dragstrip.errors import BadUsage
 from dragstrip.workload import draw
 from dragstrip.workload.draw import Data, Drawn, drawn
-from dragstrip.workload.exchange import CHOSEN, HTTP2, IDENTITY, WRITING, Exchange, connection_words, request_bytes
+from dragstrip.workload.exchange import (
+    CHOSEN,
+    HTTP2,
+    IDENTITY,
+    SWITCHED,
+    WEBSOCKET,
+    WRITING,
+    Compare,
+    Exchange,
+    connection_words,
+    request_bytes,
+)
 from dragstrip.workload.fields import (
     MARK_LENGTH,
     MAX_FILE_BYTES,
@@ -90,6 +101,11 @@ class Workload:
     def version(self, usual: str) -> str:
         """The version of HTTP that it needs; the usual one if it works with any."""
         return HTTP2 if self.traffic.http == HTTP2 else usual
+
+    @property
+    def messages(self) -> bool:
+        """Whether its requests are messages over WebSocket."""
+        return any(kind.request.message for kind in self.kinds)
 
     @property
     def kind_names(self) -> tuple[str, ...]:
@@ -225,12 +241,17 @@ class Asking:
         path = entry.path(workload.served_as)
         return cls(workload=workload, seed=seed, mark=entry.mark, path=path, data=data, before=before, **forms)
 
+    @property
+    def plain(self) -> bool:
+        """Whether requests are sent over HTTP/1."""
+        return not self.framed and not self.workload.messages
+
     def exchanges(self, *, keepalive: bool = True, http: str = "1.1") -> tuple[Exchange, ...]:
         """The pool of different requests for the load, kind by kind; one request per kind in which nothing varies.
 
         Args:
             keepalive: False: each request asks the server to close the connection (``connection_words``).
-            http: "1.1", "1.0" or "2"; no effect if ``framed``.
+            http: "1.1", "1.0" or "2"; no effect if ``framed`` or over WebSocket.
 
         Raises:
             BadUsage: the workload needs a mark and the contender has none.
@@ -261,6 +282,9 @@ class Asking:
                 f' valid mark; write mark = "{MARK_LENGTH} characters" into its contender.toml'
             )
         request, answer, http = kind.request, kind.answer, HTTP2 if self.framed else http
+        message = self._filled(kind.asked_at("message"), request.message, values)
+        if message not in ("", "text", "binary"):
+            raise workload.source.bad(kind.asked_at("message"), f"becomes {message!r}", "give text or binary")
         path, sends = self._filled(kind.asked_at("path"), self._path(request.path), values), self._body_of(kind, values)
         chunked = request.framing == "chunked" and sends is not None
         if chunked and http == "1.0":
@@ -272,18 +296,21 @@ class Asking:
         headers |= {
             name: self._filled(kind.asked_at("headers", name), text, values) for name, text in request.headers.items()
         }
-        words = connection_words(http, keepalive)
-        right = self._right(kind, values, self.data)
-        before = self._right(kind, values, self.before) if self.before else None
+        right = self._right(kind, values, self.data, sends)
+        before = self._right(kind, values, self.before, sends) if self.before else None
+        words = [] if message else connection_words(http, keepalive)
+        # A message follows the head of the upgrade, which has no body.
+        framed_body = None if message else sends
+        sent = request_bytes(request.method, path, http, headers, words, framed_body, chunked=chunked)
         return Exchange(
             path=path,
-            request=request_bytes(request.method, path, http, headers, words, sends, chunked=chunked),
-            status=answer.status,
+            request=sent + (sends or b"") if message else sent,
+            status=SWITCHED if message else answer.status,
             content_type="" if answer.content_type == ANY_TYPE else answer.content_type,
             body=right,
             headers=answer.headers,
             encodings=answer.encodings,
-            compare="bytes" if answer.compare == "json" and not self.own_form else answer.compare,
+            compare=self._compare(answer),
             earliest_ns=round(answer.earliest_ms * 1e6),
             kind=number,
             kind_name=kind.name if len(workload.kinds) > 1 else "",
@@ -291,7 +318,8 @@ class Asking:
             chunked=chunked,
             stale=before if before != right else None,
             statements=self._count(kind, "statements", values),
-            http=http,
+            http=WEBSOCKET if message else http,
+            message=message,
             tables=self.data.tables if self.data else Tables(),
             written=self.data.written if self.data else {},
             cached_ms=answer.cached_ms,
@@ -317,8 +345,15 @@ class Asking:
             raise self.workload.source.bad(at, f"becomes {text!r}", f"give 0 to {MAX_COUNT.get(key, 10**6):,}")
         return int(text)
 
-    def _right(self, kind: Kind, values: Drawn, data: Data | None) -> bytes:
+    def _compare(self, answer: AnswerFields) -> Compare:
+        if answer.compare == "echo" or (answer.compare == "json" and not self.own_form):
+            return "bytes"
+        return answer.compare
+
+    def _right(self, kind: Kind, values: Drawn, data: Data | None, sends: bytes | None) -> bytes:
         answer = kind.answer
+        if answer.compare == "echo":
+            return sends or b""
         if answer.compare == "status" or answer.compare in CHOSEN:
             return b""
         if self.workload.needs_data and data is None:
@@ -348,7 +383,10 @@ class Asking:
             raise self.workload.source.bad(at, f"becomes {text!r}", f"give 0 to {MAX_FILE_BYTES:,} bytes")
         with refusing(self.workload.source, at):
             spend(1, int(text))
-        return random.Random(f"{self.seed} {kind.name} {text}").randbytes(int(text))
+        rng = random.Random(f"{self.seed} {kind.name} {draw.key(values)}")
+        if self._filled(kind.asked_at("message"), kind.request.message, values) == "text":
+            return "".join(rng.choices(draw.LETTERS, k=int(text))).encode()
+        return rng.randbytes(int(text))
 
 
 @contextmanager

@@ -43,6 +43,12 @@ CHUNK_BYTES = 2**16
 #: The version of exchanges whose bytes are HTTP/1.1's and which their sender puts into frames.
 HTTP2 = "2"
 
+#: The version of exchanges whose bodies are messages over WebSocket; their head asks for the upgrade.
+WEBSOCKET = "websocket"
+
+#: The status of a connection that has become WebSocket's; it stands for every message.
+SWITCHED = 101
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
@@ -59,7 +65,9 @@ class Exchange:
         kind: index of the request among the workload's. kind_name: its name; "" if it is the only one.
         sends: the request's body without its framing. chunked: how it is framed.
         statements: executions in the race's database that the response needs.
-        http: the version for sending it: "1.1", "1.0", or "2", for which the sender makes frames of the request.
+        http: the version for sending it: "1.1", "1.0", or "2", for which the sender makes frames of the request, or
+            "websocket", for which the body is a message.
+        message: the type of a message and of its response, "text" or "binary".
         encodings: content codings that the request accepts; the decoded body is compared. (): the body is plain.
         digits: each digit of ``body`` stands for any number.
         tables: the database's rows, if the server chooses some. count: how many. low, high: limits of their prices.
@@ -93,6 +101,7 @@ class Exchange:
     stale: bytes | None = None
     statements: int = 0
     http: str = "1.1"
+    message: str = ""
 
     @property
     def any_body(self) -> bool:

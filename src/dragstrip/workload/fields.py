@@ -21,7 +21,7 @@ Coding = Literal["gzip", "br"]
 
 #: How a body is compared.
 Compared = Literal[
-    "bytes", "json", "status",
+    "bytes", "json", "status", "echo",
     "world", "worlds", "updates", "fortunes", "items", "item", "listed", "created", "updated",
 ]  # fmt: skip
 
@@ -56,7 +56,14 @@ class RequestFields(Strict):
         default=None, description="file next to this one whose bytes are the request body, instead of `body`"
     )
     body_bytes: str | None = Field(
-        default=None, description="size in bytes of a random request body, instead of `body`; a template"
+        default=None,
+        description="size in bytes of a random request body, instead of `body`; a template; a message of "
+        "the type `text` has letters and digits",
+    )
+    message: str = Field(
+        default="",
+        description="`text` or `binary`: the body is a message of this type over WebSocket, and so is the response; a "
+        "template",
     )
     framing: Literal["length", "chunked"] = Field(
         default="length", description="send the body with its length, or in chunks"
@@ -70,7 +77,8 @@ class AnswerFields(Strict):
     content_type: str = Field(
         default="",
         pattern=r"^([a-z0-9.+-]+/[a-z0-9.+-]+|\*/\*)?$",
-        description='content type, like "text/plain", or "*/*" for any; needed unless `compare` is `status`',
+        description='content type, like "text/plain", or "*/*" for any; needed unless `compare` is `status` or the '
+        "response is a message",
     )
     headers: Annotated[tuple[HeaderName, ...], Field(strict=False)] = Field(
         default=(), description='headers that the response must have, like `["Date"]`'
@@ -82,10 +90,11 @@ class AnswerFields(Strict):
     compare: Compared = Field(
         default="bytes",
         description="`bytes`: every byte; `json`: every byte, unless a contender declares a form of its own; `status`: "
-        "the status alone. Rows that the server chooses: `world`, one of TechEmpower's; `worlds`, `count` of them; "
-        "`updates`, the same with new numbers that are in the table afterwards; `fortunes`, the page of its messages; "
-        "`items`, up to `count` of HttpArena's with prices from `low` to `high`; `item`, the item whose id ends the "
-        "path; `listed`, the page that `category`, `page` and `limit` of the query name; `created` and `updated`, the "
+        "the status alone; `echo`: the request's body comes back. Rows that the server chooses: `world`, one of "
+        "TechEmpower's; `worlds`, `count` of them; `updates`, the same with new numbers that are in the table "
+        "afterwards; `fortunes`, the page of its messages; `items`, up to `count` of HttpArena's with prices from "
+        "`low` to `high`; `item`, the item whose id ends the path; `listed`, the page that `category`, `page` and "
+        "`limit` of the query name; `created` and `updated`, the "
         "values of the request's body, which are in the contender's own table afterwards",
     )
     count: str = Field(default="1", description="number of rows that the server chooses, as a template")

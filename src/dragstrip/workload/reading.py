@@ -15,7 +15,7 @@ from dragstrip.errors import BadUsage
 from dragstrip.paths import is_file, read_beside
 from dragstrip.workload.definition import Asking, Kind, Workload, refusing
 from dragstrip.workload.exchange import CHOSEN
-from dragstrip.workload.fields import MAX_FILE_BYTES, MixFile, RequestFields, Varying, WorkloadFile
+from dragstrip.workload.fields import MAX_FILE_BYTES, MixFile, RequestFields, TrafficFields, Varying, WorkloadFile
 from dragstrip.workload.tables import drawn_tables
 
 SHIPPED = Path(__file__).resolve().parents[1] / "data" / "workloads"
@@ -68,6 +68,7 @@ def _loaded(file: Path, _changed_ns: int) -> Workload:
         for kind in workload.kinds:
             _check_varying(kind, source)
             _check_answer(kind, workload)
+            _check_message(kind, workload)
             _check_headers(kind, source)
             _check_templates(kind, workload)
         _check_rendering(workload)
@@ -184,8 +185,13 @@ def _check_answer(kind: Kind, workload: Workload) -> None:
                 f"{answer.compare!r} needs the tables {' or '.join(CHOSEN[answer.compare])}",
                 f'add `database = "{CHOSEN[answer.compare][0]}"` at the top of the file',
             )
-    if not answer.content_type:
+    if not answer.content_type and not kind.request.message:
         raise bad((*at, "content_type"), "is missing", 'add `content_type = "text/plain"`, or the type of the body')
+    if answer.compare == "echo":
+        given = next((name for name in ("body", "data") if getattr(answer, name) is not None), None)
+        if given:
+            raise bad((*at, given), "has no effect, because the request's body comes back", "leave it out")
+        return
     if answer.compare not in CHOSEN and (answer.body is None) == (answer.data is None):
         raise bad(
             (*at, "body"),
@@ -194,6 +200,39 @@ def _check_answer(kind: Kind, workload: Workload) -> None:
         )
     if answer.data is not None and not workload.needs_data:
         raise bad((*at, "data"), "needs `[[data]]`, which is missing", "add `[[data]]`")
+
+
+#: Keys of a response that a message over WebSocket has not.
+_NOT_OF_MESSAGES = ("status", "content_type", "headers", "encodings", "check")
+
+
+def _check_message(kind: Kind, workload: Workload) -> None:
+    """Messages go over connections that are kept, one at a time, and have nothing of HTTP but the upgrade."""
+    if not workload.messages:
+        return
+    source, request, traffic = workload.source, kind.request, workload.traffic
+    at = (*kind.at, "answer")
+    if not request.message:
+        raise source.bad(kind.asked_at("message"), "is missing, but another request has it", "give it to all or none")
+    if request.method != "GET" or request.framing != "length":
+        key = "framing" if request.method == "GET" else "method"
+        raise source.bad(kind.asked_at(key), "has no effect on a message over WebSocket", "leave it out")
+    if given := next((name for name in _NOT_OF_MESSAGES if name in kind.answer.model_fields_set), None):
+        raise source.bad((*at, given), "is of HTTP, and the response is a message over WebSocket", "leave it out")
+    if kind.answer.compare not in ("bytes", "echo"):
+        raise source.bad((*at, "compare"), f"given {kind.answer.compare!r} for a message", 'give "bytes" or "echo"')
+    usual = TrafficFields()
+    for name in ("pipelining", "keepalive", "requests_per_connection", "http"):
+        if getattr(traffic, name) != getattr(usual, name):
+            raise source.bad(
+                ("load", name),
+                "does not suit WebSocket: connections are kept, with one message at a time",
+                "leave it out",
+            )
+    if workload.kinds[0].request.path != request.path or workload.kinds[0].request.headers != request.headers:
+        raise source.bad(kind.asked_at("path"), "differs from the first request's", "open all connections alike")
+    if names_in(request.path) or any(map(names_in, request.headers.values())):
+        raise source.bad(kind.asked_at("path"), "has a value that varies", "let only the message vary")
 
 
 def _check_headers(kind: Kind, source: Source) -> None:
@@ -212,7 +251,7 @@ def _check_templates(kind: Kind, workload: Workload) -> None:
     rows = {file.name for file in workload.fields.data if file.name}
     request = kind.request
     texts = [(kind.asked_at("path"), request.path), (kind.asked_at("body"), request.body or "")]
-    texts.append((kind.asked_at("body_bytes"), request.body_bytes or ""))
+    texts += [(kind.asked_at("body_bytes"), request.body_bytes or ""), (kind.asked_at("message"), request.message)]
     texts += [(kind.asked_at("headers", name), text) for name, text in request.headers.items()]
     for at, text in texts:
         _check_template(source, at, text, known)

@@ -205,11 +205,11 @@ def test_a_name_that_is_not_valid_or_occurs_twice_is_refused(tmp_path: Path) -> 
     [
         ({"tests": ["baseline"], "enabled": False}, Cause.DISABLED, ""),
         ({"tests": []}, Cause.NO_TESTS, ""),
-        ({"tests": ["echo-ws", "noisy"]}, Cause.PROTOCOL, "WebSocket"),
+        ({"tests": ["baseline-h3", "noisy"]}, Cause.PROTOCOL, "HTTP/3"),
         ({"tests": ["unary-grpc", "unary-grpc-tls"]}, Cause.PROTOCOL, "gRPC"),
         ({"tests": ["gateway-h3"]}, Cause.SEVERAL_CONTAINERS, "gateway-h3"),
         ({"tests": ["noisy", "mixed"]}, Cause.UNKNOWN_TESTS, "noisy, mixed"),
-        ({"tests": ["crud", "echo-ws"]}, Cause.NO_WORKLOAD, "arena-crud"),
+        ({"tests": ["crud", "baseline-h3"]}, Cause.NO_WORKLOAD, "arena-crud"),
         ("{", Cause.UNREADABLE, "meta.json: Invalid JSON"),
         ({}, Cause.UNREADABLE, "meta.json: tests: Field required"),
     ],

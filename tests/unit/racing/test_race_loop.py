@@ -18,7 +18,14 @@ from dragstrip.racing import schedule
 from dragstrip.racing.launching import Launching
 from dragstrip.racing.progress import Silent
 from dragstrip.racing.race_loop import RaceLoop
-from dragstrip.racing.request import Request, refuse_efficiency, refuse_pause, refuse_workloads, request_of
+from dragstrip.racing.request import (
+    Request,
+    refuse_efficiency,
+    refuse_pause,
+    refuse_unfit_load,
+    refuse_workloads,
+    request_of,
+)
 from dragstrip.racing.setup import RaceSetup
 from dragstrip.record import Ending, Load, Race
 from dragstrip.store.database import Store
@@ -55,6 +62,20 @@ def test_a_file_whose_path_has_a_comma_is_one_workload(tmp_path: Path) -> None:
     file = tmp_path / "a,b.toml"
     file.write_text(load("hello").source.text)
     assert [workload.name for workload in several(str(file))] == ["hello"]
+
+
+def test_messages_over_websocket_need_http_1_1_and_connections_that_are_kept() -> None:
+    """Options of the load that do not suit a workload are refused by name."""
+    unfit: list[tuple[dict[str, Any], str]] = [
+        ({"keepalive": False}, "leave --no-keepalive out"),
+        ({"http": "1.0"}, "leave --http 1.0 out"),
+    ]
+    for options, told in unfit:
+        with pytest.raises(BadUsage, match=f"arena-echo-ws is sent over WebSocket.*{told}"):
+            refuse_unfit_load(asked("nginx-return", "node", workloads="arena-echo-ws", **options))
+    with pytest.raises(BadUsage, match="leave HTTP/2 of nginx-return:http=2 out"):
+        refuse_unfit_load(asked("nginx-return:http=2", "node", workloads="arena-echo-ws"))
+    refuse_unfit_load(asked("nginx-return", "node", workloads="arena-echo-ws", rate_per_s=100.0))
 
 
 def test_efficiency_decides_by_cpu_and_chooses_its_rates_itself() -> None:
