@@ -228,7 +228,12 @@ PARTS = (
         code=(),
     ),
     Part(
-        "lab-makespan", ("lab.md#lab-makespan",), ("python benchmarks/lab_makespan.py --record",), 4,
+        "lab-quiet", ("lab.md#lab-quiet",), ("python benchmarks/lab_quiet.py --record",), 5,
+        "what runs on a racing machine beside a lab's race",
+        code=(),
+    ),
+    Part(
+        "lab-makespan", ("lab.md#lab-makespan",), ("python benchmarks/lab_makespan.py --record",), 11,
         "how a lab carries its cells",
         code=(),
     ),

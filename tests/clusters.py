@@ -104,6 +104,16 @@ PartitionName=lab Nodes=ALL Default=YES State=UP OverSubscribe=EXCLUSIVE
 """
 
 
+def munge(folder: Path) -> list[str]:
+    """The command of a munge of its own, with a new key."""
+    key = folder / "munge.key"
+    key.write_bytes(os.urandom(128))
+    key.chmod(0o400)
+    words = ["munged", "--foreground", "--force", f"--socket={folder}/munge.socket", f"--key-file={key}"]
+    words += [f"--{name}={folder}/munged.{name.partition('-')[0]}" for name in ("pid-file", "log-file", "seed-file")]
+    return words
+
+
 @contextmanager
 def slurm(folder: Path, strips: Sequence[str]) -> Iterator[Kept]:
     """Slurm of Debian's packages on this machine: munge, "controller", and a daemon by the name of each strip."""
@@ -122,13 +132,8 @@ def slurm(folder: Path, strips: Sequence[str]) -> Iterator[Kept]:
     (folder / "state").mkdir()
     for name in strips:
         (folder / f"spool-{name}").mkdir()
-    key = folder / "munge.key"
-    key.write_bytes(os.urandom(128))
-    key.chmod(0o400)
-    munge = ["munged", "--foreground", "--force", f"--socket={folder}/munge.socket", f"--key-file={key}"]
-    munge += [f"--{name}={folder}/munged.{name.partition('-')[0]}" for name in ("pid-file", "log-file", "seed-file")]
     os.environ["SLURM_CONF"] = str(file)  # for every client
-    commands = {"munge": munge, "controller": ["slurmctld", "-D", "-f", str(file)]}
+    commands = {"munge": munge(folder), "controller": ["slurmctld", "-D", "-f", str(file)]}
     commands |= {name: ["slurmd", "-D", "-N", name, "-f", str(file)] for name in strips}
     with Kept(commands, folder) as kept:
         until_s = time.monotonic() + READY_S

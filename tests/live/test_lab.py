@@ -6,6 +6,8 @@ import json
 import subprocess
 from pathlib import Path
 
+import fleets
+import lab_quiet
 import pytest
 from commands import dragstrip
 from races import begin, settings, until
@@ -24,6 +26,19 @@ contenders = ["nginx-return", "nginx-static"]
 [axes]
 workloads = ["hello", "json"]
 """
+
+
+@pytest.mark.soak
+@pytest.mark.skipif(fleets.why_not() is not None, reason=str(fleets.why_not()))
+@pytest.mark.parametrize("carrier", ["children", "children, all on one machine", "dask"])
+def test_a_carrier_does_nothing_on_the_racing_machine_during_blocks(carrier: str) -> None:
+    """No packet but the kernel's own, and no CPU time of any process beside the race."""
+    if carrier == "dask":
+        pytest.importorskip("distributed", reason="Dask is not installed: pip install 'dragstrip[lab]'")
+    found = lab_quiet.run(carrier, 1, 5)
+    assert found.blocks
+    assert not any(found.cpu_ns.values()), found
+    assert set(found.packets) <= set(lab_quiet.KERNELS), found
 
 
 @pytest.mark.thorough
