@@ -29,6 +29,15 @@ pub enum Record {
     Sample(Sample),
     /// This many records were lost, because the ring was full.
     Lost(u64),
+    /// A process has started another, as a copy of itself.
+    Forked {
+        /// The new process.
+        child: u32,
+        /// The process that it is a copy of.
+        parent: u32,
+    },
+    /// This process has become another program.
+    Executed(u32),
     /// Nothing that is needed.
     Other,
 }
@@ -38,9 +47,16 @@ pub fn parse(bytes: &[u8], registers: usize) -> Record {
     let mut reader = Reader(bytes);
     let read = |reader: &mut Reader<'_>| -> Option<Record> {
         let kind = reader.u32()?;
-        reader.u32()?;
+        let flags = reader.u32()? & 0xffff;
         match kind {
             perf::PERF_RECORD_SAMPLE => sample(reader, registers).map(Record::Sample),
+            perf::PERF_RECORD_FORK => {
+                let (child, parent) = (reader.u32()?, reader.u32()?);
+                (child != parent).then_some(Record::Forked { child, parent }) // otherwise it is a new thread
+            }
+            perf::PERF_RECORD_COMM if flags & perf::PERF_RECORD_MISC_COMM_EXEC != 0 => {
+                reader.u32().map(Record::Executed)
+            }
             perf::PERF_RECORD_LOST => {
                 reader.u64()?;
                 reader.u64().map(Record::Lost)
@@ -133,6 +149,17 @@ mod tests {
         assert_eq!(fields(&bytes), Some([7; 12].as_slice()));
         assert_eq!(fields(&bytes[..19]), None);
         assert_eq!(fields(&record(perf::PERF_RECORD_LOST, &[1, 2])), None);
+    }
+
+    #[test]
+    fn new_processes_and_programs_are_read_and_new_threads_are_not() {
+        let fork = |child: u64, parent: u64| parse(&record(perf::PERF_RECORD_FORK, &[child | parent << 32, 0, 9]), 3);
+        assert_eq!(fork(8, 7), Record::Forked { child: 8, parent: 7 });
+        assert_eq!(fork(7, 7), Record::Other);
+        let mut named = record(perf::PERF_RECORD_COMM, &[8, 0]);
+        assert_eq!(parse(&named, 3), Record::Other);
+        named[4..6].copy_from_slice(&(perf::PERF_RECORD_MISC_COMM_EXEC as u16).to_ne_bytes());
+        assert_eq!(parse(&named, 3), Record::Executed(8));
     }
 
     #[test]

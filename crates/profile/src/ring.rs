@@ -35,6 +35,11 @@ impl Ring {
         Err(refused)
     }
 
+    /// How many bytes of records it holds.
+    pub fn data_bytes(&self) -> usize {
+        self.data_bytes
+    }
+
     /// Hands over each record that has been written since the last call, its header first, and frees its room.
     pub fn drain(&mut self, mut take: impl FnMut(&[u8])) {
         let head_at = self.counter(std::mem::offset_of!(perf_event_mmap_page, data_head));

@@ -1,19 +1,19 @@
 //! A run of samples over some processes: started, stopped, unwound and named.
 
-use crate::event::Event;
+use crate::event::{self, Event};
 use crate::record::{self, Record, Sample};
 use crate::ring::Ring;
 use crate::symbols::Names;
 use crate::unwind::{Chain, REGISTERS, Unwinding};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// How often the rings are emptied: an ordinary user's smallest ring holds this many milliseconds of samples.
-const PAUSE: Duration = Duration::from_millis(5);
+/// Bytes of a sample beside its piece of the stack: most have fewer.
+const MORE_BYTES: u32 = 1024;
 
 /// Functions in which a thread begins.
 const ROOTS: [&str; 12] = [
@@ -105,7 +105,7 @@ pub enum ProfileError {
 pub struct Sampler {
     events: Vec<Event>,
     stop: Arc<AtomicBool>,
-    reader: JoinHandle<(Vec<Sample>, u64)>,
+    reader: JoinHandle<Written>,
     kernel: bool,
 }
 
@@ -144,9 +144,11 @@ impl Sampler {
             let _ = event.disable(); // closing it below ends it as well
         }
         self.stop.store(true, Ordering::Release);
-        let (samples, lost) = self.reader.join().unwrap_or_default();
+        self.reader.thread().unpark();
+        let mut written = self.reader.join().unwrap_or_default();
         drop(self.events);
-        Stacks { lost, kernel: self.kernel, ..named(&samples) }
+        written.ended_as_parents();
+        Stacks { lost: written.lost, kernel: self.kernel, ..named(&written.samples) }
     }
 }
 
@@ -186,21 +188,66 @@ pub(crate) fn open_all(
     Ok((events, rings))
 }
 
-fn read_until(mut rings: Vec<Ring>, stop: &AtomicBool) -> (Vec<Sample>, u64) {
-    let (mut samples, mut lost) = (Vec::new(), 0);
+/// What the kernel wrote.
+#[derive(Debug, Default)]
+struct Written {
+    samples: Vec<Sample>,
+    lost: u64,
+    /// Processes that were started during the run, and their parents.
+    parents: HashMap<u32, u32>,
+    /// Processes that became another program.
+    executed: HashSet<u32>,
+}
+
+impl Written {
+    fn add(&mut self, record: Record) {
+        match record {
+            Record::Sample(sample) => self.samples.push(sample),
+            Record::Lost(count) => self.lost += count,
+            Record::Forked { child, parent } => _ = self.parents.insert(child, parent),
+            Record::Executed(process) => _ = self.executed.insert(process),
+            Record::Other => {}
+        }
+    }
+
+    /// Gives samples of processes that have ended to the processes that they were copies of: a copy has the same
+    /// programs and libraries at the same addresses.
+    fn ended_as_parents(&mut self) {
+        let mut origins = HashMap::new();
+        for sample in &mut self.samples {
+            let pid = sample.pid;
+            sample.pid = *origins.entry(pid).or_insert_with(|| origin_of(pid, &self.parents, &self.executed));
+        }
+    }
+}
+
+/// The process itself if it still has its memory; otherwise the process that it was a copy of.
+fn origin_of(mut pid: u32, parents: &HashMap<u32, u32>, executed: &HashSet<u32>) -> u32 {
+    let has_memory = |pid: u32| std::fs::read(format!("/proc/{pid}/maps")).is_ok_and(|maps| !maps.is_empty());
+    while !has_memory(pid) {
+        match parents.get(&pid) {
+            Some(parent) if !executed.contains(&pid) && !executed.contains(parent) => pid = *parent,
+            _ => break,
+        }
+    }
+    pid
+}
+
+fn read_until(mut rings: Vec<Ring>, stop: &AtomicBool) -> Written {
+    let mut written = Written::default();
+    // Seldom, because the reader disturbs the load: the fullest ring is then about half full.
+    let bytes_per_s = event::RATE_HZ * u64::from(event::STACK_BYTES + MORE_BYTES);
+    let smallest = rings.iter().map(Ring::data_bytes).min().unwrap_or_default() as u64;
+    let pause = Duration::from_micros(1_000_000 * smallest / 2 / bytes_per_s);
     loop {
         let last = stop.load(Ordering::Acquire);
         for ring in &mut rings {
-            ring.drain(|bytes| match record::parse(bytes, REGISTERS) {
-                Record::Sample(sample) => samples.push(sample),
-                Record::Lost(count) => lost += count,
-                Record::Other => {}
-            });
+            ring.drain(|bytes| written.add(record::parse(bytes, REGISTERS)));
         }
         if last {
-            return (samples, lost);
+            return written;
         }
-        thread::sleep(PAUSE);
+        thread::park_timeout(pause);
     }
 }
 
@@ -266,6 +313,16 @@ mod tests {
         assert!(!begins_at_root(&[]));
     }
 
+    #[test]
+    fn a_process_that_has_ended_is_taken_for_its_parent_unless_a_program_was_started() {
+        let (me, gone) = (std::process::id(), [5_000_001, 5_000_002]); // above the largest number that the kernel gives
+        let parents = HashMap::from([(gone[1], gone[0]), (gone[0], me)]);
+        assert_eq!(origin_of(gone[1], &parents, &HashSet::new()), me);
+        assert_eq!(origin_of(me, &parents, &HashSet::new()), me);
+        assert_eq!(origin_of(gone[1], &parents, &HashSet::from([gone[1]])), gone[1]);
+        assert_eq!(origin_of(gone[1], &parents, &HashSet::from([me])), gone[0]);
+    }
+
     #[inline(never)]
     fn planted(stop: &AtomicBool) -> u64 {
         let mut sum = 0_u64;
@@ -275,29 +332,32 @@ mod tests {
         sum
     }
 
-    #[test]
-    fn a_function_of_this_process_is_found_with_its_stack() {
-        // In a container the kernel may refuse every event; then the reason has to say so.
+    /// Starts a thread that calls `planted` by way of `call`, samples this process, and returns the stacks; None if the
+    /// kernel refuses to sample, as it may in a container.
+    fn sampled(call: impl Fn(&AtomicBool) + Send + 'static) -> Option<Stacks> {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
-        let worker = thread::spawn(move || planted(&stopped));
+        let worker = thread::spawn(move || call(&stopped));
         let cores: Vec<u32> = (0..thread::available_parallelism().map_or(1, |count| count.get() as u32)).collect();
-        match Sampler::start(&[std::process::id()], &cores) {
-            Ok(sampler) => {
-                thread::sleep(Duration::from_millis(300));
-                let stacks = sampler.stop();
-                stop.store(true, Ordering::Relaxed);
-                let named = |stack: &&Stack| stack.frames.iter().any(|frame| frame.name.contains("planted"));
-                let found: u64 = stacks.stacks.iter().filter(named).map(|stack| stack.samples).sum();
-                assert!(found > 0, "{stacks:?}");
-                assert!(stacks.rooted > 0, "{stacks:?}");
-                assert_eq!(stacks.samples, stacks.stacks.iter().map(|stack| stack.samples).sum::<u64>());
-            }
-            Err(refused) => {
-                stop.store(true, Ordering::Relaxed);
-                assert!(refused.to_string().contains("perf_event_paranoid"), "{refused}");
-            }
-        }
+        let sampled = Sampler::start(&[std::process::id()], &cores).map(|sampler| {
+            thread::sleep(Duration::from_millis(300));
+            sampler.stop()
+        });
+        stop.store(true, Ordering::Relaxed);
         worker.join().unwrap();
+        sampled.inspect_err(|refused| assert!(refused.to_string().contains("perf_event_paranoid"), "{refused}")).ok()
+    }
+
+    fn with_planted(stacks: &Stacks) -> Vec<&Stack> {
+        let named = |stack: &&Stack| stack.frames.iter().any(|frame| frame.name.contains("planted"));
+        stacks.stacks.iter().filter(named).collect()
+    }
+
+    #[test]
+    fn a_function_of_this_process_is_found_with_its_stack() {
+        let Some(stacks) = sampled(|stop| _ = planted(stop)) else { return };
+        assert!(!with_planted(&stacks).is_empty(), "{stacks:?}");
+        assert!(stacks.rooted > 0, "{stacks:?}");
+        assert_eq!(stacks.samples, stacks.stacks.iter().map(|stack| stack.samples).sum::<u64>());
     }
 }

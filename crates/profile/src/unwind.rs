@@ -43,12 +43,15 @@ impl Process {
         Self { unwinder, modules, code: Code::of(pid) }
     }
 
+    /// Whether an address is in a program or a library.
+    fn is_in_module(&self, address: u64) -> bool {
+        self.modules.iter().any(|module| module.contains(&address))
+    }
+
     /// Whether a return address is in a trampoline; these are in no module.
     fn is_trampoline(&mut self, address: FrameAddress) -> bool {
         let at = address.address();
-        address.is_return_address()
-            && !self.modules.iter().any(|module| module.contains(&at))
-            && self.code.is_trampoline(at)
+        address.is_return_address() && !self.is_in_module(at) && self.code.is_trampoline(at)
     }
 }
 
@@ -82,7 +85,8 @@ impl Unwinding {
             match caller.map(|caller| caller.map(FrameAddress::from_return_address)) {
                 Ok(Some(Some(caller))) => address = caller,
                 Ok(None) => {
-                    chain.rooted = true;
+                    // Compiled code may have a zero where the frame pointer of a stack's first frame has it.
+                    chain.rooted = process.is_in_module(address.address_for_lookup());
                     break;
                 }
                 Ok(Some(None)) | Err(()) => break,

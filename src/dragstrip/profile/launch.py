@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from dragstrip._engine import BlockPlan, Tally
 
 #: CPU time of the server after which a launch ends, and the longest time that it is loaded for that.
-CPU_S, MOST_S = 1.2, 2.5
+CPU_S, MOST_S = 1.6, 2.5
 
 #: On a busy machine the server had less by then: it is loaded on until it had this much, but not longer than this.
-LEAST_CPU_S, LONGEST_S = 0.8, 10.0
+LEAST_CPU_S, LONGEST_S = 1.0, 10.0
 
 #: Blocks between two looks at the time.
 AT_ONCE = 8
