@@ -10,10 +10,12 @@ import argparse
 import math
 import os
 import random
+import sqlite3
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from statistics import mean, stdev
@@ -35,6 +37,27 @@ NAMES = ("nginx-return", "go-native", "node", "luajit", "tornado")
 
 #: Pairs of stretches for each server, and the length of a stretch.
 PAIRS, STRETCH_NS = 30, 300_000_000
+
+#: The table to which only ``why`` adds.
+ADDED = "profile"
+
+#: By table, what a race measures, counts or reads from a clock, beside its id: two races with one seed differ there.
+MEASURED: Mapping[str, Sequence[str]] = {
+    "race": ("id", "started", "started_ns", "machine"),
+    "contender": ("parity",),
+    "round": ("started_ns", "ended_ns", "void"),
+    "launch": ("address", "ready_ns", "warm_up_ns", "settled", "cpu_ns", "peak_memory_bytes", "served"),
+    "block": (
+        *("started_ns", "lead_ns", "duration_ns", "requests", "sent", "answered", "failed", "in_flight", "errors"),
+        *("bytes_in", "bytes_out", "latency_hdr", "latency_sum_ns", "turn_sum_ns", "clock_step_ns", "early_stamps"),
+        *("p50_ns", "p90_ns", "p99_ns", "p999_ns", "max_ns", "server_cpu_ns", "server_wait_ns", "server_runs"),
+        *("engine_cpu_ns", "engine_wait_ns", "engine_switches", "steal_ns", "void"),
+    ),
+    "event": ("id", "at_ns", "detail", "facts"),
+}
+
+#: Kinds of events that other programs and the machine cause.
+OUTSIDE = ("other program", "heat", "frequency", "foreign")
 
 #: What the sampler may cost.
 MOST = 0.04
@@ -74,9 +97,8 @@ def cost_row(name: str) -> tuple[str, float]:
     return f"| {name} | {at:+.1%} | {low:+.1%} to {high:+.1%} |", low
 
 
-def raced(folder: Path, *more: str) -> Race:
-    """A race of two servers with a seed."""
-    store = folder / f"{len(more)}.sqlite"
+def raced(store: Path, *more: str) -> Race:
+    """A race of two servers with a seed, in a store of its own."""
     words = ["race", "nginx-return", "luajit", "--rounds", "4", "--seed", "7", "-q", *more]
     done = subprocess.run(
         [*DRAGSTRIP, *words],
@@ -96,8 +118,34 @@ def order(race: Race) -> list[list[str]]:
     return [[block.contender for block in round_.blocks[:2]] for round_ in race.rounds]
 
 
-def same(plain: Race, why: Race) -> list[str]:
+def differing(plain: Path, why: Path) -> list[str]:
+    """Tables and columns in which two stores differ, without what is measured or read from a clock."""
+    found = []
+    with closing(sqlite3.connect(plain)) as one, closing(sqlite3.connect(why)) as other:
+        tables = [name for (name,) in one.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+        for table in tables:
+            if table == ADDED or table.startswith("sqlite_"):
+                continue
+            columns = [name for _, name, *_ in one.execute(f'PRAGMA table_info("{table}")')]
+            kept = [name for name in columns if name not in ("race", *MEASURED.get(table, ()))]
+            listed = ", ".join(f'"{name}"' for name in kept)
+            where = f"WHERE kind NOT IN {OUTSIDE}" if table == "event" else ""
+            query = f'SELECT {listed} FROM "{table}" {where} ORDER BY rowid'
+            rows = [db.execute(query).fetchall() for db in (one, other)]
+            if len(rows[0]) != len(rows[1]):
+                found.append(f"{table}: {len(rows[0])} and {len(rows[1])} rows")
+                continue
+            found += [
+                f"{table}.{name}"
+                for at, name in enumerate(kept)
+                if [row[at] for row in rows[0]] != [row[at] for row in rows[1]]
+            ]
+    return found
+
+
+def same(stores: Sequence[Path]) -> list[str]:
     """What of two races with one seed is the same, one line each; the second has extra launches."""
+    plain, why = raced(stores[0]), raced(stores[1], "--why")
     (first,), (second,) = plain.columns, why.columns
     without = replace(why, profiles=())
     facts = {
@@ -108,7 +156,10 @@ def same(plain: Race, why: Race) -> list[str]:
         "extra launches begin after the last round": min(p.started_ns for p in why.profiles)
         > max(round_.ended_ns for round_ in why.rounds),
     }
-    return [f"| {name} | {'yes' if holds else '**no**'} |" for name, holds in facts.items()]
+    others = differing(*stores)
+    facts["all rows of both stores, but for extra launches, measured numbers, and what others did"] = not others
+    lines = [f"| {name} | {'yes' if holds else '**no**'} |" for name, holds in facts.items()]
+    return lines + [f"| differing: {name} | **no** |" for name in others]
 
 
 def main() -> int:
@@ -118,7 +169,7 @@ def main() -> int:
     wanted = parser.parse_args()
     rows = [cost_row(name) for name in NAMES]
     with tempfile.TemporaryDirectory() as folder:
-        alike = same(raced(Path(folder)), raced(Path(folder), "--why"))
+        alike = same([Path(folder) / name for name in ("plain.sqlite", "why.sqlite")])
     lines = [
         f"CPU time per response with the sampler, against without it: {PAIRS} pairs of stretches of "
         f"{STRETCH_NS / 1e9:g} s on one launch each ({circumstances()}).\n",
