@@ -272,6 +272,17 @@ PARTS = (
         "layers, or the sampler",
         code=(),
     ),
+    Part(
+        "why-nulls",
+        ("why.md#why-nulls",),
+        (
+            "python benchmarks/why_nulls.py collect nginx-return go-native node luajit tornado",
+            "python benchmarks/why_nulls.py --record",
+        ),
+        15,
+        "how functions are compared",
+        code=(),
+    ),
     Part("why-users", ("why.md#why-users",), ("python benchmarks/why_users.py --record",), 7, "`why`", code=()),
     Part("why-cost", ("why.md#why-cost",), ("python benchmarks/why_cost.py --record",), 4, "the sampler", code=()),
     Part(

@@ -23,6 +23,19 @@ def test_one_difference_is_welchs_test() -> None:
     assert (found.interval.low, found.interval.high) == pytest.approx((interval.low, interval.high))
 
 
+def test_versions_of_one_server_are_compared_by_students_test() -> None:
+    """Against SciPy; if one side lacks a function, the other side's scatter counts with all degrees of freedom."""
+    first, second = [5.1, 5.3, 4.9, 5.2, 5.0], [5.6, 5.1, 6.2, 5.9]
+    (found,) = differences([(amounts(first), amounts(second))], scatter_alike=True)
+    known = stats.ttest_ind(second, first)
+    assert found.p == pytest.approx(known.pvalue)
+    interval = known.confidence_interval(0.95)
+    assert (found.interval.low, found.interval.high) == pytest.approx((interval.low, interval.high))
+    lacking = (amounts([0.0] * 4), amounts([1.0, 1.3, 0.8, 1.1]))
+    p_student, p_welch = (differences([lacking], scatter_alike=alike)[0].p for alike in (True, False))
+    assert p_student < p_welch / 5
+
+
 def test_a_family_is_tested_by_holm() -> None:
     """Each step has its own level, and nothing after a step that fails is found."""
     steady = amounts([1.0, 1.01, 0.99, 1.0])
@@ -67,18 +80,19 @@ def launches(rng: np.random.Generator, count: int, profile: np.ndarray, cpu_us: 
     return [shares(table[:, at], [1000] * count, whole) for at in range(len(profile))]
 
 
-@pytest.mark.parametrize("count", [4, 6])
-def test_a_program_against_itself_gives_few_false_alarms(count: int) -> None:
+@pytest.mark.parametrize(("count", "alike"), [(4, True), (6, True), (4, False)])
+def test_a_program_against_itself_gives_few_false_alarms(count: int, alike: bool) -> None:
     """Of 200 comparisons of the same program, at most 5 % have any alarm among 30 functions, within chance."""
     rng = np.random.default_rng(32 + count)
     alarms = 0
     for _ in range(200):
         first, second = (launches(rng, count, PROFILE, 5.2) for _ in range(2))
-        alarms += any(one.significant for one in differences(list(zip(first, second, strict=True))))
+        found = differences(list(zip(first, second, strict=True)), scatter_alike=alike)
+        alarms += any(one.significant for one in found)
     assert stats.binom.sf(alarms - 1, 200, 0.05) > 0.001
 
 
-@pytest.mark.parametrize(("count", "planted", "least"), [(6, 0.10, 90), (6, 0.05, 70)])
+@pytest.mark.parametrize(("count", "planted", "least"), [(4, 0.10, 90), (4, 0.05, 70), (6, 0.05, 95)])
 def test_a_planted_function_is_found(count: int, planted: float, least: int) -> None:
     """A new function of this share of all CPU time is named, in at least this many of 100 comparisons."""
     rng = np.random.default_rng(7)
@@ -87,5 +101,5 @@ def test_a_planted_function_is_found(count: int, planted: float, least: int) -> 
     for _ in range(100):
         first = launches(rng, count, np.append(PROFILE, 0.0), 5.2)
         second = launches(rng, count, grown / grown.sum(), 5.2 * (1 + planted))
-        found += differences(list(zip(first, second, strict=True)))[-1].significant
+        found += differences(list(zip(first, second, strict=True)), scatter_alike=True)[-1].significant
     assert found >= least

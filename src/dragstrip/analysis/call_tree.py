@@ -33,9 +33,8 @@ class CallNode:
 
     Args:
         name: with its file. depth: 0 for the whole.
-        start_us, width_us: where it begins and how wide it is if nodes are drawn to scale: the mean over contenders of
-            CPU µs per response.
-        cpu_us: of each contender.
+        start_us: where it begins if nodes are drawn to scale.
+        cpu_us: CPU µs per response of each contender.
         difference: of the second contender to the first, never significant if the node was not tested; None in the
             tree of a single contender.
     """
@@ -44,9 +43,13 @@ class CallNode:
     place: CodePlace
     depth: int
     start_us: float
-    width_us: float
     cpu_us: tuple[float, ...]
     difference: LaunchDifference | None = None
+
+    @property
+    def width_us(self) -> float:
+        """How wide it is if nodes are drawn to scale: the mean over contenders."""
+        return sum(self.cpu_us) / len(self.cpu_us)
 
 
 @dataclass(slots=True)
@@ -60,9 +63,10 @@ class _Branch:
 
 
 def call_tree(contenders: Sequence[Sequence[Profile]], *, alpha: float = 0.05) -> tuple[CallNode, ...]:
-    """The tree of one contender or of two, each node before those that it calls, the widest first.
+    """The tree of one contender, or of two versions of a server.
 
-    Empty unless every launch has enough samples and its CPU time.
+    Each node is before those that it calls, the widest first. Empty unless every launch has enough samples and its CPU
+    time.
     """
     launches = [launch for mine in contenders for launch in mine]
     known_us = [us for launch in launches if (us := sampled_us(launch)) is not None]
@@ -85,7 +89,8 @@ def call_tree(contenders: Sequence[Sequence[Profile]], *, alpha: float = 0.05) -
     tested: dict[bytes, LaunchDifference] = {}
     for is_wide in (True, False):
         family = {branch.samples.tobytes(): branch for node, branch in shown if (node.width_us >= least_us) is is_wide}
-        made = differences([(first, second) for first, second in map(numbers, family.values())], alpha=alpha)
+        pairs = [(first, second) for first, second in map(numbers, family.values())]
+        made = differences(pairs, alpha=alpha, scatter_alike=True)
         found = (known if is_wide else replace(known, significant=False) for known in made)
         tested |= dict(zip(family, found, strict=True))
     return tuple(replace(node, difference=tested[branch.samples.tobytes()]) for node, branch in shown)
@@ -123,27 +128,21 @@ def _outermost_first(
 def _laid_out(whole: _Branch, samples_per_us: FloatArray, sides: Sequence[slice]) -> Iterator[tuple[CallNode, _Branch]]:
     """The nodes that are wide enough, with their places; each before those that it calls."""
 
-    def cpu_us(branch: _Branch) -> tuple[float, ...]:
-        return tuple(float((branch.samples[side] / samples_per_us[side]).mean()) for side in sides)
+    def node(branch: _Branch, depth: int) -> CallNode:
+        cpu_us = tuple(float((branch.samples[side] / samples_per_us[side]).mean()) for side in sides)
+        return CallNode(name=branch.name, place=branch.place, depth=depth, start_us=0.0, cpu_us=cpu_us)
 
-    def width_us(branch: _Branch) -> float:
-        return sum(cpu_us(branch)) / len(sides)
+    def walk(shown: CallNode, branch: _Branch, least_us: float) -> Iterator[tuple[CallNode, _Branch]]:
+        yield shown, branch
+        calls = [(node(call, shown.depth + 1), call) for call in branch.calls.values()]
+        start_us = shown.start_us
+        for called, call in sorted(calls, key=lambda item: -item[0].width_us):
+            if called.width_us >= least_us:
+                yield from walk(replace(called, start_us=start_us), call, least_us)
+                start_us += called.width_us
 
-    def walk(branch: _Branch, depth: int, start_us: float, least_us: float) -> Iterator[tuple[CallNode, _Branch]]:
-        each_us = cpu_us(branch)
-        width = sum(each_us) / len(sides)
-        yield (
-            CallNode(
-                name=branch.name, place=branch.place, depth=depth, start_us=start_us, width_us=width, cpu_us=each_us
-            ),
-            branch,
-        )
-        wide = [(width_us(call), call) for call in branch.calls.values()]
-        for call_us, call in sorted((item for item in wide if item[0] >= least_us), key=lambda item: -item[0]):
-            yield from walk(call, depth + 1, start_us, least_us)
-            start_us += call_us
-
-    least_us = LEAST_SHARE * width_us(whole)
-    while len(nodes := list(walk(whole, 0, 0.0, least_us))) > MAX_NODES:
+    root = node(whole, 0)
+    least_us = LEAST_SHARE * root.width_us
+    while len(nodes := list(walk(root, whole, least_us))) > MAX_NODES:
         least_us *= 1.5
     yield from nodes

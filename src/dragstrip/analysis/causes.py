@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from dragstrip.analysis.interval import Interval
 from dragstrip.analysis.launch_differences import (
@@ -161,7 +162,7 @@ class Causes:
         rows: counters that any launch has or that were looked for.
         calls: system calls, by name if they were counted, by class if they were traced; the most frequent first.
         layers: CPU time by layer, the largest first; empty unless all contenders' stacks were sampled.
-        functions: the same by function, only for revisions of one server; their differences are tested together.
+        functions: the same by function, only for versions of one server; their differences are tested together.
         unnamed: share of each contender's samples whose innermost frame has no name; None without samples.
         uncounted: by contender, why its system calls were not counted by name, and why they were not traced; "" if they
             were.
@@ -193,20 +194,19 @@ class Causes:
         """The row of a counter."""
         return next((row for row in self.rows if row.kind.counter is counter), None)
 
-    def share_of_cpu(self, counter: Counter, at: int) -> tuple[float, float] | None:
-        """A part's difference and the difference of the whole CPU time, both in µs; None unless both are known.
+    def difference(self, counter: Counter, at: int) -> LaunchDifference | None:
+        """A counter's difference to the first contender; None if it is not tested.
 
         Args:
             at: which contender is compared with the first.
         """
-        parts = [self._difference_us(which, at) for which in (counter, Counter.CPU_NS)]
-        return None if parts[0] is None or parts[1] is None else (parts[0], parts[1])
+        row = self.row(counter)
+        return row.cells[at].difference if row else None
 
     def explained(self, at: int) -> Explained | None:
         """Which functions make up a contender's difference to the first; None unless functions are compared."""
         counter = Counter.USER_NS if self.unsampled[0] or self.unsampled[at] else Counter.CPU_NS
-        row = self.row(counter)
-        whole = row.cells[at].difference if row else None
+        whole = self.difference(counter, at)
         if whole is None or not self.functions or {self.names[0], self.names[at]} & set(self.few):
             return None
         compared = [(row.name, row.cells[at].difference) for row in self.functions]
@@ -215,11 +215,6 @@ class Causes:
         found_us = sum(difference.interval.estimate for _, difference in found)
         return Explained(counter=counter, whole=whole, found=tuple(found), found_us=found_us)
 
-    def _difference_us(self, counter: Counter, at: int) -> float | None:
-        row = self.row(counter)
-        difference = row.cells[at].difference if row else None
-        return difference.interval.estimate if difference else None
-
 
 def causes(race: Race, layers: Sequence[Layer] = (), *, alpha: float = ALPHA) -> Causes | None:
     """The table of one column; None if no contender has an extra launch.
@@ -227,14 +222,85 @@ def causes(race: Race, layers: Sequence[Layer] = (), *, alpha: float = ALPHA) ->
     Args:
         race: of one column (``by_column``). layers: of a server, in the order in which they are tried.
     """
-    by_name = {
-        entrant.name: launches
-        for entrant in race.entrants
-        if not entrant.out and (launches := [p for p in race.profiles if p.contender == entrant.name])
-    }
+    by_name = {entrant.name: known for entrant in race.entrants if (known := extra_launches(race, entrant.name))}
     if not by_name:
         return None
-    names = _in_order(race, by_name)
+    ordered = {name: by_name[name] for name in _in_order(race, by_name)}
+    return causes_of(ordered, layers, is_one_server=is_of_revisions(race), alpha=alpha)
+
+
+def extra_launches(race: Race, name: str) -> list[Profile]:
+    """A contender's extra launches in a race of one column; none if it is out or not in the race."""
+    still_in = any(entrant.name == name and not entrant.out for entrant in race.entrants)
+    return [launch for launch in race.profiles if launch.contender == name] if still_in else []
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CausesBetween:
+    """What responses cost in the extra launches of two races.
+
+    Args:
+        reference: the contender that did not change; None unless it has extra launches in both races.
+        drift: the reference's difference in CPU time, µs per response: the machine's own change.
+        tables: of each other contender, as it was then and as it is now; without functions if the machine has changed.
+    """
+
+    reference: str | None
+    drift: LaunchDifference | None
+    tables: tuple[Causes, ...]
+
+    @property
+    def is_other_machine(self) -> bool:
+        """Whether the machine has changed: the reference's CPU time differs."""
+        return self.drift is not None and self.drift.significant
+
+
+def causes_between(
+    old: Race, new: Race, layers: Sequence[Layer] = (), *, reference: str | None, alpha: float = ALPHA
+) -> CausesBetween | None:
+    """The causes of changes between two races of one column; None if no contender has extra launches in both.
+
+    Args:
+        layers: as in ``causes``. reference: a contender that did not change.
+        alpha: the contenders share it equally.
+    """
+    both = {
+        entrant.name: (then, now)
+        for entrant in new.entrants
+        if (then := extra_launches(old, entrant.name)) and (now := extra_launches(new, entrant.name))
+    }
+    unchanged = both.pop(reference, None) if reference else None
+    if not both:
+        return None
+    drift = _cpu_difference(*unchanged, alpha) if unchanged else None
+    compared = partial(
+        causes_of, layers=layers, is_one_server=drift is None or not drift.significant, alpha=alpha / len(both)
+    )
+    return CausesBetween(
+        reference=reference if unchanged else None,
+        drift=drift,
+        tables=tuple(compared({f"{name} then": then, f"{name} now": now}) for name, (then, now) in both.items()),
+    )
+
+
+def _cpu_difference(first: Sequence[Profile], second: Sequence[Profile], alpha: float) -> LaunchDifference | None:
+    then, now = (_numbers(COUNTERS[0], launches) for launches in (first, second))
+    return differences([(then, now)], alpha=alpha)[0] if then and now else None
+
+
+def causes_of(
+    by_name: Mapping[str, Sequence[Profile]],
+    layers: Sequence[Layer] = (),
+    *,
+    is_one_server: bool,
+    alpha: float = ALPHA,
+) -> Causes:
+    """The table of these launches, by contender; the others are compared with the first.
+
+    Args:
+        layers: as in ``causes``. is_one_server: they are versions of one server, so their functions can be compared.
+    """
+    names = tuple(by_name)
     numbers = {(kind.counter, name): _numbers(kind, by_name[name]) for kind in COUNTERS for name in names}
     family = [
         (kind.counter, name)
@@ -264,8 +330,8 @@ def causes(race: Race, layers: Sequence[Layer] = (), *, alpha: float = ALPHA) ->
         rows=shown,
         calls=_call_rows(ordered, alpha),
         layers=_part_rows([by_layer(launches, layers) for launches in ordered], alpha) if layers else (),
-        functions=_part_rows([by_function(launches) for launches in ordered], alpha, LEAST_OF_FUNCTION)
-        if is_of_revisions(race)
+        functions=_part_rows(list(map(by_function, ordered)), alpha, least=LEAST_OF_FUNCTION, scatter_alike=True)
+        if is_one_server
         else (),
         unnamed=tuple(map(unnamed_share, ordered)),
         rooted=tuple(map(_rooted_share, ordered)),
@@ -347,16 +413,22 @@ def _call_names(known: Sequence[_Calls]) -> list[str]:
     )
 
 
-def _part_rows(parts: Sequence[Parts | None], alpha: float, least: int = 1) -> tuple[PartRow, ...]:
-    """Rows of the parts that have enough samples over all contenders; all their differences are one family."""
+def _part_rows(
+    parts: Sequence[Parts | None], alpha: float, *, least: int = 1, scatter_alike: bool = False
+) -> tuple[PartRow, ...]:
+    """Rows of the parts that have enough samples over all contenders; all their differences are one family.
+
+    Args:
+        scatter_alike: as in ``differences``.
+    """
     known = [part for part in parts if part is not None]
     if len(known) < len(parts):
         return ()
     total = {name: sum(part.samples(name) for part in known) for name in frozenset().union(*(p.names for p in known))}
     names = sorted((name for name, samples in total.items() if samples >= least), key=lambda name: (-total[name], name))
     numbers = {name: [part.cpu_us(name) for part in known] for name in names}
-    tested = differences([(numbers[name][0], other) for name in names for other in numbers[name][1:]], alpha=alpha)
-    found = iter(tested)
+    pairs = [(numbers[name][0], other) for name in names for other in numbers[name][1:]]
+    found = iter(differences(pairs, alpha=alpha, scatter_alike=scatter_alike))
     rows = []
     for name in names:
         firsts = (CauseCell(interval=numbers[name][0].interval(alpha)),)

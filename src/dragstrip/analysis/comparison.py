@@ -149,17 +149,26 @@ def compare_columns(
     Raises:
         BadUsage: they share no workload; otherwise as ``compare``.
     """
+    both, alpha = columns_of_both(old, new), new.plan.alpha
+    compare_column = partial(compare, metric=metric, margin=margin, reference=reference, alpha=alpha / len(both))
+    compared = [(name, compare_column(then, now)) for name, then, now in both]
+    return tuple((name, replace(comparison, alpha=alpha)) for name, comparison in compared)
+
+
+def columns_of_both(old: Race, new: Race) -> tuple[tuple[str, Race, Race], ...]:
+    """The name of each column that both races have, matched as in ``compare_columns``, with the column of each race.
+
+    Raises:
+        BadUsage: they share no workload.
+    """
     if len(old.columns) == len(new.columns) == 1:
-        return (("", compare(old, new, metric=metric, margin=margin, reference=reference)),)
+        return (("", old, new),)
     then, now = (_by_place(race) for race in (old, new))
     both = [place for place in now if place in then]
     if not both:
         workloads = (_few(dict.fromkeys(workload for workload, _ in places)) for places in (then, now))
         raise BadUsage(f"races {old.id} and {new.id} share no workload: {', then '.join(workloads)}")
-    alpha = new.plan.alpha
-    compare_column = partial(compare, metric=metric, margin=margin, reference=reference, alpha=alpha / len(both))
-    compared = [(now[place].columns[0].name, compare_column(then[place], now[place])) for place in both]
-    return tuple((name, replace(comparison, alpha=alpha)) for name, comparison in compared)
+    return tuple((now[place].columns[0].name, then[place], now[place]) for place in both)
 
 
 def _by_place(race: Race) -> dict[tuple[str, int], Race]:

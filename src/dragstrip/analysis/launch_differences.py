@@ -5,6 +5,10 @@ found a difference in 95 % of comparisons of a program with itself. So each laun
 compares the numbers. A few launches may agree by chance better than counting allows. So the variance of counting is
 the least variance that is used. Holm's method (1979) bounds the probability of any false alarm in a family.
 
+Between versions of one server Student's test replaces Welch's: a function that did not change scatters alike in both,
+so both sides together show its scatter. If one side lacks the function, Welch's test has half as many degrees of
+freedom, and misses what Student's finds (``benchmarks/why_nulls.py``).
+
 Numbers in, numbers out; ``tests/statistics/test_launch_differences.py`` checks them by simulation.
 """
 
@@ -18,8 +22,8 @@ import numpy as np
 
 from dragstrip.analysis.interval import FloatArray, Interval, student_t
 
-#: The scatter of a call that belongs to each response is no less than this, per response: of counts that are exact, a
-#: few launches may agree by chance, and calls at the edges of a count belong to no response.
+#: The least scatter, per response, that is assumed of a call that belongs to each response: of exact counts a few
+#: launches may agree by chance, and calls at the edges of a count belong to no response.
 EXACT = 0.0005
 
 #: Fewest launches of a side that can show a difference: with fewer, hardly any real difference was found.
@@ -44,12 +48,16 @@ class LaunchNumbers:
         return float(self.values.mean()) if len(self.values) else math.nan
 
     @property
-    def variance(self) -> float:
-        """Variance of the mean: by the scatter of launches, at least the variance of counting; infinite below two."""
-        launches = len(self.values)
-        if launches < 2:
+    def scatter(self) -> float:
+        """Variance of a launch: by the scatter of launches, at least the variance of counting; infinite below two."""
+        if len(self.values) < 2:
             return math.inf
-        return max(float(self.values.var(ddof=1)), float(self.counting.mean())) / launches
+        return max(float(self.values.var(ddof=1)), float(self.counting.mean()))
+
+    @property
+    def variance(self) -> float:
+        """Variance of the mean."""
+        return self.scatter / len(self.values) if len(self.values) else math.inf
 
     def interval(self, alpha: float) -> Interval:
         """The mean, and an interval that misses with ``alpha``."""
@@ -106,14 +114,15 @@ class LaunchDifference:
 
 
 def differences(
-    pairs: Sequence[tuple[LaunchNumbers, LaunchNumbers]], *, alpha: float = 0.05
+    pairs: Sequence[tuple[LaunchNumbers, LaunchNumbers]], *, alpha: float = 0.05, scatter_alike: bool = False
 ) -> tuple[LaunchDifference, ...]:
     """Tests a family of differences, with a probability of at most ``alpha`` for any false alarm.
 
     Args:
         pairs: numbers of the first and of the second contender, for each member of the family.
+        scatter_alike: what does not differ also scatters alike on both sides, as between versions of one server.
     """
-    tests = [_welch(first, second) for first, second in pairs]
+    tests = [_test(first, second, scatter_alike=scatter_alike) for first, second in pairs]
     order = sorted(range(len(tests)), key=lambda at: tests[at].p)
     found: dict[int, LaunchDifference] = {}
     rejecting = True
@@ -130,8 +139,8 @@ def differences(
 
 
 @dataclass(frozen=True, slots=True)
-class _Welch:
-    """Welch's test: the difference, its standard error, degrees of freedom, and two-sided p."""
+class _Tested:
+    """Welch's or Student's test: the difference, its standard error, degrees of freedom, and two-sided p."""
 
     difference: float
     error: float
@@ -139,17 +148,21 @@ class _Welch:
     p: float
 
 
-def _welch(first: LaunchNumbers, second: LaunchNumbers) -> _Welch:
+def _test(first: LaunchNumbers, second: LaunchNumbers, *, scatter_alike: bool) -> _Tested:
     from scipy.special import stdtr  # SciPy takes a quarter of a second to load
 
     difference = second.mean - first.mean
     if min(len(first.values), len(second.values)) < LEAST_LAUNCHES:
-        return _Welch(difference, math.nan, math.nan, 1.0)
-    variances = (first.variance, second.variance)
+        return _Tested(difference, math.nan, math.nan, 1.0)
     freedoms = (len(first.values) - 1, len(second.values) - 1)
+    variances = (first.variance, second.variance)
+    if scatter_alike:
+        both = sum(f * side.scatter for f, side in zip(freedoms, (first, second), strict=True)) / sum(freedoms)
+        variances = (both / len(first.values), both / len(second.values))
     error = math.sqrt(sum(variances))
     if error == 0:  # two constants: equal, or surely different
-        return _Welch(difference, 0.0, float(sum(freedoms)), 1.0 if difference == 0 else 0.0)
+        return _Tested(difference, 0.0, float(sum(freedoms)), 1.0 if difference == 0 else 0.0)
     # Welch and Satterthwaite: 2k - 2 if both scatter alike, k - 1 if only one of them does.
-    freedom = sum(variances) ** 2 / sum(v**2 / f for v, f in zip(variances, freedoms, strict=True))
-    return _Welch(difference, error, freedom, 2 * float(stdtr(freedom, -abs(difference) / error)))
+    welch = sum(variances) ** 2 / sum(v**2 / f for v, f in zip(variances, freedoms, strict=True))
+    freedom = sum(freedoms) if scatter_alike else welch
+    return _Tested(difference, error, freedom, 2 * float(stdtr(freedom, -abs(difference) / error)))

@@ -11,6 +11,7 @@ import click
 from rich.console import Console
 
 from dragstrip import analysis
+from dragstrip.analysis.causes import CausesBetween
 from dragstrip.cli import options as opts
 from dragstrip.cli.options import EXIT_FAILURE, EXIT_VOID, gathered, option, read_race, switch
 from dragstrip.cli.outputs import json_text, write_all
@@ -18,6 +19,7 @@ from dragstrip.cli.quantities import SHARE
 from dragstrip.errors import MeasurementVoid
 from dragstrip.metrics import METRICS
 from dragstrip.record import Ending, Race
+from dragstrip.report import changed_causes, glyphs
 from dragstrip.report import comparison as report
 from dragstrip.report.race import formats
 from dragstrip.report.race.checks import check_text
@@ -64,7 +66,7 @@ def compare(options: CompareOptions) -> None:
 
     A ratio is a contender's speed in NEW divided by its speed in OLD. Exit code 1 if the whole interval shows what
     --fail-if names, or if a contender of OLD is out in NEW; 3 if the races can't be compared or --fail-if has no
-    interval to judge.
+    interval to judge. If both races have extra launches (why), it also shows which costs and functions changed.
     """
     before, after = (read_race(name, options.store_path) for name in (options.old, options.new))
     for race in (before, after):
@@ -75,26 +77,32 @@ def compare(options: CompareOptions) -> None:
     )
     disturbed = report.disturbance(before, after)
     reports = []
-    for column, comparison in by_column:
+    for (column, comparison), (_, then, now) in zip(by_column, analysis.columns_of_both(before, after), strict=True):
         compared = comparison.comparable or options.anyway
         rulings = report.judge(comparison, options.rules) if compared else []
-        reports.append(
-            report.ComparisonReport(
-                comparison=comparison, rulings=rulings, compared=compared, column=column, disturbed=disturbed
-            )
+        item = report.ComparisonReport(
+            comparison=comparison, rulings=rulings, compared=compared, column=column, disturbed=disturbed
         )
+        why = changed_causes.of_races(then, now, reference=comparison.reference) if compared else None
+        reports.append((item, why))
     if "-" not in (str(options.json_path), str(options.markdown_path)):
-        for column_report in reports:
-            report.show(Console(), column_report)
-    suites = [(item.rulings, item.comparison.fallen, _suite(item)) for item in reports]
+        for item, why in reports:
+            report.show(Console(), item)
+            if why is not None:
+                glyphs.emit(Console(), *changed_causes.lines(why))
+    suites = [(item.rulings, item.comparison.fallen, _suite(item)) for item, _ in reports]
     write_all(
         [
             ("--json", options.json_path, lambda: json_text(_json(before, after, reports))),
-            ("--markdown", options.markdown_path, lambda: "\n".join(map(report.markdown, reports))),
+            (
+                "--markdown",
+                options.markdown_path,
+                lambda: "\n".join(report.markdown(item) + changed_causes.markdown(why) for item, why in reports),
+            ),
             ("--junit", options.junit_path, lambda: formats.junit_rules(suites)),
         ]
     )
-    codes = {_code(item, strict=options.strict, asked=bool(options.rules)) for item in reports}
+    codes = {_code(item, strict=options.strict, asked=bool(options.rules)) for item, _ in reports}
     # A failure in one column counts more than an undecided other column.
     sys.exit(next((code for code in (EXIT_FAILURE, EXIT_VOID) if code in codes), 0))
 
@@ -105,11 +113,14 @@ def _suite(item: report.ComparisonReport) -> str:
     return f"dragstrip compare {item.comparison.old} {item.comparison.new}{column}"
 
 
-def _json(before: Race, after: Race, reports: Sequence[report.ComparisonReport]) -> JsonObject:
-    """The comparison; for several columns a list with one comparison each."""
-    if not reports[0].column:
-        return report.as_json(reports[0])
-    listed = [{"column": item.column, **report.as_json(item)} for item in reports]
+def _json(
+    before: Race, after: Race, reports: Sequence[tuple[report.ComparisonReport, CausesBetween | None]]
+) -> JsonObject:
+    """The comparison with its causes; for several columns a list with one comparison each."""
+    compared = [(item.column, report.as_json(item) | {"why": changed_causes.as_json(why)}) for item, why in reports]
+    if not compared[0][0]:
+        return compared[0][1]
+    listed = [{"column": column, **item} for column, item in compared]
     return {"schema": JSON_SCHEMA, "old": before.id, "new": after.id, "columns": listed}
 
 

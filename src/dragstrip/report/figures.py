@@ -77,9 +77,33 @@ def figure(value: float | None) -> str:
     value = finite(value)
     if value is None:
         return NONE
+    return f"{value:,.{_places(value)}f}"
+
+
+def _places(value: float) -> int:
+    """Decimals of about four significant digits."""
     size = abs(value)
-    digits = 0 if size >= 1000 else 1 if size >= 100 else 2 if size >= 1 else 4
-    return f"{value:,.{digits}f}"
+    return 0 if size >= 1000 else 1 if size >= 100 else 2 if size >= 1 else 4
+
+
+def known_within(value: float, half: float | None, *, places: int | None = None) -> str:
+    """A number without decimals that its interval does not know.
+
+    Args:
+        half: of the interval's width, whose second significant digit is the last decimal; None or 0 if it is unknown.
+        places: decimals at most; None for those of ``figure``.
+    """
+    most = _places(value) if places is None else places
+    return f"{value:z,.{min(_known_places(half), most) if half else most}f}"
+
+
+def half_width(half: float) -> str:
+    """Half of an interval's width, with two significant digits: as many decimals as ``known_within`` shows."""
+    return f"{half:,.{_known_places(half)}f}"
+
+
+def _known_places(half: float) -> int:
+    return max(1 - math.floor(math.log10(float(f"{half:.1e}"))), 0)
 
 
 def brief(value: float | None) -> str:

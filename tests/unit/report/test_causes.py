@@ -50,7 +50,7 @@ def test_traced_calls_are_called_so() -> None:
     made += [samples.profile("steady", at, counts={"cpu_ns": 9e8}, missing=both) for at in range(4, 8)]
     (compared,) = compared_causes(samples.race(profiles=tuple(made)))
     rows = {row[0]: row[1:] for row in compared.rows}
-    assert rows["read and receive calls, under tracing"] == ("1.0000 ± 0.0008", "not measured", "")
+    assert rows["read and receive calls, under tracing"] == ("1.0000 ± 0.00080", "not measured", "")
     assert rows["waiting calls, under tracing"][0].startswith("0.0400 ± ")
     text = " ".join(compared.sentences)
     assert f"not counted for quick, because {refused}; they were traced instead." in text

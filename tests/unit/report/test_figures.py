@@ -23,6 +23,16 @@ def test_figures_read_as_people_write_them(value: float | None, text: str) -> No
     assert figures.figure(value) == text
 
 
+def test_a_number_has_no_decimals_that_its_interval_does_not_know() -> None:
+    """The second significant digit of half the interval is the last decimal of both."""
+    known = [(0.8639, 0.0996), (6.4321, 0.066), (0.8639, 0.004), (118.04, 31.2), (2.4, 0.9), (-0.001, 0.12)]
+    assert [f"{figures.known_within(value, half)} ± {figures.half_width(half)}" for value, half in known] == [
+        "0.86 ± 0.10", "6.43 ± 0.066", "0.8639 ± 0.0040", "118 ± 31", "2.40 ± 0.90", "0.00 ± 0.12",
+    ]  # fmt: skip
+    assert figures.known_within(0.8639, None) == figures.figure(0.8639)
+    assert figures.known_within(1.0, 0.00071, places=4) == "1.0000"
+
+
 def test_short_figures_keep_three_digits() -> None:
     """For narrow columns, ratios and sizes."""
     assert [figures.brief(v) for v in (0, 9.5, 812, 4_100, 118_000, 2.5e6, 3e9)] == [

@@ -100,8 +100,11 @@ def compared_causes(race: Race) -> tuple[ComparedCauses, ...]:
         race: of one column (``by_column``).
     """
     table = causes(race, layers())
-    if table is None:
-        return ()
+    return () if table is None else compared_in(table)
+
+
+def compared_in(table: Causes) -> tuple[ComparedCauses, ...]:
+    """Each other contender of a table next to the first."""
     return tuple(_compared(table, at) for at in range(1, len(table.names))) or (_compared(table, 0),)
 
 
@@ -146,9 +149,7 @@ def _of_calls(row: CallRow, shown: Sequence[int], at: int) -> tuple[str, ...]:
 
 def _calls(interval: Interval, *, sign: str = "-") -> str:
     """Calls per response, and half the width of the interval."""
-    half = figures.finite((interval.high - interval.low) / 2)
-    estimate = f"{interval.estimate:{sign}.4f}" if interval.estimate else "0"
-    return f"{estimate} ± {figures.two_digits(half)}" if half else estimate
+    return _with_half(interval, sign=sign, places=4)
 
 
 def _is_frequent(row: CallRow, shown: Sequence[int], at: int) -> bool:
@@ -177,26 +178,32 @@ def _number(cell: CauseCell) -> str:
     return "not measured" if cell.interval is None else _with_half(cell.interval)
 
 
-def _with_half(interval: Interval) -> str:
+def _with_half(interval: Interval, *, sign: str = "-", places: int | None = None) -> str:
     """An estimate, and half the width of its interval unless that is nothing or unknown."""
-    half = figures.finite((interval.high - interval.low) / 2)
-    return f"{_plain(interval.estimate)} ± {figures.two_digits(half)}" if half else _plain(interval.estimate)
+    half = _half(interval)
+    estimate = _known(interval.estimate, half, sign=sign, places=places)
+    return f"{estimate} ± {figures.half_width(half)}" if half else estimate
 
 
-def _plain(value: float) -> str:
-    """Zero without decimals, so that it differs from a small number."""
-    return "0" if value == 0 else figures.figure(value)
+def _half(interval: Interval) -> float | None:
+    return figures.finite((interval.high - interval.low) / 2)
 
 
-def _signed(value: float) -> str:
-    return f"{'+' if value > 0 else ''}{_plain(value)}"
+def _known(value: float, half: float | None, *, sign: str = "-", places: int | None = None) -> str:
+    """A number with as many decimals as its interval supports; zero without any, so that it differs from a small one.
+
+    Args:
+        sign: "+" also shows the sign of a number above zero.
+    """
+    if value == 0:
+        return "0"
+    return f"{'+' if value > 0 and sign == '+' else ''}{figures.known_within(value, half, places=places)}"
 
 
 def _difference(difference: LaunchDifference | None) -> str:
     if difference is None:
         return ""
-    sign = "+" if difference.interval.estimate > 0 else ""
-    return f"{sign}{_with_half(difference.interval)}{f' {FOUND}' if difference.significant else ''}"
+    return f"{_with_half(difference.interval, sign='+')}{f' {FOUND}' if difference.significant else ''}"
 
 
 def _sentences(table: Causes, shown: Sequence[int], at: int) -> Iterator[str]:
@@ -235,17 +242,16 @@ _OF_CPU = (Counter.CPU_NS, Counter.USER_NS, Counter.KERNEL_NS)
 
 
 def _of_cpu(table: Causes, first: str, other: str, at: int) -> str:
-    row = table.row(Counter.CPU_NS)
-    difference = row.cells[at].difference if row else None
+    difference = table.difference(Counter.CPU_NS, at)
     if difference is None:
         return f"The CPU time of {first} and {other} can't be compared."
     if not difference.significant:
         return f"No difference in CPU time per response was found between {first} and {other}."
-    text = f"{other} takes {_more(difference)} CPU time per response than {first}"
+    text = f"{other} takes {more(difference)} CPU time per response than {first}"
     parts = [
-        f"{figures.figure(known[0])} µs of the difference {where}"
+        f"{_known(known.interval.estimate, _half(known.interval))} µs of the difference {where}"
         for counter, where in ((Counter.USER_NS, "in user mode"), (Counter.KERNEL_NS, "in the kernel"))
-        if (known := table.share_of_cpu(counter, at)) is not None
+        if (known := table.difference(counter, at)) is not None
     ]
     return f"{text}: {' and '.join(parts)}." if parts else f"{text}."
 
@@ -278,29 +284,30 @@ def _of_functions(first: str, other: str, explained: Explained) -> Iterator[str]
     """Which functions a revision made slower or faster, and what part of the difference is in none of them."""
     for name, difference in explained.found[:MAX_SENTENCES]:
         slower = "slower" if difference.interval.estimate > 0 else "faster"
-        yield f"{other} is {slower} in {name}: {_more(difference)} CPU time per response than {first}."
+        yield f"{other} is {slower} in {name}: {more(difference)} CPU time per response than {first}."
     if len(explained.found) > MAX_SENTENCES:
         yield f"The table has all {len(explained.found)} functions that differ."
-    whole = explained.whole.interval.estimate
+    whole, half = explained.whole.interval.estimate, _half(explained.whole.interval)
     if explained.unexplained_share is None:
         return
     if not explained.found:
-        yield f"No difference was found in any single function, so {figures.figure(abs(whole))} µs stay unexplained."
+        yield f"No difference was found in any single function, so {_known(abs(whole), half)} µs stay unexplained."
         return
     where = " in user mode" if explained.counter is Counter.USER_NS else ""
     yield (
         f"{'These functions make' if len(explained.found) > 1 else 'This function makes'} up "
-        f"{_signed(explained.found_us)} µs of the difference of {_signed(whole)} µs{where}; "
+        f"{_known(explained.found_us, half, sign='+')} µs of the difference of "
+        f"{_known(whole, half, sign='+')} µs{where}; "
         f"{explained.unexplained_us:+.2f} µs ({round(100 * explained.unexplained_share)} %) stays unexplained."
     )
 
 
-def _more(difference: LaunchDifference) -> str:
+def more(difference: LaunchDifference) -> str:
     """A difference in words: how much more or less, with its interval."""
     by = difference.interval
-    more = "more" if by.estimate > 0 else "less"
-    ends = sorted((abs(by.low), abs(by.high)))
-    return f"{figures.figure(abs(by.estimate))} µs ({figures.figure(ends[0])} to {figures.figure(ends[1])}) {more}"
+    word = "more" if by.estimate > 0 else "less"
+    low, high = (_known(end, _half(by)) for end in sorted((abs(by.low), abs(by.high))))
+    return f"{_known(abs(by.estimate), _half(by))} µs ({low} to {high}) {word}"
 
 
 def _not_sampled(table: Causes, shown: Sequence[int]) -> Iterator[str]:
@@ -330,13 +337,20 @@ def _is_cost(row: CauseRow, at: int) -> bool:
 
 def _cost(row: CauseRow, at: int) -> str:
     difference = row.cells[at].difference
-    return f"{LABELS[row.kind.counter]}: {_signed(difference.interval.estimate if difference else 0.0)}"
+    if difference is None:
+        raise ValueError("a cost that differs has a difference")
+    return f"{LABELS[row.kind.counter]}: {_known(difference.interval.estimate, _half(difference.interval), sign='+')}"
 
 
 def lines(race: Race) -> list[RenderableType]:
     """One column's tables for the terminal; empty without extra launches."""
+    return lines_of(compared_causes(race))
+
+
+def lines_of(tables: Sequence[ComparedCauses]) -> list[RenderableType]:
+    """Tables for the terminal."""
     shown: list[RenderableType] = []
-    for compared in compared_causes(race):
+    for compared in tables:
         table = glyphs.table(compared.heads[0], numbers=compared.heads[1:])
         for row in compared.rows:
             table.add_row(*map(Text, row))
@@ -347,8 +361,13 @@ def lines(race: Race) -> list[RenderableType]:
 
 def markdown(race: Race) -> list[str]:
     """One column's causes as lines of Markdown: sentences, and rows that differ; empty without extra launches."""
+    return markdown_of(compared_causes(race))
+
+
+def markdown_of(tables: Sequence[ComparedCauses]) -> list[str]:
+    """Tables as lines of Markdown; empty without a table."""
     shown: list[str] = []
-    for compared in compared_causes(race):
+    for compared in tables:
         heads = ["per response", *compared.heads[1:]]
         rows = [row for row in compared.rows if row[-1].endswith(FOUND)]
         shown += ["", *(f"- {cell(sentence)}" for sentence in compared.sentences)]
@@ -361,8 +380,11 @@ def markdown(race: Race) -> list[str]:
 def as_json(race: Race) -> JsonObject:
     """One column's causes under one key; nothing without extra launches."""
     table = causes(race, layers())
-    if table is None:
-        return {}
+    return {} if table is None else {"why": table_json(table)}
+
+
+def table_json(table: Causes) -> JsonObject:
+    """A table of causes."""
     counters: list[Json] = [
         {
             "counter": row.kind.counter,
@@ -404,7 +426,7 @@ def as_json(race: Race) -> JsonObject:
     explained: list[Json] = [
         _explained(name, known) for at, name in enumerate(table.names) if at and (known := table.explained(at))
     ]
-    return {"why": {"contenders": launches, "counters": counters, "calls": calls, **parts, "explained": explained}}
+    return {"contenders": launches, "counters": counters, "calls": calls, **parts, "explained": explained}
 
 
 def _explained(name: str, explained: Explained) -> JsonObject:
@@ -412,8 +434,8 @@ def _explained(name: str, explained: Explained) -> JsonObject:
     return {
         "name": name,
         "counter": explained.counter,
-        "difference": _tested(explained.whole),
-        "found": [{"name": function, "difference": _tested(known)} for function, known in explained.found],
+        "difference": tested_json(explained.whole),
+        "found": [{"name": function, "difference": tested_json(known)} for function, known in explained.found],
         "unexplained_us": figures.finite(explained.unexplained_us),
         "unexplained_share": figures.finite(explained.unexplained_share),
     }
@@ -424,11 +446,12 @@ def _cell(name: str, cell: CauseCell) -> JsonObject:
         "name": name,
         **_bounds(cell.interval),
         "missing": cell.missing,
-        "difference": None if cell.difference is None else _tested(cell.difference),
+        "difference": None if cell.difference is None else tested_json(cell.difference),
     }
 
 
-def _tested(difference: LaunchDifference) -> JsonObject:
+def tested_json(difference: LaunchDifference) -> JsonObject:
+    """A difference with its interval, and whether the test found it."""
     return {**_bounds(difference.interval), "p": difference.p, "significant": difference.significant}
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from dragstrip.analysis.call_tree import CallNode, call_tree
-from dragstrip.analysis.causes import is_of_revisions
+from dragstrip.analysis.causes import extra_launches, is_of_revisions
 from dragstrip.record import CodePlace, Profile, Race
 from dragstrip.report import figures
 
@@ -55,11 +55,7 @@ def icicles(race: Race) -> tuple[Icicle, ...]:
     Args:
         race: of one column (``by_column``).
     """
-    launches = {
-        entrant.name: mine
-        for entrant in race.entrants
-        if not entrant.out and (mine := [profile for profile in race.profiles if profile.contender == entrant.name])
-    }
+    launches = {entrant.name: mine for entrant in race.entrants if (mine := extra_launches(race, entrant.name))}
     first, *others = launches or [""]
     pairs = [(first, other) for other in others] if is_of_revisions(race) else [(name,) for name in launches]
     drawn = (_icicle(names, [launches[name] for name in names]) for names in pairs)
