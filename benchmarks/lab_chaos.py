@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import socket
 import sys
 import tempfile
@@ -73,21 +74,26 @@ def children(folder: Path, strips: Sequence[str]) -> Iterator[Carried]:
     yield Carried()
 
 
-def disturbed(file: Path, place: Path, strips: Sequence[str], seconds: float, joins: str) -> Callable[[], None]:
-    """What happens in addition to kills, by time: a strip joins, one is away, records are damaged."""
-    begun, logs, done = time.monotonic(), file.parent / "logs", set[str]()
+def disturbed(file: Path, strips: Sequence[str], cells: int, joins: str) -> Callable[[], None]:
+    """What happens in addition to kills, by the share of raced cells: a strip joins, one is away, records are damaged.
 
-    def once(name: str, after: float, call: Callable[[], object]) -> None:
-        if name not in done and time.monotonic() - begun > after * seconds:
-            done.add(name)
+    Args:
+        joins: what is added to the matrix.
+    """
+    logs, done = file.parent / "logs", dict[str, float]()
+
+    def once(name: str, due: bool, call: Callable[[], object]) -> None:
+        if due and name not in done:
+            done[name] = time.monotonic()
             call()
 
     def look() -> None:
-        once("joins", 0.2, lambda: file.write_text(file.read_text() + joins))
-        once("gone", 0.3, (logs / f"gone-{strips[-2]}").touch)
-        once("back", 0.3 + AWAY_S / seconds, (logs / f"gone-{strips[-2]}").unlink)
+        share = labs.raced(file) / cells
+        once("joins", share > 0.2, lambda: file.write_text(file.read_text() + joins))
+        once("gone", share > 0.3, (logs / f"gone-{strips[-2]}").touch)
+        once("back", time.monotonic() > done.get("gone", math.inf) + AWAY_S, (logs / f"gone-{strips[-2]}").unlink)
         for number in range(DAMAGED):
-            once(f"damaged {number}", 0.1 * (number + 1), (logs / f"break-{strips[number % len(strips)]}").touch)
+            once(f"damaged {number}", share > 0.1 * number, (logs / f"break-{strips[number % len(strips)]}").touch)
 
     return look
 
@@ -104,8 +110,8 @@ def run(carrier: str, cells: int, count: int, kills: int, seed: int) -> dict[str
             joins = labs.strip(folder, strips[-1], how=how, door=place)
             begun = time.monotonic()
             killed = labs.chaos(
-                file, kills=kills, seed=seed, pause_s=6.0, options=carried.options, others=carried.others,
-                now_and_then=disturbed(file, place, strips, kills * 4.0, joins), stub_s=0.2,
+                file, kills=kills, seed=seed, pause_s=2.0, options=carried.options, others=carried.others,
+                cells=cells, now_and_then=disturbed(file, strips, cells, joins), stub_s=0.2,
             )  # fmt: skip
             seconds = time.monotonic() - begun
             lost = labs.assert_each_once(file, cells)

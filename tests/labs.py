@@ -117,13 +117,15 @@ def chaos(
     stub_s: float = 0.2,
     options: Sequence[str] = (),
     others: Mapping[str, Callable[[], int]] | None = None,
+    cells: int = 0,
     now_and_then: Callable[[], None] = lambda: None,
 ) -> dict[str, int]:
     """Runs a lab to its end, and kills races, clients and others at random until ``kills`` are reached.
 
     Args:
         options: of ``lab run``. others: what else is killed: the process id, or 0, by its name.
-        now_and_then: is called before each kill.
+        cells: of the lab, over which the kills are spread; 0: they come as soon as possible.
+        now_and_then: is called before each kill, and at the end.
 
     Returns:
         What was killed, by its name.
@@ -137,6 +139,9 @@ def chaos(
         if sum(killed.values()) < kills:
             time.sleep(drawn.uniform(0.0, pause_s))
             now_and_then()
+            while running.poll() is None and raced(file) < 0.9 * cells * sum(killed.values()) / kills:
+                now_and_then()
+                time.sleep(0.2)
             name = drawn.choice(names)
             pid = running.pid
             if name == "races":
