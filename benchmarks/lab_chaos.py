@@ -25,6 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 import clusters
 import labs
+import measuring_code
 from pages import ROOT, circumstances, splice
 
 PAGE, RESULTS = ROOT / "docs" / "lab.md", ROOT / "runs" / "lab-chaos.json"
@@ -122,7 +123,8 @@ def run(carrier: str, cells: int, count: int, kills: int, seed: int) -> dict[str
     assert refused <= DAMAGED
     return {
         "cells": cells, "strips": count, "killed": killed, "lost attempts": lost, "refused": refused,
-        "raced again": raced - cells, "seconds": round(seconds), "where": circumstances(),
+        "raced again": raced - cells, "seconds": round(seconds),
+        "where": f"{circumstances()}, commit {measuring_code.head()}",
     }  # fmt: skip
 
 

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,10 +34,11 @@ def slurm_lacks() -> str:
 
 @dataclass
 class Kept:
-    """Processes that are started again when they have ended."""
+    """Processes that are started again when they have ended; ``also`` is called now and then."""
 
     commands: Mapping[str, Sequence[str]]
     folder: Path
+    also: Callable[[], object] = lambda: None
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     ended: threading.Event = field(default_factory=threading.Event)
 
@@ -59,6 +60,7 @@ class Kept:
     def _watch(self) -> None:
         while not self.ended.wait(0.5):
             self.look()
+            self.also()
 
     def look(self) -> None:
         """Starts those that do not run."""
@@ -114,6 +116,14 @@ def munge(folder: Path) -> list[str]:
     return words
 
 
+def resumed() -> None:
+    """Resumes nodes as an administrator does: a controller that was killed may drain them ("Duplicate jobid")."""
+    drained = ["sinfo", "--noheader", "--states=drain,down", "--format=%n"]
+    for name in subprocess.run(drained, capture_output=True, text=True, check=False).stdout.split():
+        words = ["scontrol", "update", f"nodename={name}", "state=resume"]
+        subprocess.run(words, capture_output=True, check=False)
+
+
 @contextmanager
 def slurm(folder: Path, strips: Sequence[str]) -> Iterator[Kept]:
     """Slurm of Debian's packages on this machine: munge, "controller", and a daemon by the name of each strip."""
@@ -135,7 +145,7 @@ def slurm(folder: Path, strips: Sequence[str]) -> Iterator[Kept]:
     os.environ["SLURM_CONF"] = str(file)  # for every client
     commands = {"munge": munge(folder), "controller": ["slurmctld", "-D", "-f", str(file)]}
     commands |= {name: ["slurmd", "-D", "-N", name, "-f", str(file)] for name in strips}
-    with Kept(commands, folder) as kept:
+    with Kept(commands, folder, resumed) as kept:
         until_s = time.monotonic() + READY_S
         while subprocess.run(["sinfo"], capture_output=True, check=False).returncode:
             assert time.monotonic() < until_s, (folder / "controller.log").read_text()[-3000:]

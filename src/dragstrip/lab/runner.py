@@ -25,7 +25,7 @@ from dragstrip.lab.choice import Progress, Spending
 from dragstrip.lab.ledger import STORE_NAME, Attempt, CellRow, Ledger, Stored, only_client
 from dragstrip.lab.matrix import Matrix
 from dragstrip.lab.planning import PlannedCell, Planner
-from dragstrip.lab.strips import REPLY_S, Link
+from dragstrip.lab.strips import Link
 from dragstrip.lab.task import Inquiry, Kind, Outcome, Reply, Taken, from_json
 from dragstrip.paths import own_folder
 from dragstrip.process.scratch import sweep_stale
@@ -34,6 +34,9 @@ from dragstrip.store.database import Store
 
 #: Lost attempts in a row after which a strip rests until it replies again, and how long it rests before.
 LOST_IN_A_ROW, REST_S = 3, 60.0
+
+#: Seconds for which a client waits for all strips before it begins with those that have replied.
+FIRST_S = 20.0
 
 #: A slice is ended after this many times its plan, but not before ``LEAST_S``.
 TIMES_PLAN, LEAST_S = 3.0, 1800.0
@@ -123,7 +126,7 @@ class Runner:
         before, self._planned_s = dict(self._planner.away), now_s
         try:
             self._matrix: Matrix = matrix.load(self.file)
-            planned = self._planner.plan(self._matrix, REPLY_S if self._read_ns < 0 else 0.0)
+            planned = self._planner.plan(self._matrix, FIRST_S if self._read_ns < 0 else 0.0)
         except (BadDefinition, BadUsage) as error:
             if self._read_ns < 0:
                 raise
