@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import shutil
 import socket
 import sys
 import tempfile
@@ -115,7 +116,11 @@ def run(carrier: str, cells: int, count: int, kills: int, seed: int) -> dict[str
                 cells=cells, now_and_then=disturbed(file, strips, cells, joins), stub_s=0.2,
             )  # fmt: skip
             seconds = time.monotonic() - begun
-            lost = labs.assert_each_once(file, cells)
+            try:
+                lost = labs.assert_each_once(file, cells)
+            except AssertionError:
+                shutil.copytree(file.parent / "logs", RESULTS.with_name("lab-chaos-failed"), dirs_exist_ok=True)
+                raise
             raced = labs.raced(file)
             refused = len(labs.refusals(file))
             used = labs.used(file)

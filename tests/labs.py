@@ -14,8 +14,8 @@ from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 
-import psutil
 import samples
+from stub_strip import begun_at
 
 from dragstrip.lab.ledger import STORE_NAME, CellRow, Ledger, Stored
 from dragstrip.lab.task import Kind
@@ -89,13 +89,14 @@ def client(file: Path, *options: str, log: Path | None = None, **more: str) -> s
 
 
 def races(file: Path) -> list[int]:
-    """Process ids of races of this lab that are running, with or without their client."""
+    """Process ids of races of this lab that are running, with or without their client; no other process's."""
     found = []
     for log in (file.parent / "logs").glob("*.log"):
         lines = [line.split() for line in log.read_text().splitlines()]
-        ended = {pid for word, pid in lines if word == "end"}
-        found += [int(pid) for word, pid in lines if word == "begin" and pid not in ended]
-    return [pid for pid in found if psutil.pid_exists(pid)]
+        ended = {(pid, begun) for word, pid, begun in lines if word == "end"}
+        alive = [(pid, begun) for word, pid, begun in lines if word == "begin" and begun_at(pid) == begun]
+        found += [int(pid) for pid, begun in alive if (pid, begun) not in ended]
+    return found
 
 
 def wakes(pid: int) -> int:

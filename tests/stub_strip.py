@@ -35,25 +35,26 @@ from dragstrip.store.database import Store
 FOLDER, NAME = Path(), ""
 
 
-def _alive(pid: int) -> bool:
-    """Whether a process runs; one that was killed and not waited for does not."""
+def begun_at(pid: int | str) -> str:
+    """When a process began, in ticks since the system's start; "" if it has ended, also if nothing waits for it."""
     with suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    return False
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return "" if fields[0] == "Z" else fields[19]
+    return ""
 
 
 def _note(word: str) -> None:
     number = os.open(FOLDER / f"{NAME}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    os.write(number, f"{word} {os.getpid()}\n".encode())
+    os.write(number, f"{word} {os.getpid()} {begun_at(os.getpid())}\n".encode())
     os.close(number)
 
 
 def _met() -> bool:
-    """Whether a race that has begun on this strip, and not ended, is alive."""
+    """Whether a race that has begun on this strip, and not ended, is alive; its process id alone may be another's."""
     log = FOLDER / f"{NAME}.log"
     lines = [line.split() for line in log.read_text().splitlines()] if log.exists() else []
-    ended = {pid for word, pid in lines if word == "end"}
-    return any(word == "begin" and pid not in ended and _alive(int(pid)) for word, pid in lines)
+    ended = {(pid, begun) for word, pid, begun in lines if word == "end"}
+    return any(word == "begin" and (pid, begun) not in ended and begun_at(pid) == begun for word, pid, begun in lines)
 
 
 def seconds(cell: str, attempt: int) -> float:
