@@ -233,6 +233,14 @@ PARTS = (
         code=(),
     ),
     Part(
+        "lab-night",
+        ("lab.md#lab-night",),
+        (EXAMPLES, "python benchmarks/lab_night.py --minutes {minutes} --record"),
+        30,
+        "where a lab's rounds go",
+        code=(ANALYSIS,),
+    ),
+    Part(
         "lab-makespan", ("lab.md#lab-makespan",), ("python benchmarks/lab_makespan.py --record",), 11,
         "how a lab carries its cells",
         code=(),

@@ -1,23 +1,26 @@
 """How long a lab takes, over the list-scheduling bound: python benchmarks/lab_makespan.py [--times 2] [--record]
 
 Cells sleep for 10 to 14 s instead of a race; all else is real, and all strips are on this machine. Each carrier has the
-same cells in turn, this many times. For ``dask`` scheduler and workers run already; with ``dask local`` the client
-starts them. The bound is Graham's: no list schedule of m strips takes longer than the sum of all cells
-over m, plus the longest cell times 1 - 1/m. The perfect schedule starts the same cells in the same order, and loses no
-time between them. ``lab run`` is timed from its start to its exit.
+same cells in turn, this many times; results are stored, so that the program continues if it was ended. For ``dask``
+scheduler and workers run already; with ``dask local`` the client starts them. The bound is Graham's: no list schedule
+of m strips takes longer than the sum of all cells over m, plus the longest cell times 1 - 1/m. The perfect schedule
+starts the same cells in the same order, and loses no time between them. ``lab run`` is timed from its start to its
+exit.
 """
 
 from __future__ import annotations
 
 import argparse
 import heapq
+import json
 import os
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from itertools import product
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
@@ -29,7 +32,7 @@ from pages import ROOT, circumstances, splice
 
 from dragstrip.lab.ledger import Attempt, Ledger
 
-PAGE = ROOT / "docs" / "lab.md"
+PAGE, RESULTS = ROOT / "docs" / "lab.md", ROOT / "runs" / "lab-makespan.jsonl"
 
 
 @contextmanager
@@ -52,13 +55,18 @@ READY_S = 180.0
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What a lab took, s: all of ``lab run``; from its first slice's start to its last record; and what bounds it."""
+    """What a lab took, s: all of ``lab run``; from its first slice's start to its last record; and what bounds it.
+
+    Args:
+        load: the load average at its end.
+    """
 
     carrier: str
     whole_s: float
     slices_s: float
     perfect_s: float
     bound_s: float
+    load: float | None = None
 
 
 def perfect(cells: Sequence[float], strips: int) -> float:
@@ -109,15 +117,16 @@ def run(carrier: str, cells: int, count: int) -> Taken:
                 attempts: list[Attempt] = sorted(ledger.attempts(), key=lambda attempt: attempt.begun)
     slept = [stub_strip.seconds(attempt.cell, attempt.n) for attempt in attempts]
     slices_s = max(attempt.ended or 0.0 for attempt in attempts) - attempts[0].begun
-    return Taken(carrier, whole_s, slices_s, perfect(slept, count), bound(slept, count))
+    return Taken(carrier, whole_s, slices_s, perfect(slept, count), bound(slept, count), os.getloadavg()[0])
 
 
 def table(results: Sequence[Taken], cells: int, strips: int, seconds: tuple[float, float]) -> str:
     """The table of all carriers: each number of each run."""
-    times = len(results) // len({taken.carrier for taken in results})
+    loads = [taken.load for taken in results if taken.load is not None]
+    during = f", load average {min(loads):.1f} to {max(loads):.1f}" if loads else ""
     lines = [
-        f"{cells} cells of {seconds[0]:g} to {seconds[1]:g} s over {strips} strips, {times} times in turn: seconds "
-        f"({circumstances()}, load average {os.getloadavg()[0]:.1f}).",
+        f"{cells} cells of {seconds[0]:g} to {seconds[1]:g} s over {strips} strips: seconds of each run, in turn "
+        f"({circumstances()}{during}).",
         "",
         "| carrier | `lab run` | first start to last record | perfect schedule | bound | `lab run` over the bound |",
         "|-|-:|-:|-:|-:|-:|",
@@ -150,14 +159,19 @@ def main() -> None:
     parser.add_argument("--record", action="store_true", help="write the table into docs/lab.md")
     asked = parser.parse_args()
     os.environ["STUB_LEAST_S"], os.environ["STUB_S"] = map(str, asked.seconds)
-    results = []
-    for carrier in (asked.carriers or list(CARRIERS)) * asked.times:
-        results.append(run(carrier, asked.cells, asked.strips))
-        print(results[-1], flush=True)
+    RESULTS.parent.mkdir(exist_ok=True)
+    results = [Taken(**json.loads(line)) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
+    for time_, carrier in product(range(asked.times), asked.carriers or list(CARRIERS)):
+        if sum(taken.carrier == carrier for taken in results) <= time_:
+            results.append(run(carrier, asked.cells, asked.strips))
+            with RESULTS.open("a") as file:
+                file.write(json.dumps(asdict(results[-1])) + "\n")
+            print(results[-1], flush=True)
     text = table(results, asked.cells, asked.strips, tuple(asked.seconds))
     print(text)
     if asked.record:
         splice(PAGE, "lab-makespan", text)
+        RESULTS.unlink()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Dask as the carrier of a lab: one worker for each strip, on controllers, and one task for each slice.
+"""Dask as the carrier of a lab: workers for its strips, on controllers, and one task for each slice.
 
 Dask holds nothing that a lab needs: if its scheduler or a worker is killed, the same attempt is carried again, and the
 strip's outbox has its record. The client submits one slice for each free strip, never the whole matrix: a dead worker
@@ -153,7 +153,7 @@ class DaskCarrier:
     def interrupt(self) -> None:
         """By every worker, for its own races."""
         with suppress(Exception):
-            workers = [worker for known in self._of_strips(fresh=True).values() for worker in known]
+            workers = list({worker for known in self._of_strips(fresh=True).values() for worker in known})
             self._client.run(dask_worker.interrupted, workers=workers)
 
     def close(self) -> None:

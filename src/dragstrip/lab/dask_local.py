@@ -1,4 +1,7 @@
-"""A Dask scheduler and one worker for each strip, as child processes of the client; all ports are on loopback."""
+"""A Dask scheduler and a worker for all strips, as a child process of the client; all ports are on loopback.
+
+A worker for each strip would take a second each to start. A worker only waits, and if it is killed, its races live on.
+"""
 
 from __future__ import annotations
 
@@ -14,37 +17,44 @@ LOOPBACK, SILENT = "127.0.0.1", logging.CRITICAL
 
 
 class LocalStrips(SpecCluster):
-    """Its workers end with the client.
+    """A worker for the strips that are there at the start, and another one for those that join; they end with it.
 
     Args:
         security: certificates, so that other users of this machine can't send tasks. folder: for workers' files.
     """
 
     def __init__(self, security: Any, folder: Path) -> None:
+        self._strips: set[str] = set()
         self._waiting: list[str] = []
         self._certificates = security
-        # By default three workers may be killed before Dask gives a task up.
-        dask.config.set({"distributed.scheduler.allowed-failures": 20, "temporary-directory": str(folder)})
+        # By default three workers may be killed before Dask gives a task up, and a worker has 15 s to start again.
+        dask.config.set(
+            {
+                "distributed.scheduler.allowed-failures": 20,
+                "distributed.deploy.lost-worker-timeout": "120s",
+                "temporary-directory": str(folder),
+            }
+        )
         options = {"host": LOOPBACK, "port": 0, "dashboard_address": f"{LOOPBACK}:0", "security": security}
         super().__init__(
             scheduler={"cls": Scheduler, "options": options}, workers={}, security=security, silence_logs=SILENT
         )
 
     def add(self, strips: Sequence[str]) -> None:
-        """Starts the workers of strips that have none."""
-        self._waiting = [strip for strip in strips if strip not in self.worker_spec]
-        self.scale(len(self.worker_spec) + len(self._waiting))
+        """Starts a worker for the strips that have none, and workers that were given up."""
+        self._waiting = [strip for strip in strips if strip not in self._strips]
+        self._strips.update(self._waiting)
+        self.scale(len(self.worker_spec) + bool(self._waiting))
 
     def new_worker_spec(self) -> dict[str, object]:
-        """The next strip's worker; its two threads let the client look into an outbox while a race runs."""
-        strip = self._waiting.pop(0)
+        """The next worker; two threads for each strip let the client look into an outbox while a race runs."""
         options = {
             "host": LOOPBACK,
             "dashboard_address": f"{LOOPBACK}:0",
-            "nthreads": 2,
+            "nthreads": 2 * len(self._waiting),
             "memory_limit": 0,
-            "resources": {f"strip-{strip}": 1},
+            "resources": {f"strip-{strip}": 1 for strip in self._waiting},
             "security": self._certificates,
             "silence_logs": SILENT,
         }
-        return {strip: {"cls": Nanny, "options": options}}
+        return {f"strips-{len(self.worker_spec)}": {"cls": Nanny, "options": options}}
