@@ -100,7 +100,7 @@ ReturnToService=2
 JobRequeue=0
 SlurmdTimeout=15
 KillWait=5
-SchedulerParameters=sched_interval=5
+SchedulerParameters=batch_sched_delay=1,sched_interval=1
 {nodes}
 PartitionName=lab Nodes=ALL Default=YES State=UP OverSubscribe=EXCLUSIVE
 """
@@ -118,7 +118,7 @@ def munge(folder: Path) -> list[str]:
 
 def resumed() -> None:
     """Resumes nodes as an administrator does: a controller that was killed may drain them ("Duplicate jobid")."""
-    drained = ["sinfo", "--noheader", "--states=drain,down", "--format=%n"]
+    drained = ["sinfo", "--noheader", "--states=drain,down", "--format=%N"]
     for name in subprocess.run(drained, capture_output=True, text=True, check=False).stdout.split():
         words = ["scontrol", "update", f"nodename={name}", "state=resume"]
         subprocess.run(words, capture_output=True, check=False)
