@@ -58,7 +58,7 @@ TIERS = {
         ),
         Part("test-contenders", "every contender that can be installed: each response byte for byte, each limit"),
         Part("test-release", "the source package and the wheel, installed into an empty environment, race there"),
-        Part("fuzz", "the response parser, HTTP/2's and WebSocket's frames, on random and on mutated bytes", computes=True),
+        Part("fuzz", "the response parser, HTTP/2's and WebSocket's frames, random and mutated bytes", computes=True),
     ),
     "soak": (
         Part("soak-kill", "100 races cut off by `kill -9`: nothing is left, nothing is lost"),
