@@ -36,7 +36,7 @@ PAGE = ROOT / "docs" / "why.md"
 NAMES = ("nginx-return", "go-native", "node", "luajit", "tornado")
 
 #: Pairs of stretches for each server, and the length of a stretch.
-PAIRS, STRETCH_NS = 30, 300_000_000
+PAIRS, STRETCH_NS = 50, 300_000_000
 
 #: The table to which only ``why`` adds.
 ADDED = "profile"
