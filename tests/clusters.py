@@ -9,7 +9,7 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,8 +20,8 @@ import labs
 #: The programs of Slurm, by Debian's packages.
 SLURM_PACKAGES = {"slurmctld": "slurmctld", "slurmd": "slurmd", "srun": "slurm-client", "munged": "munge"}
 
-#: Seconds for Slurm to reply.
-READY_S = 120.0
+#: Seconds for Slurm to reply, and between two looks of its administrator: Slurm believes jobs younger than 20 s.
+READY_S, REGISTER_S = 120.0, 22.0
 
 
 def slurm_lacks() -> str:
@@ -34,11 +34,10 @@ def slurm_lacks() -> str:
 
 @dataclass
 class Kept:
-    """Processes that are started again when they have ended; ``also`` is called now and then."""
+    """Processes that are started again when they have ended."""
 
     commands: Mapping[str, Sequence[str]]
     folder: Path
-    also: Callable[[], object] = lambda: None
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     ended: threading.Event = field(default_factory=threading.Event)
 
@@ -60,7 +59,6 @@ class Kept:
     def _watch(self) -> None:
         while not self.ended.wait(0.5):
             self.look()
-            self.also()
 
     def look(self) -> None:
         """Starts those that do not run."""
@@ -116,12 +114,17 @@ def munge(folder: Path) -> list[str]:
     return words
 
 
-def resumed() -> None:
-    """Resumes nodes as an administrator does: a controller that was killed may drain them ("Duplicate jobid")."""
-    drained = ["sinfo", "--noheader", "--states=drain,down", "--format=%N"]
-    for name in subprocess.run(drained, capture_output=True, text=True, check=False).stdout.split():
-        words = ["scontrol", "update", f"nodename={name}", "state=resume"]
-        subprocess.run(words, capture_output=True, check=False)
+def administer(ended: threading.Event) -> None:
+    """What an administrator does after a controller or a daemon was killed.
+
+    Drained nodes are resumed ("Duplicate jobid"), and nodes register again, so that jobs that have ended are noticed.
+    """
+    while not ended.wait(REGISTER_S):
+        drained = ["sinfo", "--noheader", "--states=drain,down", "--format=%N"]
+        said = subprocess.run(drained, capture_output=True, text=True, check=False).stdout
+        orders = [["update", f"nodename={names}", "state=resume"] for names in said.split()]
+        for order in [*orders, ["reconfigure"]]:
+            subprocess.run(["scontrol", *order], capture_output=True, check=False)
 
 
 @contextmanager
@@ -145,10 +148,14 @@ def slurm(folder: Path, strips: Sequence[str]) -> Iterator[Kept]:
     os.environ["SLURM_CONF"] = str(file)  # for every client
     commands = {"munge": munge(folder), "controller": ["slurmctld", "-D", "-f", str(file)]}
     commands |= {name: ["slurmd", "-D", "-N", name, "-f", str(file)] for name in strips}
-    with Kept(commands, folder, resumed) as kept:
+    with Kept(commands, folder) as kept:
         until_s = time.monotonic() + READY_S
         while subprocess.run(["sinfo"], capture_output=True, check=False).returncode:
             assert time.monotonic() < until_s, (folder / "controller.log").read_text()[-3000:]
             time.sleep(0.2)
+        administrator = threading.Thread(target=administer, args=(kept.ended,), daemon=True)
+        administrator.start()
         yield kept
+        kept.ended.set()
+        administrator.join()
         subprocess.run(["scancel", "--partition=lab"], check=False)
