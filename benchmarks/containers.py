@@ -231,7 +231,7 @@ def main() -> int:
     leave_network()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--races", type=int, default=20, help="races of each program")
-    parser.add_argument("--budget", default="30s", help="of each race")
+    parser.add_argument("--budget", default="150s", help="of each race (default 150s)")
     parser.add_argument("--minutes", type=float, default=24 * 60.0, help="begin no race after this")
     parser.add_argument("--only", choices=["go", "nginx", "nginx-file"])
     parser.add_argument("--record", action="store_true", help="write the table into docs/containers.md, race nothing")

@@ -269,7 +269,7 @@ PARTS = (
         "containers",
         ("containers.md#inside",),
         ("python benchmarks/containers.py --minutes {minutes}",),
-        50,
+        70,
         "how containers start",
     ),
     Part(
