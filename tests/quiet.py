@@ -208,7 +208,7 @@ def _touches(spans: Sequence[Span], begun_ns: int, ended_ns: int) -> bool:
 
 
 def blocks(races: Iterable[Race], ahead_ns: int) -> list[Span]:
-    """The blocks of races, by this machine's clock; those of the racing machine are ahead by this much."""
+    """The blocks of races, by this machine's clock; the racing machine's clock is ahead by this much."""
     found = [
         (block.started_ns - ahead_ns, block.started_ns + block.duration_ns - ahead_ns)
         for race in races

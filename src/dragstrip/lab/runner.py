@@ -154,7 +154,7 @@ class Runner:
                 continue
             link = self._planner.links.get(attempt.strip)
             if link is None:
-                self._ledger.end(attempt, Kind.LOST, f"strip {attempt.strip} is no longer in the matrix", most_s=0.0)
+                self._ledger.end(attempt, Kind.LOST, f"strip {attempt.strip} has left the matrix", most_s=0.0)
                 continue
             self._earlier.add((attempt.cell, attempt.n))
             self._running[pool.submit(self.carrier.collect, link, attempt.cell, attempt.n)] = (attempt, link)

@@ -91,7 +91,7 @@ def known_within(value: float, half: float | None, *, places: int | None = None)
 
     Args:
         half: of the interval's width, whose second significant digit is the last decimal; None or 0 if it is unknown.
-        places: decimals at most; None for those of ``figure``.
+        places: decimals at most; None for as many as ``figure`` shows.
     """
     most = _places(value) if places is None else places
     return f"{value:z,.{min(_known_places(half), most) if half else most}f}"

@@ -20,7 +20,7 @@ RATES = {"yardstick": 50_000.0, "mine": 30_000.0}
 
 
 def launches(sides: Mapping[str, str], slower: float = 1.0) -> tuple[Profile, ...]:
-    """Extra launches of these contenders, as those of a contender of ``samples.planted``; all cost ``slower`` times."""
+    """Extra launches of these contenders, like the ones in ``samples.planted``; all cost ``slower`` times."""
     made: list[Profile] = []
     for name, side in sides.items():
         for launch in samples.planted().profiles:
