@@ -756,7 +756,7 @@ class ReferenceServer:
 
 @final
 class Sampler:
-    """Samples the stacks of running processes, some 750 times per second of their CPU time."""
+    """Samples the stacks of running processes, some 500 times per second of their CPU time."""
 
     def __init__(self, pids: Sequence[int], *, cores: Sequence[int]) -> None:
         """Starts sampling every thread on these cores, and threads that they start later.

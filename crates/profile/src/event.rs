@@ -8,7 +8,7 @@ use sys::bindings as perf;
 
 /// Samples per second of CPU time; a prime, so that it keeps no step with other clocks. Each costs the server some 50 µs
 /// on a virtual machine, most of it the interrupt itself.
-pub const RATE_HZ: u64 = 751;
+pub const RATE_HZ: u64 = 499;
 
 /// Bytes of the user's stack in each sample.
 pub const STACK_BYTES: u32 = 16 * 1024;

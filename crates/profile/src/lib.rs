@@ -1,6 +1,6 @@
 //! Samples the stacks of running processes, and unwinds and names them; and counts their system calls by name.
 //!
-//! A clock of the kernel (`cpu-clock` of perf_event_open(2)) interrupts each thread of the processes some 750 times per
+//! A clock of the kernel (`cpu-clock` of perf_event_open(2)) interrupts each thread of the processes some 500 times per
 //! second of its CPU time. It needs no hardware counter, so it also works on virtual machines. Each sample
 //! has the kernel's own chain of return addresses, by frame pointers, and the user's registers and a piece of its
 //! stack, from which `framehop` unwinds by the programs' unwind tables. Neither works for all runtimes: the chain that

@@ -30,7 +30,8 @@ from dragstrip.analysis.layers import (
 )
 from dragstrip.record import Counter, EventKind, Profile, Race
 
-#: Probability of any false alarm among a column's differences, and of missing a contender's own number.
+#: Probability of any false alarm among a column's differences, and of missing a contender's own number. Counters,
+#: system calls, layers and, between revisions, functions are families that share it equally (Bonferroni).
 ALPHA = 0.05
 
 
@@ -300,7 +301,7 @@ def causes_of(
     Args:
         layers: as in ``causes``. is_one_server: they are versions of one server, so their functions can be compared.
     """
-    names = tuple(by_name)
+    names, share = tuple(by_name), alpha / (4 if is_one_server else 3)
     numbers = {(kind.counter, name): _numbers(kind, by_name[name]) for kind in COUNTERS for name in names}
     family = [
         (kind.counter, name)
@@ -309,7 +310,7 @@ def causes_of(
         if kind.tested and numbers[kind.counter, names[0]] is not None and numbers[kind.counter, name] is not None
     ]
     tested = differences(
-        [_both(numbers[counter, names[0]], numbers[counter, name]) for counter, name in family], alpha=alpha
+        [_both(numbers[counter, names[0]], numbers[counter, name]) for counter, name in family], alpha=share
     )
     found = dict(zip(family, tested, strict=True))
 
@@ -328,9 +329,9 @@ def causes_of(
         names=names,
         launches=tuple(map(len, ordered)),
         rows=shown,
-        calls=_call_rows(ordered, alpha),
-        layers=_part_rows([by_layer(launches, layers) for launches in ordered], alpha) if layers else (),
-        functions=_part_rows(list(map(by_function, ordered)), alpha, least=LEAST_OF_FUNCTION, scatter_alike=True)
+        calls=_call_rows(ordered, alpha, share),
+        layers=_part_rows([by_layer(launches, layers) for launches in ordered], alpha, share) if layers else (),
+        functions=_part_rows(list(map(by_function, ordered)), alpha, share, least=LEAST_OF_FUNCTION, scatter_alike=True)
         if is_one_server
         else (),
         unnamed=tuple(map(unnamed_share, ordered)),
@@ -346,11 +347,12 @@ def causes_of(
     )
 
 
-def _call_rows(launches: Sequence[Sequence[Profile]], alpha: float) -> tuple[CallRow, ...]:
+def _call_rows(launches: Sequence[Sequence[Profile]], alpha: float, share: float) -> tuple[CallRow, ...]:
     """Rows of counted calls, then of traced calls; the differences of all are one family.
 
     Args:
         launches: of each contender, the first is the one that others are compared with.
+        alpha: of each number's interval. share: of the family.
     """
     known = {traced: [_calls(of_one, traced=traced) for of_one in launches] for traced in (False, True)}
     numbers = {
@@ -359,7 +361,7 @@ def _call_rows(launches: Sequence[Sequence[Profile]], alpha: float) -> tuple[Cal
         for name in _call_names([calls for calls in of_all if calls is not None])
     }
     family = [(key, at) for key, of_all in numbers.items() for at in range(1, len(of_all)) if of_all[0] and of_all[at]]
-    tested = differences([_both(numbers[key][0], numbers[key][at]) for key, at in family], alpha=alpha)
+    tested = differences([_both(numbers[key][0], numbers[key][at]) for key, at in family], alpha=share)
     found = dict(zip(family, tested, strict=True))
     return tuple(
         CallRow(
@@ -414,12 +416,12 @@ def _call_names(known: Sequence[_Calls]) -> list[str]:
 
 
 def _part_rows(
-    parts: Sequence[Parts | None], alpha: float, *, least: int = 1, scatter_alike: bool = False
+    parts: Sequence[Parts | None], alpha: float, share: float, *, least: int = 1, scatter_alike: bool = False
 ) -> tuple[PartRow, ...]:
     """Rows of the parts that have enough samples over all contenders; all their differences are one family.
 
     Args:
-        scatter_alike: as in ``differences``.
+        alpha: of each number's interval. share: of the family. scatter_alike: as in ``differences``.
     """
     known = [part for part in parts if part is not None]
     if len(known) < len(parts):
@@ -428,7 +430,7 @@ def _part_rows(
     names = sorted((name for name, samples in total.items() if samples >= least), key=lambda name: (-total[name], name))
     numbers = {name: [part.cpu_us(name) for part in known] for name in names}
     pairs = [(numbers[name][0], other) for name in names for other in numbers[name][1:]]
-    found = iter(differences(pairs, alpha=alpha, scatter_alike=scatter_alike))
+    found = iter(differences(pairs, alpha=share, scatter_alike=scatter_alike))
     rows = []
     for name in names:
         firsts = (CauseCell(interval=numbers[name][0].interval(alpha)),)

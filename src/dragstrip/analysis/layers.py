@@ -11,7 +11,7 @@ from dragstrip.analysis.launch_differences import LaunchNumbers, shares
 from dragstrip.record import CodePlace, Counter, Profile, StackFrame
 
 #: Samples per second of CPU time, as ``crates/profile`` takes them.
-SAMPLES_PER_S = 751
+SAMPLES_PER_S = 499
 
 #: Fewest samples of a launch, and over all launches of a function whose difference is tested.
 LEAST_SAMPLES, LEAST_OF_FUNCTION = 100, 20
