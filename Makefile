@@ -125,7 +125,7 @@ soak-fleet: .stamps/test-deps  ## machines that are lost, links that are slow: n
 	$(PYTEST) -q -m 'soak or thorough' tests/live/test_fleet.py tests/live/test_fleet_install.py
 
 soak-fuzz:
-	$(MAKE) --no-print-directory fuzz FUZZ_CASES=1000000 FUZZ_RUNS=10000000
+	$(MAKE) --no-print-directory fuzz FUZZ_CASES=1000000 FUZZ_RUNS=3000000
 
 mutations: .stamps/test-deps  ## breaks chosen lines one at a time: the tests that must fail, into docs/testing.md
 	$(BIN)/python benchmarks/mutations.py --write
@@ -134,7 +134,7 @@ fuzz-cli: .stamps/build  ## command lines and definition files at random; FUZZ_L
 	$(BIN)/python benchmarks/fuzz_cli.py --lines $(FUZZ_LINES) --files $(FUZZ_FILES) --seed $(FUZZ_SEED)
 	$(BIN)/python benchmarks/fuzz_files.py --cases 10000 --seed $(FUZZ_SEED) --record
 
-fuzz: .stamps/build  ## the response parser, HTTP/2's and WebSocket's frames on random bytes; FUZZ_CASES=1000000, FUZZ_RUNS=10000000 for long runs
+fuzz: .stamps/build  ## the response parser, HTTP/2's and WebSocket's frames on random bytes; FUZZ_CASES=1000000, FUZZ_RUNS=3000000 for long runs
 	PROPTEST_CASES=$(FUZZ_CASES) cargo test --profile quick -p dragstrip-engine --test response --test corpus
 	FUZZ_CASES=$(FUZZ_CASES) cargo test --profile quick -p dragstrip-engine --test frames --test websocket_frames
 	$(BIN)/python benchmarks/fuzz.py --runs $(FUZZ_RUNS) $(if $(filter file,$(origin FUZZ_RUNS)),,--record)

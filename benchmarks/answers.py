@@ -2,7 +2,6 @@
 
     python benchmarks/answers.py --minutes 120
     python benchmarks/answers.py --minutes 20 --kinds '^same: node' --each 15
-    python benchmarks/answers.py --minutes 60 --kinds '^speed' --old ../at-593c340
     python benchmarks/answers.py --write
 
 ``benchmarks/disturb.py`` makes the disturbance. Every race is a ``dragstrip race`` as a user starts it, and one line
@@ -58,7 +57,6 @@ class Kind:
         truth: the first one's speed over the second's; None: the race named ``reference: …`` says.
         only: the server whose marked copy alone is hit; "": all cores are, all the time.
         each: races of each duty that are wanted, unless ``--each`` says another number.
-        former_s: the budget of the former code beside it, in the same turn (``--old``); 0: it is not raced.
     """
 
     name: str
@@ -69,7 +67,6 @@ class Kind:
     truth: float | None = 1.0
     only: str = ""
     needs: tuple[str, ...] = ()
-    former_s: float = 0.0
 
 
 SERVERS = {"nginx-return": "nginx", "node": "node", "go-native": "go", "tornado": ""}
@@ -82,19 +79,18 @@ BUDGETS_S = {"node": 60.0}
 
 KINDS = (
     *(
-        Kind(f"same: {name}", (f"a={name}", f"b={name}"), (0, 20, 40), BUDGETS_S.get(name, 20.0), 15,
+        Kind(f"same: {name}", (f"a={name}", f"b={name}"), (0, 20, 40), BUDGETS_S.get(name, 20.0), 6,
              needs=(program,) if program else ())
         for name, program in SERVERS.items()
     ),
-    Kind("planted 10 %", PLANTED, (20,), 60, 10, truth=1.10),
-    Kind("nginx-return against node", NGINX_NODE, (0, 20, 40), 60, 10, None, needs=("nginx", "node")),
+    Kind("planted 10 %", PLANTED, (20,), 60, 6, truth=1.10),
+    Kind("nginx-return against node", NGINX_NODE, (0, 20, 40), 60, 4, None, needs=("nginx", "node")),
     *(
         Kind(f"one-sided: {name}", (f"a={name}", f"b-{name}", "--contenders", "{defs}"), (20, 40),
-             BUDGETS_S.get(name, 20.0), 5, only=name, needs=(program,))
+             BUDGETS_S.get(name, 20.0), 4, only=name, needs=(program,))
         for name, program in (("nginx-return", "nginx"), ("node", "node"))
     ),
-    Kind("line-up", LINE_UP, (0, 20), 90, 5, None),
-    Kind("speed", LINE_UP, (0,), 60, 5, None, former_s=90),
+    Kind("line-up", LINE_UP, (0, 20), 90, 3, None),
     Kind("reference: planted 10 %", (*PLANTED, "--rounds", "60"), (0,), 600, 1, truth=1.10),
     Kind("reference: nginx-return against node", (*NGINX_NODE, "--rounds", "40"), (0,), 600, 1, None),
     Kind("reference: line-up", (*LINE_UP, "--rounds", "40"), (0,), 900, 1, None),
@@ -120,23 +116,22 @@ def disturbance(kind: Kind, duty: int, scratch: Path, seed: int) -> Iterator[Pat
             process.send_signal(signal.SIGTERM)
 
 
-def race(kind: Kind, duty: int, *, code: Path = ROOT, budget_s: float | None = None) -> Line:
+def race(kind: Kind, duty: int) -> Line:
     """Runs one race of this kind; what came of it, as one JSON-able line."""
     with tempfile.TemporaryDirectory(prefix="dragstrip-answers-") as folder:
         scratch, seed = Path(folder), random.SystemRandom().randrange(1 << 32)
         out = scratch / "race.json"
         words = [word.replace("{defs}", str(marked(kind.only, scratch)) if kind.only else "") for word in kind.words]
-        words += ["--budget", f"{budget_s or kind.budget_s:g}s", "--json", str(out), "-q"]
+        words += ["--budget", f"{kind.budget_s:g}s", "--json", str(out), "-q"]
         words += ["--store", str(scratch / "races.sqlite")]
         began, stolen_before, load = time.monotonic(), calibration.stolen_s(), os.getloadavg()[0]
         with disturbance(kind, duty, scratch, seed) as took:
-            exit_code, said = dragstrip(words, code)
+            exit_code, said = dragstrip(words)
         took_s = time.monotonic() - began
         line: Line = {
             "kind": kind.name,
             "duty": duty,
-            "code": "now" if code == ROOT else "former",
-            "budget_s": budget_s or kind.budget_s,
+            "budget_s": kind.budget_s,
             "exit": exit_code,
             "truth": kind.truth,
             "took_s": round(took_s, 2),
@@ -150,13 +145,13 @@ def race(kind: Kind, duty: int, *, code: Path = ROOT, budget_s: float | None = N
         return line | told_of(kind, json.loads(out.read_text()))
 
 
-def dragstrip(words: Sequence[str], code: Path) -> tuple[int, str]:
-    """One race by the code of a folder: its exit code and what it said. Where this is ended, it is ended first."""
-    env = os.environ | {"PYTHONPATH": str(code / "src")}
+def dragstrip(words: Sequence[str]) -> tuple[int, str]:
+    """One race: its exit code and what it said. Where this is ended, it is ended first."""
+    env = os.environ | {"PYTHONPATH": str(ROOT / "src")}
     env["PATH"] = f"{calibration.PLANTED.parent}{os.pathsep}{os.environ['PATH']}"
     command = [sys.executable, "-m", "dragstrip", "race", *words]
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env, start_new_session=True, cwd=code
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env, start_new_session=True, cwd=ROOT
     ) as process:
         try:
             said, _ = process.communicate(timeout=1800)
@@ -240,12 +235,12 @@ def cells(kinds: Sequence[Kind]) -> list[tuple[Kind, int]]:
 
 
 def counted(lines: Sequence[Line]) -> Counter[tuple[str, int]]:
-    """Races so far by kind and duty, of this version of the method; a turn of ``speed`` counts by its newer race.
+    """Races so far by kind and duty, of this version of the method.
 
     Races of a smaller budget than the kind has today stay in the tables, and don't count as done.
     """
     budgets = {kind.name: kind.budget_s for kind in KINDS}
-    mine = (line for line in lines if not line.get("failed") and line["code"] == "now")
+    mine = (line for line in lines if not line.get("failed"))
     mine = (line for line in mine if line.get("budget_s", 0) >= budgets.get(line["kind"], 0))
     return Counter((line["kind"], line["duty"]) for line in mine if line["method"] == METHOD_VERSION)
 
@@ -264,19 +259,6 @@ def following(kinds: Sequence[Kind], done: Counter[tuple[str, int]], each: int |
     return random.SystemRandom().choice([cell for cell in cells(kinds) if part(cell) == behind])
 
 
-def turn(kind: Kind, duty: int, old: Path | None) -> Iterator[Line]:
-    """The races of one turn; of ``speed`` by both codes, whichever first."""
-    if not kind.former_s:
-        yield race(kind, duty)
-        return
-    assert old is not None
-    both = [(ROOT, kind.budget_s), (old, kind.former_s)]
-    random.SystemRandom().shuffle(both)
-    number = f"{random.SystemRandom().randrange(1 << 32):08x}"
-    for code, budget_s in both:
-        yield race(kind, duty, code=code, budget_s=budget_s) | {"turn": number}
-
-
 def read(path: Path) -> list[Line]:
     """All races so far; of today's method, only races of the newest measuring code; a half line is skipped."""
     lines: list[Line] = []
@@ -288,15 +270,13 @@ def read(path: Path) -> list[Line]:
     return [line for line in lines if line.get("method") != METHOD_VERSION or line.get("state") == newest]
 
 
-def ready(kinds: Sequence[Kind], old: Path | None) -> list[Kind]:
+def ready(kinds: Sequence[Kind]) -> list[Kind]:
     """Those that can run here; what is missing is said."""
     found = []
     for kind in kinds:
         missing = [f"{program} is not installed" for program in kind.needs if not shutil.which(program)]
         if "=planted" in " ".join(kind.words) and not calibration.PLANTED.exists():
             missing.append("cargo build --release -p dragstrip-engine --example planted")
-        if kind.former_s and old is None:
-            missing.append("--old is not given")
         if missing:
             print(f"left out: {kind.name} ({', '.join(missing)})", flush=True)
         else:
@@ -306,18 +286,18 @@ def ready(kinds: Sequence[Kind], old: Path | None) -> list[Kind]:
 
 def run(told: argparse.Namespace) -> None:
     """Races until the time is over or there is enough of all, each appended as soon as it is done."""
-    kinds = ready([kind for kind in KINDS if re.search(told.kinds, kind.name)], told.old)
+    kinds = ready([kind for kind in KINDS if re.search(told.kinds, kind.name)])
     until, failed = time.monotonic() + 60 * told.minutes, Counter[tuple[str, int]]()
     while time.monotonic() < until:
         cell = following(kinds, counted(read(told.file)) + failed, told.each)
         if cell is None:
             return
         kind, duty = cell
-        for line in turn(kind, duty, told.old):
-            calibration.append(told.file, line | {"state": state()})
-            # A race that does not run at all is not tried for ever.
-            failed[kind.name, duty] += bool(line.get("failed")) and line["code"] == "now"
-            print(f"{time.strftime('%H:%M:%S')} {answers_page.in_words(line)}", flush=True)
+        line = race(kind, duty)
+        calibration.append(told.file, line | {"state": state()})
+        # A race that does not run at all is not tried for ever.
+        failed[kind.name, duty] += bool(line.get("failed"))
+        print(f"{time.strftime('%H:%M:%S')} {answers_page.in_words(line)}", flush=True)
 
 
 def show(lines: Sequence[Line], each: int | None) -> None:
@@ -344,7 +324,6 @@ def main() -> None:
         metavar="PATTERN",
         help="only kinds whose name matches: '^same'",
     )
-    wanted.add_argument("--old", type=Path, metavar="FOLDER", help="a worktree of former code, built, for kind speed")
     wanted.add_argument(
         "--until-enough", action="store_true", help=f"exit code {GOES_ON} until there are enough races of all kinds"
     )
@@ -361,7 +340,7 @@ def main() -> None:
         signal.signal(signal.SIGTERM, _interrupted)
         with contextlib.suppress(KeyboardInterrupt):
             run(told)
-        kinds = ready([kind for kind in KINDS if re.search(told.kinds, kind.name)], told.old)
+        kinds = ready([kind for kind in KINDS if re.search(told.kinds, kind.name)])
         if told.until_enough and following(kinds, counted(read(told.file)), told.each) is not None:
             sys.exit(GOES_ON)
         return

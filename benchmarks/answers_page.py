@@ -69,7 +69,7 @@ def warned(line: Line) -> bool:
 
 def in_words(line: Line) -> str:
     """One race in one line, for the terminal."""
-    head = f"{line['kind']}, {line['duty']} %, {line['code']}: "
+    head = f"{line['kind']}, {line['duty']} %: "
     if line.get("failed"):
         return head + "failed: " + " ".join(line["failed"].split())[-150:]
     tail = f", exit {line['exit']}, {line['rounds']} rounds, {line['took_s']:.0f} s{', void' if line['void'] else ''}"
@@ -116,16 +116,12 @@ class Races:
     """The races of one version of the method, by kind."""
 
     def __init__(self, lines: Sequence[Line], method: int) -> None:
-        self.lines = [line for line in lines if line.get("method") == method or line["code"] == "former"]
+        self.lines = [line for line in lines if line.get("method") == method]
         self._all = lines
 
-    def of(self, kind: str, duty: int | None = None, code: str = "now") -> list[Line]:
+    def of(self, kind: str, duty: int | None = None) -> list[Line]:
         """Races of a kind, or of all whose name begins so, that ran."""
-        return [
-            line
-            for line in self.lines
-            if line["kind"].startswith(kind) and line["code"] == code and duty in (None, line["duty"])
-        ]
+        return [line for line in self.lines if line["kind"].startswith(kind) and duty in (None, line["duty"])]
 
     def names(self, start: str) -> list[tuple[str, int]]:
         """Kinds and duties that there are races of."""
@@ -146,7 +142,7 @@ class Races:
             beside: the race that it is for: of references, those of the same processor and kernel come first, because
                 a ratio of two servers differs between machines; of those, the ones that the same metric decided.
         """
-        name = f"reference: {'line-up' if kind == 'speed' else kind}"
+        name = f"reference: {kind}"
         if beside is not None:
             there = [line for line in self.lines if line["kind"] == name and machine(line) == machine(beside)]
             there = [line for line in there if not line.get("failed")]
@@ -252,38 +248,6 @@ def line_up(races: Races) -> Iterator[str]:
         )
 
 
-def speed(races: Races) -> Iterator[str]:
-    """The former code beside this one, turn by turn."""
-    yield (
-        "| eight servers, both versions in turn | budget | turns | decided pairs, median | separated, median "
-        "| wrong direction | no result | median time |"
-    )
-    yield "|-|-|-|-|-|-|-|-|"
-    turns: dict[str, dict[str, Line]] = {}
-    for code in ("former", "now"):
-        for line in races.of("speed", None, code):
-            turns.setdefault(line["turn"], {})[code] = line
-    both = [turn for turn in turns.values() if len(turn) == 2]
-
-    def value(line: Line, words: frozenset[str]) -> int:
-        return 0 if refused(line) else count(line, words)
-
-    for code, title in (("former", "commit 593c340"), ("now", "this version")):
-        mine = [turn[code] for turn in both]
-        if mine:
-            ran = [line for line in mine if not line.get("failed")]
-            yield (
-                f"| {title} | {mine[0]['budget_s']:g} s | {len(mine)} "
-                f"| {median(value(line, DECIDED) for line in mine):g} "
-                f"| {median(value(line, APART) for line in mine):g} "
-                f"| {sum(wrong_way(line, races.reference('speed', line)) for line in ran)} | {sum(map(refused, mine))} "
-                f"| {seconds(mine)} |"
-            )
-    if both:
-        as_many = sum(value(turn["now"], DECIDED) >= value(turn["former"], DECIDED) for turn in both)
-        yield f"\nThis version decided at least as many pairs in {share(as_many, len(both))} of the turns."
-
-
 def references(races: Races) -> Iterator[str]:
     """The long races that stand for the truth."""
     for name in ("planted 10 %", "nginx-return against node", "line-up"):
@@ -334,7 +298,7 @@ def report(lines: Sequence[Line], method: int) -> str:
         "have 95 % intervals by Clopper and Pearson; times cover the whole command."
     )
     tables = []
-    for table in (same, different, one_sided, line_up, speed):
+    for table in (same, different, one_sided, line_up):
         rows = list(table(races))
         if len(rows) > 2:
             tables.append("\n".join(rows))

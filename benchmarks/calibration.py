@@ -113,8 +113,8 @@ def _node(share: float) -> tuple[str, ...]:
 #: The doctor runs again after this many races.
 FORECAST_EVERY = 20
 
-#: Races of each kind for a page, per share of the kind in a cycle: about two hours in all.
-ENOUGH = 10
+#: Races of each kind for a page, per share of the kind in a cycle: about 50 minutes in all.
+ENOUGH = 4
 
 #: Budget of a server against itself, s: "same" and an undecided pair are both correct.
 SAME_S = 25
@@ -146,10 +146,10 @@ EVERY_KIND = tuple(
         1.0 + planted,
         FASTER if planted else SAME,
         case.budget_s,
-        share=races,
+        share=case.races(planted),
         needs=case.needs,
     )
-    for planted, races in calibration_kinds.SHARES
+    for planted in calibration_kinds.SHARES
     for case in calibration_kinds.CASES
 )
 

@@ -206,7 +206,7 @@ def against_former(results: Results, cells: Sequence[Cell]) -> list[str]:
 
 
 def compare_builds(given: argparse.Namespace, cells: Sequence[Cell], here: dict[str, str], name: str) -> None:
-    """Runs another build and this one in turn and prints their ratios; ``name`` is the page's part for the table."""
+    """Runs another build and this one in turn and prints their ratios; runs are kept by ``name``."""
     cells = [replace(cell, seconds=given.seconds or cell.seconds) for cell in cells if given.cells in cell.name]
     builds = "-".join(hashlib.sha256(build.read_bytes()).hexdigest()[:10] for build in (rivals.DRIVE, given.old))
     kept = kept_runs(f"{name}-{builds}-{given.seconds}", given.fresh)
@@ -214,10 +214,7 @@ def compare_builds(given: argparse.Namespace, cells: Sequence[Cell], here: dict[
     counts = sorted({len(runs) for runs in results.values()})
     rounds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     above = f"{circumstances()}; {rounds} rounds; the former build: {given.old_name or given.old}."
-    text = "\n".join([above, "", *against_former(results, cells)])
-    print(text)
-    if given.record:
-        splice(ENGINE_PAGE, name, text)
+    print(above, "", *against_former(results, cells), sep="\n")
 
 
 def kept_runs(name: str, fresh: bool) -> Path:
@@ -317,7 +314,7 @@ def options(description: str) -> argparse.ArgumentParser:
     parser.add_argument("--cells", default="", help="only cases whose names contain this")
     parser.add_argument("--record", action="store_true", help="write into docs/ENGINE.md")
     parser.add_argument("--fresh", action="store_true", help="forget earlier rounds of this build")
-    parser.add_argument("--old", type=Path, help="another build's target/release/examples/drive: compare only with it")
+    parser.add_argument("--old", type=Path, help="another build's examples/drive: print a comparison with it alone")
     parser.add_argument("--old-name", default="", help="what that build is, such as its commit")
     parser.add_argument("--seconds", type=int, default=0, help="with --old: length of each run; 0: each case's own")
     return parser

@@ -18,9 +18,6 @@ from stamps import Stamp
 #: Exit code of a command that needs another sitting.
 GOES_ON = 75
 
-#: The build that "compared with an earlier build" means; ``benchmarks/former_build.sh`` builds it.
-FORMER = "48fbddc"
-
 #: Build of the examples, which many parts need.
 EXAMPLES = "cargo build --quiet --release --examples -p dragstrip-engine"
 
@@ -148,39 +145,18 @@ PARTS = (
         code=(ENGINE,),
     ),
     Part(
-        "earlier-build",
-        ("ENGINE.md#former", "ENGINE.md#former-http2"),
-        (
-            EXAMPLES,
-            f"bash benchmarks/former_build.sh {FORMER}",
-            f"python benchmarks/engine.py --rounds 12 --old runs/former/{FORMER}/drive --old-name {FORMER} --record",
-            f"python benchmarks/http2.py --rounds 12 --old runs/former/{FORMER}/drive --old-name {FORMER} --record",
-        ),
-        35,
-        _ENGINE,
-        code=(ENGINE,),
-    ),
-    Part(
         "request-kinds",
         ("ENGINE.md#kinds",),
-        (
-            EXAMPLES,
-            f"bash benchmarks/former_build.sh {FORMER}",
-            f"python benchmarks/request_kinds.py --old runs/former/{FORMER}/drive --old-name {FORMER} --record",
-        ),
-        6,
+        (EXAMPLES, "python benchmarks/request_kinds.py --record"),
+        5,
         _ENGINE,
         code=(ENGINE,),
     ),
     Part(
         "instructions",
         ("ENGINE.md#instructions",),
-        (
-            EXAMPLES,
-            f"bash benchmarks/former_build.sh {FORMER}",
-            f"python benchmarks/instructions.py --old runs/former/{FORMER}/drive --old-name {FORMER} --record",
-        ),
-        15,
+        (EXAMPLES, "python benchmarks/instructions.py --record"),
+        8,
         _ENGINE,
         code=(ENGINE,),
     ),
@@ -189,10 +165,10 @@ PARTS = (
         "fuzz",
         ("ENGINE.md#fuzz", "ENGINE.md#fuzz-frames"),
         (
-            "python benchmarks/fuzz.py --runs 10000000 --record",
-            "python benchmarks/fuzz.py --target frames --runs 10000000 --record",
+            "python benchmarks/fuzz.py --runs 3000000 --record",
+            "python benchmarks/fuzz.py --target frames --runs 3000000 --record",
         ),
-        45,
+        15,
         "parsers of the engine",
         code=(ENGINE,),
     ),
@@ -321,7 +297,7 @@ PARTS = (
         "calibration",
         ("CALIBRATION.md#calibration", "CALIBRATION.md#conclusion"),
         (EXAMPLES, "python benchmarks/calibration.py --minutes {minutes} --until-enough"),
-        90,
+        50,
         _JUDGING,
         pictures=("calibration.svg",),
     ),
@@ -335,8 +311,8 @@ PARTS = (
     Part(
         "league-equal",
         ("method/simulation.md#league-equal",),
-        ("python benchmarks/league.py --equal 20 --minutes {minutes} --record",),
-        80,
+        ("python benchmarks/league.py --equal 10 --minutes {minutes} --record",),
+        40,
         _JUDGING,
     ),
     Part(
@@ -348,7 +324,7 @@ PARTS = (
             "python benchmarks/answers.py --write",
             "python benchmarks/simulate_disturbed.py --write docs/CALIBRATION.md",
         ),
-        300,
+        100,
         _JUDGING,
     ),
     Part(
@@ -368,7 +344,7 @@ PARTS = (
     ),
     Part("tier-test", ("testing.md#tier test",), ("python tests/tiers.py test --write",), 7, "tests", code=()),
     Part("tier-check", ("testing.md#tier check",), ("python tests/tiers.py check --write",), 20, "tests", code=()),
-    Part("soak", ("testing.md#tier soak",), ("python tests/tiers.py soak --write",), 180, "a release", code=()),
+    Part("soak", ("testing.md#tier soak",), ("python tests/tiers.py soak --write",), 100, "a release", code=()),
 )  # fmt: skip
 
 #: The measuring code of each section.

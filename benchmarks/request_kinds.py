@@ -1,8 +1,8 @@
-"""What a POST and a mix of requests cost the engine beside hello, and hello beside another build: ``make bench``.
+"""What a POST and a mix of requests cost the engine beside hello: ``make bench``.
 
 Generator and server are pinned to one core. In each round every case is run in turn, in another order each time;
-compared are the medians of the ratios of CPU time per request within rounds. ``--old PATH`` is another build of
-``crates/engine/examples/drive.rs``, with which hello is run, too. ``--record`` writes all of it into docs/ENGINE.md.
+compared are the medians of the ratios of CPU time per request within rounds. ``--record`` writes them into
+docs/ENGINE.md.
 Where valgrind is here, each case's own instructions a request stand beside that: other programs don't change them.
 Exit code 0, also where a goal is missed.
 """
@@ -15,7 +15,6 @@ import re
 import shutil
 import statistics
 import subprocess
-from pathlib import Path
 
 import rivals
 from pages import ENGINE_PAGE, circumstances, splice
@@ -23,8 +22,6 @@ from pages import ENGINE_PAGE, circumstances, splice
 #: Beside hello: the words of the engine's driver, and how many times hello's CPU time a request may cost.
 CASES = {"hello": (), "POST of 1 KiB": ("--post", "1024"), "mix of four": ("--mix",)}
 GOALS = {"POST of 1 KiB": 1.15, "mix of four": 1.15}
-OLD = "hello, earlier build"
-
 
 #: Requests of two runs; their difference is the cost of the additional requests alone.
 FEW, MANY = 1_000, 9_000
@@ -76,20 +73,17 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--connections", type=int, default=100)
     parser.add_argument("--seconds", type=int, default=2, help="of each run")
-    parser.add_argument("--old", type=Path, help="another build of the driver")
-    parser.add_argument("--old-name", default="", help="which commit that is")
     parser.add_argument("--record", action="store_true", help="write it into docs/ENGINE.md")
     asked = parser.parse_args()
     cell = rivals.Cell("minimal", asked.connections, seconds=asked.seconds)
     core = min(os.sched_getaffinity(0))
-    names = [*CASES, *([OLD] if asked.old else [])]
+    names = list(CASES)
     ran: dict[str, list[float]] = {name: [] for name in names}
     for number in range(asked.rounds):
         turn = number % len(names)
         for name in names[turn:] + names[:turn]:
             with rivals.serve(cell, core) as (port, count):
-                command = [*rivals.engine(cell, port, core), *CASES.get(name, ())]
-                command[0] = str(asked.old) if name == OLD and asked.old else command[0]
+                command = [*rivals.engine(cell, port, core), *CASES[name]]
                 one = rivals.run(command, core, count, cell.seconds)
             if one.failed or not one.requests:
                 raise SystemExit(f"{name}: the run failed: {one}")
@@ -97,12 +91,10 @@ def main() -> None:
     counted: dict[str, float | None] = {}
     with rivals.serve(cell, core) as (port, _):
         for name in names:
-            command = rivals.engine(cell, port, core)
-            command[0] = str(asked.old) if name == OLD and asked.old else command[0]
-            counted[name] = instructions(command, CASES.get(name, ()))
+            counted[name] = instructions(rivals.engine(cell, port, core), CASES[name])
     load = f"load average {os.getloadavg()[0]:.0f} on {os.cpu_count()} cores"
     what = f"{load}; {asked.connections} connections, {asked.rounds} rounds of {asked.seconds} s each"
-    told = report(ran, counted, f"{what}, earlier build: {asked.old_name}" if asked.old_name else what)
+    told = report(ran, counted, what)
     print(told)
     if asked.record:
         splice(ENGINE_PAGE, "kinds", told)

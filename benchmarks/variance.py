@@ -4,9 +4,10 @@
     python benchmarks/variance.py --record                   # writes what is there into docs/method/details.md
 
 A nested analysis of variance of the log ratio of two contenders that are one server: passes within rounds, and rounds,
-whose launches are fresh. A round of m passes costs c + m·p seconds, and its mean has the variance L² + P²/m. So the
-passes that give most evidence per second are √(c/p)·P/L (Kalibera & Jones, *Rigorous benchmarking in reasonable time*,
-2013, section 5). Each race is one line in runs/variance.jsonl. Exit code 75: some races are still to be run.
+whose launches are fresh. A round of m passes costs c + m·p seconds, and its mean has the variance L² + P²/m (Kalibera &
+Jones, *Rigorous benchmarking in reasonable time*, 2013, section 5). A difference below a tenth needs ten rounds at
+least, however small the variance. So the best number of passes is the m that finds 3 % soonest in ten rounds or more.
+Each race is one line in runs/variance.jsonl. Exit code 75: some races are still to be run.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from evidence_parts import GOES_ON
 from measuring_code import ROOT, state
 from pages import circumstances, splice
 
+from dragstrip.analysis.interval import FLOOR
 from dragstrip.record import Block, Race
 from dragstrip.store.database import Store
 
@@ -79,15 +81,13 @@ def _log(block: Block, by_cpu: bool) -> float:
 def seconds(found: dict[str, float], passes: float) -> float:
     """Seconds in which a race with that many passes per round finds a difference of 3 % nine times of ten."""
     scatter = found["launch_sd"] ** 2 + found["pass_sd"] ** 2 / passes
-    return ((BOUND + POWER) / WANTED) ** 2 * scatter * (found["launch_s"] + passes * found["pass_s"])
+    rounds = max(((BOUND + POWER) / WANTED) ** 2 * scatter, FLOOR)
+    return rounds * (found["launch_s"] + passes * found["pass_s"])
 
 
-def best_passes(found: dict[str, float]) -> float:
-    """The passes with most evidence per second."""
-    if not found["launch_sd"]:
-        return MOST
-    share = math.sqrt(found["launch_s"] / found["pass_s"]) * found["pass_sd"] / found["launch_sd"]
-    return min(max(share, LEAST), MOST)
+def best_passes(found: dict[str, float]) -> int:
+    """The passes of a round with which the race finds it soonest."""
+    return min(range(LEAST, MOST + 1), key=lambda passes: seconds(found, passes))
 
 
 def raced(server: str, seed: int) -> dict[str, Any]:

@@ -68,7 +68,7 @@ TIERS = {
         ),
         Part("soak-fleet", "machines that are lost, killed or slow; what `fleet install` copies"),
         Part("fuzz-cli", "1,000 random command lines and definition files each; 10,000 files of strangers in a jail"),
-        Part("soak-fuzz", "the response parser and HTTP/2's frames on ten million inputs each"),
+        Part("soak-fuzz", "the response parser and HTTP/2's frames on three million inputs each"),
     ),
 }
 #: Time limit of a tier on two quiet cores, in seconds, without building; 0: no limit.

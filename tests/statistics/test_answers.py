@@ -28,7 +28,7 @@ def line(answers: ModuleType, name: str, rates: dict[str, float], **changes: Any
     race = samples.race(rates, seed=3, rounds=20, passes=3)
     (kind,) = [one for one in answers.KINDS if one.name == name]
     told = race_json(JudgedRace.of(race)) | {"finished": "decided", "void": False}
-    around = {"kind": name, "duty": 20, "code": "now", "budget_s": 20, "exit": 0, "truth": kind.truth, "took_s": 12.0}
+    around = {"kind": name, "duty": 20, "budget_s": 20, "exit": 0, "truth": kind.truth, "took_s": 12.0}
     made = around | answers.told_of(kind, told) | changes
     return made | {"method": answers.METHOD_VERSION}
 
@@ -90,12 +90,13 @@ def test_the_kind_that_is_furthest_behind_comes_next_and_enough_is_enough(answer
     """By what is wanted of each; a share in turn of every duty, and none where all are there."""
     kinds = [kind for kind in answers.KINDS if kind.name in ("same: node", "planted 10 %")]
     done: Counter[tuple[str, int]] = Counter()
-    for _ in range(3 * 15 + 10):
+    wanted = {(kind.name, duty): kind.each for kind in kinds for duty in kind.duties}
+    for _ in range(sum(wanted.values())):
         kind, duty = answers.following(kinds, done, None)
         done[kind.name, duty] += 1
-    assert done == {("same: node", 0): 15, ("same: node", 20): 15, ("same: node", 40): 15, ("planted 10 %", 20): 10}
+    assert done == wanted
     assert answers.following(kinds, done, None) is None
-    assert answers.following(kinds, done, 16) is not None
+    assert answers.following(kinds, done, max(wanted.values()) + 1) is not None
 
 
 def test_a_marked_copy_differs_by_the_way_to_its_file_alone(answers, tmp_path: Path) -> None:
