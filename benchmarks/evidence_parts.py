@@ -330,8 +330,8 @@ PARTS = (
     Part(
         "verdict-time",
         ("method/details.md#verdict-time",),
-        ("python benchmarks/verdict_time.py --other ../dragstrip-before --minutes {minutes}",),
-        40,
+        ("python benchmarks/verdict_time.py --minutes {minutes}",),
+        75,
         "when a race ends",
     ),
     Part(

@@ -1,11 +1,12 @@
-"""Seconds from Enter to the verdict, with another checkout of Dragstrip in turn: what a change of the design saves.
+"""Seconds from Enter to the verdict, with method 6 in turn: what the changes of the design since then save.
 
-    python benchmarks/verdict_time.py --other ../dragstrip-before --times 10 --minutes 30
+    python benchmarks/verdict_time.py --times 10 --minutes 30
 
-The other checkout must be built (``make build``). Each line-up is raced with both, one after the other, and which is
-first is drawn. Races use scrutineering's stored results, so the first race of each is not counted. Each race is one
-line in ``runs/verdict-time.jsonl``; called again, it goes on with what is missing (exit code 75 until then). Other
-programs on the machine lengthen both; the ratio is of medians, with the range of paired races.
+The last commit of method 6 is checked out and built in runs/before; ``--other`` names another built checkout. Each
+line-up is raced with both, one after the other, and which is first is drawn. Races use scrutineering's stored results,
+so the first race of each is not counted. Each race is one line in ``runs/verdict-time.jsonl``; called again, it goes on
+with what is missing (exit code 75 until then). Other programs on the machine lengthen both; the ratio is of medians,
+with the range of paired races.
 """
 
 from __future__ import annotations
@@ -23,11 +24,15 @@ from statistics import median
 from typing import Any
 
 from evidence_parts import GOES_ON
-from measuring_code import ROOT
+from measuring_code import ROOT, state
 from pages import circumstances, splice
 
 PAGE = ROOT / "docs" / "method" / "details.md"
 LINES = ROOT / "runs" / "verdict-time.jsonl"
+
+#: The last commit of method 6.
+BEFORE = "e90f69a6"
+
 PLANTED = [f"{name}=planted-node:burn={burn:g}" for name, burn in (("base", 0.05), ("slow", 1.05 * 1.03 - 1))]
 LINE_UPS = {
     "nginx-return, nginx-static": ("nginx-return", "nginx-static"),
@@ -36,6 +41,18 @@ LINE_UPS = {
     "node, with 3 % more CPU time": (*PLANTED, "--contenders", str(ROOT / "benchmarks" / "contenders")),
     "the default line-up": ("--line-up", "default"),
 }
+
+
+def before() -> Path:
+    """A built checkout of ``BEFORE``."""
+    place = ROOT / "runs" / "before"
+    if not (place / ".stamps" / "build").exists():
+        git = ["git", "-C", str(ROOT), "worktree"]
+        subprocess.run([*git, "prune"], check=True)
+        if not place.exists():
+            subprocess.run([*git, "add", "--detach", str(place), BEFORE], check=True)
+        subprocess.run(["make", "--no-print-directory", "build"], cwd=place, check=True)
+    return place
 
 
 def race(checkout: Path, words: tuple[str, ...]) -> dict[str, Any]:
@@ -92,14 +109,15 @@ def table(lines: list[dict[str, Any]]) -> str:
 def main() -> int:
     """The command line."""
     wanted = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    wanted.add_argument("--other", type=Path, required=True, help="a built checkout of before")
+    wanted.add_argument("--other", type=Path, help="another built checkout (default: method 6, in runs/before)")
     wanted.add_argument("--times", type=int, default=10, help="races of each line-up with each (default 10)")
     wanted.add_argument("--minutes", type=float, default=30.0, help="of this sitting (default 30)")
     wanted.add_argument("--write", action="store_true", help="write what there is into the page, and race nothing")
     given = wanted.parse_args()
-    other = given.other.resolve()
+    other = (given.other or before()).resolve()
     LINES.parent.mkdir(exist_ok=True)
     lines = [json.loads(line) for line in LINES.read_text().splitlines()] if LINES.exists() else []
+    lines = [line for line in lines if line["state"] == state()]
     until = time.monotonic() + 60 * given.minutes
     if not given.write:
         for words in LINE_UPS.values():
@@ -114,7 +132,9 @@ def main() -> int:
                 return GOES_ON
             sides = [("before", other), ("after", ROOT)]
             random.shuffle(sides)
-            line: dict[str, Any] = {"line_up": name} | {side: race(checkout, words) for side, checkout in sides}
+            line: dict[str, Any] = {"line_up": name, "state": state()} | {
+                side: race(checkout, words) for side, checkout in sides
+            }
             lines.append(line)
             with LINES.open("a") as file:
                 file.write(json.dumps(line) + "\n")
