@@ -74,8 +74,8 @@ _TRACED_LABELS: Mapping[str, str] = {
 #: The explanation below a table.
 NOTE = (
     "Means per response; ± is half of a 95 % interval over launches; indented rows divide CPU time, in µs. ● marks a "
-    "difference that the test found; the tested differences of counters together have a probability of at most 5 % "
-    "of any false alarm, and so have system calls, layers and functions. None of this is part of the verdict."
+    "difference that the test found; all tested differences together have a probability of at most 5 % of any false "
+    "alarm. None of this is part of the verdict."
 )
 
 
