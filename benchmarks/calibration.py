@@ -98,18 +98,6 @@ def _planted(fault: str = "") -> tuple[str, ...]:
     return ("base=planted", f"slow=planted{fault}", "--contenders", str(CONTENDERS))
 
 
-#: Both Nodes burn so much, one of them the planted share more: reading its clocks at all costs several per cent.
-BURN = 0.05
-
-
-def _node(share: float) -> tuple[str, ...]:
-    both = [
-        f"{name}=planted-node:burn={burn:.6g}"
-        for name, burn in (("base", BURN), ("slow", (1 + BURN) * (1 + share) - 1))
-    ]
-    return (*both, "--contenders", str(CONTENDERS))
-
-
 #: The doctor runs again after this many races.
 FORECAST_EVERY = 20
 
@@ -129,7 +117,7 @@ KINDS = (
     Kind("same, by CPU: nginx-return", (*_twice("nginx-return"), "--metric", "cpu"), 1.0, SAME, SAME_S, 8, ("nginx",)),
     Kind("planted 1 %, by CPU", (*_planted(":burn=0.01"), "--metric", "cpu"), 1.01, FASTER, 60),
     Kind("same: node", _twice("node"), 1.0, SAME, SAME_S, share=1, needs=("node",)),
-    Kind("planted 3 %: node", _node(0.03), 1.03, FASTER, 90, needs=("node",)),
+    Kind("planted 3 %: node", calibration_kinds.NODE.arguments(0.03, CONTENDERS), 1.03, FASTER, 90, needs=("node",)),
     # 30 ms in each second: in 970 ms it serves what the other serves in 1000.
     Kind("planted pauses, 3 %", _planted(":pause_ms=30,every_ms=1000"), 1 / 0.97, FASTER, 60),
     Kind("same, machine pauses: planted", _planted(), 1.0, SAME, SAME_S, bursts=True),

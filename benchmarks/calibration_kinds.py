@@ -68,6 +68,9 @@ class Case:
         return (*both, "--contenders", str(contenders), *self.words)
 
 
+#: Node, whose launches differ most.
+NODE = Case("JIT server", server="planted-node", budget_s=30, needs=("node",), same=60, injected=10)
+
 #: A server that waits is not at its limit, so that CPU time decides there.
 CASES = (
     Case("hello"),
@@ -82,7 +85,7 @@ CASES = (
     Case("--efficiency", words=("--efficiency",), columns=2, budget_s=30),
     Case("hello and json", words=("--workload", "hello,json"), columns=2, budget_s=30),
     Case("native server", server="planted", needs=("planted",)),
-    Case("JIT server", server="planted-node", budget_s=30, needs=("node",), same=60, injected=10),
+    NODE,
     Case("interpreted server", server="planted-python", needs=("/usr/bin/python3",)),
 )
 

@@ -2,9 +2,8 @@
 
 Generator and server are pinned to one core. In each round every case is run in turn, in another order each time;
 compared are the medians of the ratios of CPU time per request within rounds. ``--record`` writes them into
-docs/ENGINE.md.
-Where valgrind is here, each case's own instructions a request stand beside that: other programs don't change them.
-Exit code 0, also where a goal is missed.
+docs/ENGINE.md. Where valgrind is here, each case's own instructions a request stand beside that: other programs don't
+change them. Exit code 0, also where a goal is missed.
 """
 
 from __future__ import annotations

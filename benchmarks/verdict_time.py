@@ -23,6 +23,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from calibration_kinds import CONTENDERS, NODE
 from evidence_parts import GOES_ON
 from measuring_code import ROOT, state
 from pages import circumstances, splice
@@ -33,12 +34,11 @@ LINES = ROOT / "runs" / "verdict-time.jsonl"
 #: The last commit of method 6.
 BEFORE = "e90f69a6"
 
-PLANTED = [f"{name}=planted-node:burn={burn:g}" for name, burn in (("base", 0.05), ("slow", 1.05 * 1.03 - 1))]
 LINE_UPS = {
     "nginx-return, nginx-static": ("nginx-return", "nginx-static"),
     "nginx-return, node": ("nginx-return", "node"),
     "node, tornado": ("node", "tornado"),
-    "node, with 3 % more CPU time": (*PLANTED, "--contenders", str(ROOT / "benchmarks" / "contenders")),
+    "node, with 3 % more CPU time": NODE.arguments(0.03, CONTENDERS),
     "the default line-up": ("--line-up", "default"),
 }
 

@@ -97,8 +97,8 @@ def cases(folder: Path) -> Iterator[Case]:
     yield Case(name="root, perf_event_open refused", refused=["perf_event_open"])
     yield Case(name="root, perf_event_open and ptrace refused", refused=["perf_event_open", "ptrace"])
     yield Case(name="root, tracefs not mounted")
-    yield Case(name="nobody, perf_event_paranoid 2", prefix=NOBODY, paranoid=2)
-    yield Case(name="nobody, perf_event_paranoid 4", prefix=NOBODY, paranoid=4)
+    yield Case(name="user `nobody`, perf_event_paranoid 2", prefix=NOBODY, paranoid=2)
+    yield Case(name="user `nobody`, perf_event_paranoid 4", prefix=NOBODY, paranoid=4)
     yield Case(name="HTTP/2", words=("node", "n2=node:http=2"))
     yield Case(name="TLS", words=("node", "tls=node:tls=on"))
     if (server := images.compiled_server(folder / "static")) is not None:
