@@ -6,7 +6,7 @@ The last commit of method 6 is checked out and built in runs/before; ``--other``
 line-up is raced with both, one after the other, and which is first is drawn. Races use scrutineering's stored results,
 so the first race of each is not counted. Each race is one line in ``runs/verdict-time.jsonl``; called again, it goes on
 with what is missing (exit code 75 until then). Other programs on the machine lengthen both; the ratio is of medians,
-with the range of paired races.
+with the range of paired races. A second table shows where the seconds of today's method go.
 """
 
 from __future__ import annotations
@@ -28,6 +28,9 @@ from evidence_parts import GOES_ON
 from measuring_code import ROOT, state
 from pages import circumstances, splice
 
+from dragstrip.record import Race
+from dragstrip.store.database import Store
+
 PAGE = ROOT / "docs" / "method" / "details.md"
 LINES = ROOT / "runs" / "verdict-time.jsonl"
 
@@ -42,6 +45,9 @@ LINE_UPS = {
     "the default line-up": ("--line-up", "default"),
 }
 
+#: Where a race's seconds go; what is left is between these.
+STRETCHES = ("program and checks", "starts", "warm-up", "blocks")
+
 
 def before() -> Path:
     """A built checkout of ``BEFORE``."""
@@ -55,8 +61,20 @@ def before() -> Path:
     return place
 
 
+def stretches(stored: Race, took_s: float) -> dict[str, float]:
+    """Seconds of a race by what they were for: outside its rounds, from start to first response, and so on."""
+    launches = [launch for raced in stored.rounds for launch in raced.launches]
+    found = {
+        "program and checks": took_s - (stored.rounds[-1].ended_ns - stored.rounds[0].started_ns) / 1e9,
+        "starts": sum(launch.ready_ns for launch in launches) / 1e9,
+        "warm-up": sum(launch.warm_up_ns for launch in launches) / 1e9,
+        "blocks": sum(block.duration_ns for raced in stored.rounds for block in raced.blocks) / 1e9,
+    }
+    return {name: round(found[name], 2) for name in STRETCHES}
+
+
 def race(checkout: Path, words: tuple[str, ...]) -> dict[str, Any]:
-    """One race by a checkout's Dragstrip: seconds until its verdict is printed, rounds, and undecided pairs."""
+    """One race by a checkout's Dragstrip: seconds until its verdict, rounds, undecided pairs, today's stretches."""
     store = ROOT / "runs" / f"verdict-time-{checkout.name}"
     store.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
@@ -76,11 +94,15 @@ def race(checkout: Path, words: tuple[str, ...]) -> dict[str, Any]:
         report = json.loads(file.read_text())
     metric = report["columns"][0]["metric"]
     pairs = [pair for pair in report["pairs"] if pair["metric"] == metric]
-    return {
+    found = {
         "took_s": round(took_s, 2),
         "rounds": max((pair["rounds"] for pair in pairs), default=0),
         "undecided": sum(pair["verdict"] == "undecided" for pair in pairs),
     }
+    if checkout == ROOT:
+        with Store(store / "dragstrip" / "races.sqlite", write=False) as opened:
+            found["stretches"] = stretches(opened.load("last"), took_s)
+    return found
 
 
 def table(lines: list[dict[str, Any]]) -> str:
@@ -103,6 +125,15 @@ def table(lines: list[dict[str, Any]]) -> str:
             open_ = "; ".join(str(sum(race_["undecided"] for race_ in side)) for side in (before, after))
             span = f"{median(ratios):.2f} ({min(ratios):.2f}–{max(ratios):.2f})"
             rows.append(f"| {name} | {len(mine)} | {' | '.join(cells)} | {span} | {open_} |")
+    rows += ["", "Where the seconds go after the change, medians of the same races:", ""]
+    rows += [f"| line-up | {' | '.join(STRETCHES)} | between these | all |", f"|-|{'-:|' * (len(STRETCHES) + 2)}"]
+    for name in LINE_UPS:
+        mine = [line["after"] for line in lines if line["line_up"] == name]
+        if mine:
+            spent = [median(one["stretches"][stretch] for one in mine) for stretch in STRETCHES]
+            between = median(one["took_s"] - sum(one["stretches"].values()) for one in mine)
+            whole = median(one["took_s"] for one in mine)
+            rows.append(f"| {name} | {' | '.join(f'{value:.1f} s' for value in (*spent, between, whole))} |")
     return "\n".join([circumstances(), "", *rows])
 
 
