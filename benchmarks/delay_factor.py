@@ -105,7 +105,7 @@ def main() -> None:
     print("\n".join(lines))
     if asked.record:
         splice(PAGE, "delay-factor", "\n".join(lines))
-    sys.exit(not held)
+    sys.exit(not held and not asked.record)
 
 
 if __name__ == "__main__":

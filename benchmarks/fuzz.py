@@ -3,8 +3,8 @@
 Standard library only.
 
 Builds ``crates/engine/fuzz`` with coverage and AddressSanitizer (what cargo-fuzz does, without needing it), runs it
-over the committed corpus and a growing one below ``target``, and says how many inputs were read. ``--record`` adds
-that to the runs in docs/ENGINE.md (``--latest``: of the latest run, from its log). Exit code 1 on a finding, which is
+over the committed corpus and a growing one below ``target``, and says how many inputs were read. ``--record`` writes
+that into docs/ENGINE.md (``--latest``: of the latest run, from its log). Exit code 1 on a finding, which is
 left in ``target/fuzz/artifacts``; 0 with a message if the nightly toolchain (``rustup toolchain install nightly``) or
 a C++ compiler is missing.
 """
@@ -19,7 +19,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from pages import ENGINE_PAGE, ROOT, circumstances, part, splice
+from pages import ENGINE_PAGE, ROOT, circumstances, splice
 
 CRATE = ROOT / "crates" / "engine" / "fuzz"
 TARGET = ROOT / "target" / "fuzz"
@@ -97,14 +97,6 @@ def outcome(target: str, told: str) -> str:
     )
 
 
-def added(earlier: str, said: str) -> str:
-    """The page's part with one run more: the sum, and a line for each. Every run draws new inputs."""
-    runs = [*re.findall(r"^(?:- )?([\d,]+ inputs read .*)$", earlier, re.M), said]
-    total = sum(int(line.split()[0].replace(",", "")) for line in runs)
-    lines = [f"- {line}" for line in runs]
-    return "\n".join([f"{total:,} inputs in {len(runs)} run{'s' * (len(runs) > 1)}:", "", *lines])
-
-
 def main() -> int:
     """Words in, one line out."""
     words = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -128,7 +120,7 @@ def main() -> int:
     print(f"fuzz: {said}")
     if given.record:
         name = "fuzz" if given.target == "response" else f"fuzz-{given.target}"
-        splice(ENGINE_PAGE, name, added(part(ENGINE_PAGE, name), f"{said} ({circumstances()})"))
+        splice(ENGINE_PAGE, name, f"{circumstances()}: {said}")
     return 0
 
 

@@ -135,7 +135,7 @@ def main() -> int:
     if words.record:
         load = f"load average {os.getloadavg()[0]:.0f}"
         splice(PAGE, "scripts", f"{circumstances()}, {load}; " + "\n".join(lines))
-    return 1 if missed else 0
+    return 1 if missed and not words.record else 0
 
 
 if __name__ == "__main__":
