@@ -36,11 +36,11 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 import images  # noqa: E402
 from evidence_parts import GOES_ON  # noqa: E402
+from measuring_code import state  # noqa: E402
 from pages import splice  # noqa: E402
 from scipy import stats  # noqa: E402
 
 from dragstrip import analysis  # noqa: E402
-from dragstrip.analysis import Interval  # noqa: E402
 from dragstrip.image import namespaces  # noqa: E402
 from dragstrip.store.database import Store  # noqa: E402
 
@@ -173,17 +173,12 @@ def race(store: Path, contenders: list[Path], seed: int, budget: str) -> dict[st
         for kind, names in (("inside", {inside, outside}), ("floor", {outside, again})):
             if {pair.a, pair.b} == names:
                 interval = (
-                    pair.interval if pair.a in (inside, outside) and pair.b != inside else inverted(pair.interval)
+                    pair.interval if pair.a in (inside, outside) and pair.b != inside else pair.interval.inverted()
                 )
                 found[kind] = {
                     "verdict": str(pair.verdict), "ratio": interval.estimate, "low": interval.low, "high": interval.high
                 }  # fmt: skip
     return found
-
-
-def inverted(interval: Interval) -> Interval:
-    """The same ratio the other way round."""
-    return Interval(estimate=1 / interval.estimate, low=1 / interval.high, high=1 / interval.low)
 
 
 def together(ratios: list[float]) -> str:
@@ -239,6 +234,7 @@ def main() -> int:
     out = ROOT / "runs" / "containers.jsonl"
     out.parent.mkdir(exist_ok=True)
     lines = [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
+    lines = [line for line in lines if line.get("state") == state()]
     until = time.monotonic() + 60 * given.minutes
     with tempfile.TemporaryDirectory(prefix="containers-", dir="/tmp") as folder:
         place = Path(folder)
@@ -259,7 +255,8 @@ def main() -> int:
         for name, seed in [] if given.record else todo:
             if late := time.monotonic() > until:
                 break
-            line = {"program": name, "seed": seed, **race(out.with_suffix(".sqlite"), chosen[name], seed, given.budget)}
+            line = {"program": name, "seed": seed, "state": state()}
+            line |= race(out.with_suffix(".sqlite"), chosen[name], seed, given.budget)
             print(line, flush=True)
             lines.append(line)
             with out.open("a") as file:

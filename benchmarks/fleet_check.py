@@ -4,7 +4,8 @@
 
 One servers' machine and two generators, each a network namespace of this machine with an sshd, a clock and a cgroup of
 its own (``tests/fleets.py``); wants root. Every race appends a line to ``docs/calibration/fleet.jsonl``, also one that
-failed, so that a run that was cut off goes on. ``--write`` puts the table into ``docs/FLEET.md``.
+failed, so that a run that was cut off goes on; lines of an
+earlier state of the measuring code don't count. ``--write`` puts the table into ``docs/FLEET.md``.
 
 What such races say of speed means nothing: all machines take the same cores. What is looked at is whether the
 verdict is the truth's.
@@ -23,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import pages
+from measuring_code import state
 from pages import ROOT
 
 sys.path.insert(0, str(ROOT / "tests"))
@@ -78,14 +80,14 @@ def race(machines: fleets.Machines, fleet: Path, kind: Kind, budget_s: float) ->
 
 
 def read() -> list[dict[str, Any]]:
-    """All lines so far; one that was cut off is left out."""
+    """All lines of today's measuring code; one that was cut off is left out."""
     found = []
     for text in LINES.read_text().splitlines() if LINES.exists() else ():
         try:
             found.append(json.loads(text))
         except ValueError:
             continue
-    return found
+    return [line for line in found if line.get("state") == state()]
 
 
 def table(lines: Sequence[dict[str, Any]]) -> str:
@@ -128,7 +130,7 @@ def main() -> None:
         for _ in range(given.races):
             for kind in KINDS:
                 if sum(one["kind"] == kind.name for one in read()) < given.races:
-                    line = race(machines, fleet, kind, given.budget)
+                    line = race(machines, fleet, kind, given.budget) | {"state": state()}
                     with LINES.open("a") as file:
                         file.write(json.dumps(line) + "\n")
                     sys.stdout.write(json.dumps(line) + "\n")

@@ -3,7 +3,7 @@
 Forty cells of two servers each, whose truth is known: the same server twice, or one that burns more CPU time for each
 request (``crates/engine/examples/planted.rs``). Their first rounds are raced once; then two copies of the lab go on,
 one with ``spend = "even"``, one with ``spend = "undecided"``, by the same budgets in turn. What was raced is in
-``runs/lab-night``, so the program may be ended at any time, and goes on.
+``runs/lab-night-STATE``, so the program may be ended at any time, and goes on.
 """
 
 from __future__ import annotations
@@ -20,12 +20,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from evidence_parts import GOES_ON
-from pages import ROOT, circumstances, splice
+from measuring_code import ROOT, state
+from pages import circumstances, splice
 
 from dragstrip.metrics import PairVerdict
 from dragstrip.report.lab import heat, summary
 
-PAGE, FOLDER = ROOT / "docs" / "lab.md", ROOT / "runs" / "lab-night"
+PAGE = ROOT / "docs" / "lab.md"
+#: Of this state of the measuring code; another state's cells would count as raced.
+FOLDER = ROOT / "runs" / f"lab-night-{state()}"
 PLANTED = ROOT / "target" / "release" / "examples" / "planted"
 
 #: Cells by the share of its own CPU time that the second server burns more for each request.

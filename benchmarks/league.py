@@ -169,6 +169,7 @@ class Equal:
     judge_s: float
     cpu_s: float
     others: float | None
+    state: str = ""
 
 
 def raced_equal(store: Path, seed: int) -> Equal:
@@ -197,6 +198,7 @@ def raced_equal(store: Path, seed: int) -> Equal:
     return Equal(
         seed=seed,
         commit=measuring_code.head(),
+        state=measuring_code.state(),
         when=time.strftime("%Y-%m-%d"),
         contenders=len(race.entrants),
         rounds=sum(not one.void for one in race.rounds),
@@ -221,9 +223,9 @@ def separated_in(race: Race) -> int:
 
 
 def stored() -> list[Equal]:
-    """The races of the file."""
+    """The races of the file that rest on today's measuring code."""
     lines = LINES.read_text(encoding="utf-8").splitlines() if LINES.exists() else []
-    return [Equal(**json.loads(line)) for line in lines]
+    return [race for race in (Equal(**json.loads(line)) for line in lines) if race.state == measuring_code.state()]
 
 
 def equal_races(wanted: int, minutes: float) -> int:

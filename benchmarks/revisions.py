@@ -8,8 +8,8 @@
     python benchmarks/revisions.py --record                  # the table of docs/diff.md, from the runs so far
 
 Servers are one in Go and one in Node, in turn. How much work costs 5 % is measured first, by a race against much more
-of it. Each run is a line of docs/calibration/revisions.jsonl as soon as it has ended, so a sitting may be cut off. The
-table has all runs, by the commit at which each was measured; ``all`` counts only runs of today's measuring code.
+of it. Each run is a line of docs/calibration/revisions.jsonl as soon as it has ended, so a sitting may be cut off. Only
+runs of today's measuring code count.
 """
 
 from __future__ import annotations
@@ -174,19 +174,19 @@ def code_today() -> str:
 
 
 def table() -> list[str]:
-    """The runs so far, by part and commit."""
-    runs = [json.loads(line) for line in LINES.read_text().splitlines()] if LINES.exists() else []
-    lines = ["| part | server | commit | runs | right | seconds, median | seconds, longest |", "|-|-|-|-:|-:|-:|-:|"]
+    """The runs so far, by part and server."""
+    runs = runs_so_far(code_today())
+    lines = ["| part | server | runs | right | seconds, median | seconds, longest |", "|-|-|-:|-:|-:|-:|"]
     names = {"same": "the same commit twice", "planted": "a commit that costs 5 %", "bisect": "bisect over 12 commits"}
-    keys = ("part", "disturbed", "server", "commit")
+    keys = ("part", "disturbed", "server")
     for key in dict.fromkeys(sorted(tuple(line[name] for name in keys) for line in runs)):
-        part, disturbed, server, commit = key
+        part, disturbed, server = key
         mine = [line for line in runs if tuple(line[name] for name in keys) == key]
         times = sorted(line["seconds"] for line in mine)
         right = sum(line["right"] for line in mine)
         name = f"{names[part]}{', beside a co-tenant of 20 %' if disturbed else ''}"
         figures = f"{len(mine)} | {right} | {times[len(times) // 2]:.0f} | {times[-1]:.0f}"
-        lines.append(f"| {name} | {server} | {commit} | {figures} |")
+        lines.append(f"| {name} | {server} | {figures} |")
     return lines
 
 
