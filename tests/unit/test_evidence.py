@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from pathlib import Path
 
 import evidence
@@ -155,3 +156,15 @@ def test_each_section_belongs_to_one_part_and_each_name_of_a_part_is_its_own() -
     assert len(set(names)) == len(names)
     with pytest.raises(SystemExit, match="unknown part 'none'"):
         evidence_parts.named("none")
+
+
+def test_a_script_that_keeps_its_races_counts_only_those_of_todays_code() -> None:
+    """Otherwise a part would be complete, and stamped as today's, without a new race."""
+    without = []
+    for part in evidence_parts.PARTS:
+        for script in re.findall(r"benchmarks/\w+\.py", " ".join(part.commands)) if part.code else ():
+            text = (measuring.ROOT / script).read_text("utf-8")
+            # The engine's benches name their file by the engine's build.
+            if ".jsonl" in text and not re.search(r"\bstate\(\)|measuring\.today\(\)|-HASH\.jsonl", text):
+                without.append(script)
+    assert without == []
