@@ -170,11 +170,9 @@ def race(store: Path, contenders: list[Path], seed: int, budget: str) -> dict[st
     found: dict[str, object] = {"race": raced.id, "rounds": len(raced.rounds)}
     inside, outside, again = (folder.name for folder in contenders)
     for pair in analysis.judge(raced).pairs:
-        for kind, names in (("inside", {inside, outside}), ("floor", {outside, again})):
-            if {pair.a, pair.b} == names:
-                interval = (
-                    pair.interval if pair.a in (inside, outside) and pair.b != inside else pair.interval.inverted()
-                )
+        for kind, first, second in (("inside", inside, outside), ("floor", outside, again)):
+            if {pair.a, pair.b} == {first, second}:
+                interval = pair.interval if pair.a == first else pair.interval.inverted()
                 found[kind] = {
                     "verdict": str(pair.verdict), "ratio": interval.estimate, "low": interval.low, "high": interval.high
                 }  # fmt: skip

@@ -4,8 +4,8 @@
 
 One servers' machine and two generators, each a network namespace of this machine with an sshd, a clock and a cgroup of
 its own (``tests/fleets.py``); wants root. Every race appends a line to ``docs/calibration/fleet.jsonl``, also one that
-failed, so that a run that was cut off goes on; lines of an
-earlier state of the measuring code don't count. ``--write`` puts the table into ``docs/FLEET.md``.
+failed, so that a run that was cut off goes on; lines of an earlier state of the measuring code don't count.
+``--write`` puts the table into ``docs/FLEET.md``.
 
 What such races say of speed means nothing: all machines take the same cores. What is looked at is whether the
 verdict is the truth's.

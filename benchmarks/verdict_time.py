@@ -64,13 +64,13 @@ def before() -> Path:
 def stretches(stored: Race, took_s: float) -> dict[str, float]:
     """Seconds of a race by what they were for: outside its rounds, from start to first response, and so on."""
     launches = [launch for raced in stored.rounds for launch in raced.launches]
-    found = {
-        "program and checks": took_s - (stored.rounds[-1].ended_ns - stored.rounds[0].started_ns) / 1e9,
-        "starts": sum(launch.ready_ns for launch in launches) / 1e9,
-        "warm-up": sum(launch.warm_up_ns for launch in launches) / 1e9,
-        "blocks": sum(block.duration_ns for raced in stored.rounds for block in raced.blocks) / 1e9,
-    }
-    return {name: round(found[name], 2) for name in STRETCHES}
+    seconds = (
+        took_s - (stored.rounds[-1].ended_ns - stored.rounds[0].started_ns) / 1e9,
+        sum(launch.ready_ns for launch in launches) / 1e9,
+        sum(launch.warm_up_ns for launch in launches) / 1e9,
+        sum(block.duration_ns for raced in stored.rounds for block in raced.blocks) / 1e9,
+    )
+    return {name: round(value, 2) for name, value in zip(STRETCHES, seconds, strict=True)}
 
 
 def race(checkout: Path, words: tuple[str, ...]) -> dict[str, Any]:
