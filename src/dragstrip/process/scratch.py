@@ -9,6 +9,7 @@ import contextlib
 import fcntl
 import os
 import re
+import shlex
 import subprocess
 import tempfile
 import time
@@ -55,21 +56,30 @@ def scratch_root(base: Path | None = None) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _guard(root: Path) -> Iterator[None]:
-    """Removes the folder after a ``kill -9`` of this process while no server, and so no supervisor, is up.
+    """After a ``kill -9`` of this process: removes the folder, and cgroups that no server has joined yet.
 
-    A shell waits for the end of a pipe; only this process holds the other end. The shell removes the folder once no
-    process locks it (flock(1)), after supervisors that still stop servers. Its own session shields it from Ctrl-C.
+    A shell waits for the end of a pipe; only this process holds the other end. Without a line before that end this
+    process was killed. The shell removes the folder once no process locks it (flock(1)), after supervisors that still
+    stop servers. Its own session shields it from Ctrl-C.
     """
-    command = 'read -r _; [ ! -d "$1" ] || { chmod -R u+rwx -- "$1"; exec flock -w 60 "$1" rm -rf -- "$1"; }'
+    names = f"dragstrip-{os.getpid()}-"
+    groups = " ".join(f"{shlex.quote(str(parent / names))}[0-9]*" for parent in _cgroup_parents())
+    folder = '[ ! -d "$1" ] || { chmod -R u+rwx -- "$1"; flock -w 60 "$1" rm -rf -- "$1"; }'
     with subprocess.Popen(
-        ["/bin/sh", "-c", command, "sh", str(root)],
+        ["/bin/sh", "-c", f"read -r _; killed=$?; {folder}; [ $killed = 0 ] || rmdir -- {groups}", "sh", str(root)],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         cwd="/",
         start_new_session=True,
-    ):
-        yield
+        bufsize=0,
+    ) as shell:
+        try:
+            yield
+        finally:
+            assert shell.stdin is not None
+            with contextlib.suppress(BrokenPipeError):
+                shell.stdin.write(b"\n")
 
 
 def sweep_stale() -> list[Path]:
@@ -85,7 +95,7 @@ def sweep_stale() -> list[Path]:
                 if _is_stale(root):
                     remove_tree(str(root))
                     swept.append(root)
-    for parent in filter(None, {_cgroup_parent(mount) for mount in _CGROUP_MOUNTS}):
+    for parent in _cgroup_parents():
         for cgroup in parent.glob("dragstrip-*"):
             match = _CGROUP_NAME.fullmatch(cgroup.name)
             if match and not pid_exists(int(match[1])):
@@ -123,12 +133,13 @@ def _cgroup_parent(mount: Path) -> Path | None:
     return mount
 
 
+def _cgroup_parents() -> list[Path]:
+    return list(filter(None, map(_cgroup_parent, _CGROUP_MOUNTS)))
+
+
 def make_cgroup(number: int) -> Path | None:
     """A new cgroup v2 that counts CPU time; None if none can be made. The supervisor removes it."""
-    for mount in _CGROUP_MOUNTS:
-        parent = _cgroup_parent(mount)
-        if parent is None:
-            continue
+    for parent in _cgroup_parents():
         cgroup = parent / f"dragstrip-{os.getpid()}-{number}"
         try:
             cgroup.mkdir()

@@ -15,12 +15,14 @@ from dragstrip.process.scratch import scratch_root, sweep_stale
 
 PROGRAM = """
 import sys
-from dragstrip.process.scratch import scratch_root
+from dragstrip.process.scratch import make_cgroup, remove_cgroup, scratch_root
 with scratch_root() as root:
     (root / "part").mkdir()
     (root / "part" / "file").write_text("x")
-    print(root, flush=True)
+    cgroup = make_cgroup(1)
+    print(root, cgroup or root, flush=True)
     sys.stdin.readline()
+    remove_cgroup(cgroup)
 """
 
 
@@ -34,24 +36,26 @@ with temporary() as folder:
 
 
 @pytest.mark.parametrize("how", ["in order", "kill -9"])
-def test_no_folder_outlives_its_process_though_no_supervisor_is_up(how: str) -> None:
-    """Between rounds, and while a report is written, nothing else would remove it."""
+def test_neither_folder_nor_cgroup_outlives_its_process_though_no_supervisor_is_up(how: str) -> None:
+    """Between rounds, while a report is written, or before a supervisor is up, nothing else would remove them."""
     with subprocess.Popen(
         [sys.executable, "-c", PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdin
         assert process.stdout
-        root = Path(process.stdout.readline().strip())
+        root, cgroup = map(Path, process.stdout.readline().split())
         assert (root / "part" / "file").exists()
+        assert cgroup.exists()
         if how == "kill -9":
             process.kill()
         else:
             process.stdin.close()
         process.wait()
         until = time.monotonic() + 60
-        while root.exists() and time.monotonic() < until:
+        while (root.exists() or cgroup.exists()) and time.monotonic() < until:
             time.sleep(0.01)
         assert not root.exists()
+        assert not cgroup.exists()
 
 
 def test_the_scratch_root_lets_others_pass_and_not_look() -> None:
