@@ -260,14 +260,12 @@ def following(kinds: Sequence[Kind], done: Counter[tuple[str, int]], each: int |
 
 
 def read(path: Path) -> list[Line]:
-    """All races so far; of today's method, only races of the newest measuring code; a half line is skipped."""
+    """All races so far; of today's method, only races of today's measuring code; a half line is skipped."""
     lines: list[Line] = []
     for text in path.read_text().splitlines() if path.exists() else []:
         with contextlib.suppress(ValueError):
             lines.append(json.loads(text))
-    mine = [line for line in lines if line.get("method") == METHOD_VERSION and "state" in line]
-    newest = mine[-1]["state"] if mine else None
-    return [line for line in lines if line.get("method") != METHOD_VERSION or line.get("state") == newest]
+    return [line for line in lines if line.get("method") != METHOD_VERSION or line.get("state") == state()]
 
 
 def ready(kinds: Sequence[Kind]) -> list[Kind]:

@@ -280,14 +280,13 @@ def forecast() -> dict[str, Any]:
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """All races by today's method and the newest measuring code; half lines are skipped, checks have present names."""
+    """All races by today's method and measuring code; half lines are skipped."""
     lines = []
     for text in path.read_text().splitlines() if path.exists() else []:
         with contextlib.suppress(ValueError):
-            lines.append(json.loads(text.replace('"turn-round"', '"turnaround"')))
-    mine = [line for line in lines if line.get("failed") or line.get("method") == METHOD_VERSION]
-    newest = next((line["code"] for line in reversed(mine) if "code" in line), None)
-    return [line for line in mine if line.get("code") == newest]
+            lines.append(json.loads(text))
+    mine = (line for line in lines if line.get("failed") or line.get("method") == METHOD_VERSION)
+    return [line for line in mine if line.get("code") == state()]
 
 
 def append(path: Path, line: dict[str, Any]) -> None:

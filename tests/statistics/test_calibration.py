@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -99,7 +100,7 @@ def test_what_the_host_took_is_read_from_the_machine(calibration) -> None:
 
 
 def test_every_kind_gets_its_share_and_an_old_method_does_not_count(calibration, tmp_path: Path) -> None:
-    """The kind furthest behind comes next, whatever earlier runs did; lines of other methods are left out."""
+    """The kind furthest behind comes next, whatever earlier runs did; lines of other methods or code are left out."""
     done = calibration.Counter({"planted 3 %": 5})
     drawn = calibration.cycle(calibration.KINDS, done)
     seen = calibration.Counter(next(drawn).name for _ in range(132))
@@ -107,7 +108,10 @@ def test_every_kind_gets_its_share_and_an_old_method_does_not_count(calibration,
     assert sum(count for name, count in seen.items() if name.startswith("same")) > 0.8 * 132
     assert seen["planted 3 %"] == 0
     file = tmp_path / "races.jsonl"
-    file.write_text(f'{{"kind": "a", "method": 1}}\n{{"kind": "b", "method": {calibration.METHOD_VERSION}}}\n{{"kin')
+    today, code = calibration.METHOD_VERSION, calibration.state()
+    races = (("a", 1, code), ("b", today, code), ("c", today, "another"))
+    lines = [json.dumps({"kind": kind, "method": method, "code": state}) for kind, method, state in races]
+    file.write_text("\n".join([*lines, '{"kin']))
     assert [one["kind"] for one in calibration.read(file)] == ["b"]
 
 
