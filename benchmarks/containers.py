@@ -25,6 +25,7 @@ import socket
 import statistics
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 from dataclasses import dataclass
@@ -86,7 +87,7 @@ http {
 """
 
 
-def members(*files: Path) -> list[tuple[object, bytes]]:
+def members(*files: Path) -> list[tuple[tarfile.TarInfo, bytes]]:
     """Files of this machine as members of a layer, at their own places."""
     return [images.entry(str(file).lstrip("/"), file.read_bytes(), mode=0o755) for file in files]
 

@@ -117,7 +117,7 @@ def line(rng: random.Random, place: Path, url: str) -> list[str]:
                 words += [_value(rng, parameter, place, url, odd) for _ in range(rng.choice((1, 1, 2, 3)))]
         elif rng.random() < 0.12 and not set(parameter.opts) & NEVER:
             words.append(rng.choice([*parameter.opts, *parameter.secondary_opts]))
-            if not parameter.is_flag:
+            if not (isinstance(parameter, click.Option) and parameter.is_flag):
                 words += [_value(rng, parameter, place, url, odd) for _ in range(parameter.nargs)]
     if rng.random() < 0.06:
         words.insert(rng.randint(1, len(words)), rng.choice(FOREIGN))

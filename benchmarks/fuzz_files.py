@@ -29,6 +29,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pages
 
@@ -147,7 +148,7 @@ def template(rng: random.Random, depth: int = 0) -> str:
     return found
 
 
-VALUES = {"a": 7, "b": "text", "items": [1, 2, 3], "rows": [{"id": 1, "name": "x"}], "mark": "mark"}
+VALUES: dict[str, Any] = {"a": 7, "b": "text", "items": [1, 2, 3], "rows": [{"id": 1, "name": "x"}], "mark": "mark"}
 
 SCRIPTS = [
     'wrk.method = "POST"\nwrk.body = "a=1"\nwrk.headers["K"] = "v"\n',

@@ -236,7 +236,7 @@ class Run:
         self.mark = f"{os.getpid()}-{number}-{seed}"
         self.log = (folder / "output").open("w+b")
         where = ("--store", str(self.store), "--html", str(self.page))
-        words = (*RACE, "--seed", str(seed))
+        words: tuple[str, ...] = (*RACE, "--seed", str(seed))
         if images:
             boxed = (word for number, image in enumerate(images) for word in ("--image", f"box{number}={image}"))
             words = ("race", *boxed, "--workload", "hello", "--budget", "1s", "--seed", str(seed))

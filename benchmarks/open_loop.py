@@ -92,7 +92,7 @@ def ours(io: str, pace: str, port: int, words: argparse.Namespace) -> Run:
     return Run(
         cpu_us=tally.engine_cpu_ns / max(tally.requests, 1) / 1000,
         reached=(tally.departed or 0) / max(tally.offered or 0, 1),
-        late=tuple((value or 0) / 1000 for value in (tally.lag_p50_ns, tally.lag_p99_ns, tally.lag_max_ns)),
+        late=((tally.lag_p50_ns or 0) / 1000, (tally.lag_p99_ns or 0) / 1000, (tally.lag_max_ns or 0) / 1000),
         latency=(tally.p50_ns / 1000, tally.p99_ns / 1000),
     )
 

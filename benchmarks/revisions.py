@@ -140,7 +140,7 @@ def loops_of(kind: str, folder: Path) -> int:
     """How many loops cost ``PLANTED`` of a response: by a race against 20,000 loops."""
     made = repository(folder / f"{kind}-cost", kind, [0, 20_000])
     pair, _ = ratio(made, folder / "cost.sqlite", "HEAD~1", "HEAD", "--metric", "cpu")
-    return round(20_000 * PLANTED / (1 / pair["ratio"] - 1))
+    return round(20_000 * PLANTED / (1 / float(pair["ratio"]) - 1))
 
 
 def run(options: argparse.Namespace, kind: str, loops: int, folder: Path) -> dict[str, Any]:

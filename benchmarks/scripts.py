@@ -17,7 +17,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
@@ -87,7 +87,7 @@ def wrk(url: str, words: argparse.Namespace, script: Path | None) -> float:
     return spent_us / int(found[1]) if found else float("nan")
 
 
-def pinned(words: argparse.Namespace):
+def pinned(words: argparse.Namespace) -> Callable[[], None]:
     """Has a program run on the generator's core."""
     return lambda: os.sched_setaffinity(0, {words.core})
 
@@ -105,10 +105,11 @@ def main() -> int:
     runs: dict[str, list[float]] = {}
     rivals: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory() as folder, server(words.server_core) as port:
-        url, files = f"http://127.0.0.1:{port}/", {"no script": None}
+        url = f"http://127.0.0.1:{port}/"
+        files: dict[str, Path | None] = {"no script": None}
         for number, (name, text) in enumerate(SCRIPTS.items()):
-            files[name] = Path(folder) / f"{number}.lua"
-            files[name].write_text(text)
+            files[name] = script = Path(folder) / f"{number}.lua"
+            script.write_text(text)
         for _ in range(words.rounds):
             for name, file in files.items():
                 runs.setdefault(name, []).append(ours(url, words, file))

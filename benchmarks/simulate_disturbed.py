@@ -176,7 +176,7 @@ def lost(rounds: Sequence[Round]) -> tuple[float, float]:
 def drawn(rounds: Sequence[Round], chance: np.random.Generator, *, swap: bool) -> list[Round]:
     """One race's rounds."""
     both = (rounds, [swapped(this) for this in rounds]) if swap else (rounds, rounds)
-    return [both[chance.integers(2)][chance.integers(len(rounds))] for _ in range(LOOKS)]
+    return [both[int(chance.integers(2))][int(chance.integers(len(rounds)))] for _ in range(LOOKS)]
 
 
 def alike(found: dict[str, list[Round]], races: int) -> Iterator[str]:

@@ -53,7 +53,7 @@ def blocks(machine: Machine, races: int, rng: np.random.Generator, launch_every:
     pairs = (speeds[..., 0] - speeds[..., 1]) * rng.choice([-1.0, 1.0], speeds.shape[:3])
     starts = -(-ROUNDS // launch_every)
     sides = rng.normal(0, machine.launch, (races, starts, 2))
-    return pairs + np.repeat(sides[..., 0] - sides[..., 1], launch_every, axis=1)[:, :ROUNDS, None]
+    return np.asarray(pairs + np.repeat(sides[..., 0] - sides[..., 1], launch_every, axis=1)[:, :ROUNDS, None])
 
 
 def slices(machine: Machine, races: int, rng: np.random.Generator, runs: int) -> Array:
@@ -61,7 +61,7 @@ def slices(machine: Machine, races: int, rng: np.random.Generator, runs: int) ->
     ticks = int(1 / TICK_S)
     meets = weather(machine, races, 60 * ticks, rng) + rng.normal(0, machine.block, (races, 60 * ticks))
     seconds = meets.reshape(races, 2, runs, 30 // runs, ticks).mean(axis=-1)
-    return seconds + rng.normal(0, machine.launch, (races, 2, runs, 1))
+    return np.asarray(seconds + rng.normal(0, machine.launch, (races, 2, runs, 1)))
 
 
 def t_over(values: Array) -> Array:
@@ -107,7 +107,9 @@ def look(numbers: Array, *, truth: float = 0.0, naive: bool = False) -> Looks:
     stop = np.where(decided.any(axis=1), decided.argmax(axis=1), rounds - 1)
     at = np.arange(races), stop
     outside = np.abs(mean - truth) > half
-    return Looks(differ.any(axis=1), outside.any(axis=1), stop + 1, differ[at], same[at], ~outside[at])
+    return Looks(
+        np.asarray(differ.any(axis=1)), np.asarray(outside.any(axis=1)), stop + 1, differ[at], same[at], ~outside[at]
+    )
 
 
 @dataclass(frozen=True)
@@ -145,8 +147,8 @@ def numbers(arm: Recorded, kind: str) -> Array:
         return np.asarray(np.median(np.log(arm.answers[..., 0] / arm.answers[..., 1]), axis=1))
     if kind == "CPU per request":
         cost = arm.server_cpu_ns.sum(axis=1) / answers
-        return np.log(cost[:, 1] / cost[:, 0])
-    return np.log(answers[:, 0] / answers[:, 1])
+        return np.asarray(np.log(cost[:, 1] / cost[:, 0]))
+    return np.asarray(np.log(answers[:, 0] / answers[:, 1]))
 
 
 def resampled(values: Array, races: int, rounds: int, rng: np.random.Generator, *, null: bool) -> Array:

@@ -140,7 +140,7 @@ def response_us(kind: str, folder: Path) -> float:
             subprocess.run([*load, "-d", "2s", "-q"], check=True, capture_output=True)
             begun_ns, out = cpu_ns(running.pid), folder / "load.json"
             subprocess.run([*load, "-d", "4s", "-q", "--json", str(out)], check=True, capture_output=True)
-            return (cpu_ns(running.pid) - begun_ns) / 1e3 / json.loads(out.read_text())["requests"]
+            return (cpu_ns(running.pid) - begun_ns) / 1e3 / int(json.loads(out.read_text())["requests"])
         finally:
             running.kill()
             running.wait()

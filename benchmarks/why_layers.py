@@ -84,7 +84,7 @@ def ready(workload: str) -> Iterator[contender.Entry]:
     served = load_workload(workload)
     for name in contender.names():
         entry = contender.entry(name)
-        if workload in entry.workloads and not isinstance(LOCAL.check(entry), Missing):
+        if entry.serves(workload) and not isinstance(LOCAL.check(entry), Missing):
             yield replace(entry.for_workload(served.served_as, asks_database=False), profiled=True)
 
 

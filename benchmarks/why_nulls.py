@@ -25,7 +25,7 @@ import numpy as np
 from pages import ROOT, splice
 from scipy.special import stdtr
 
-from dragstrip.analysis.launch_differences import differences, shares
+from dragstrip.analysis.launch_differences import LaunchNumbers, differences, shares
 from dragstrip.analysis.layers import LEAST_OF_FUNCTION, by_function
 from dragstrip.store.database import Store
 
@@ -150,6 +150,11 @@ def cell(launches: Launches, count: int, share: float) -> dict[str, float]:
     return {test: count / SPLITS for test, count in hits.items()}
 
 
+def of_function(side: Launches, at: int) -> LaunchNumbers:
+    """CPU time of a function, for each launch."""
+    return shares(side.samples[:, at].tolist(), side.samples.sum(axis=1).tolist(), side.whole_us.tolist())
+
+
 def check(launches: Launches) -> None:
     """That the test in use finds here what it finds in Dragstrip.
 
@@ -162,11 +167,7 @@ def check(launches: Launches) -> None:
         other = planted(other, 0.1, rng)
         grown = Launches(one.server, np.pad(one.samples, ((0, 0), (0, 1))), one.whole_us)
         kept = np.flatnonzero(grown.samples.sum(axis=0) + other.samples.sum(axis=0) >= LEAST_OF_FUNCTION)
-        pairs = [
-            tuple(shares(s.samples[:, at].tolist(), s.samples.sum(axis=1).tolist(), s.whole_us.tolist())
-                  for s in (grown, other))
-            for at in kept
-        ]  # fmt: skip
+        pairs = [(of_function(grown, at), of_function(other, at)) for at in map(int, kept)]
         ours = [difference.significant for difference in differences(pairs, alpha=ALPHA, scatter_alike=True)]
         if ours != list(found(one, other)[IN_USE][kept]):
             raise SystemExit("the test here is not the test of dragstrip.analysis")

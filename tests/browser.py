@@ -60,13 +60,17 @@ class Watched:
         self.said: list[str] = []
         self.page.on("console", lambda message: self.said.append(f"{message.type}: {message.text}"))
         self.page.on("pageerror", lambda error: self.said.append(f"error: {error}"))
-        self.page.on("dialog", lambda dialog: (self.said.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+        self.page.on("dialog", self._dismissed)
         self.page.on("request", lambda request: self._asked(request.url, allowed))
         self.page.on("requestfailed", self._failed)
 
     def _asked(self, url: str, allowed: str) -> None:
         if not url.startswith((allowed, "data:")):
             self.said.append(f"request: {url[:200]}")
+
+    def _dismissed(self, dialog: Any) -> None:
+        self.said.append(f"dialog: {dialog.message}")
+        dialog.dismiss()
 
     def _failed(self, request: Any) -> None:
         # A page that closes its own stream, or navigates away, aborts the request: not a failure.

@@ -106,11 +106,11 @@ class Machines:
             env=self.environment(), cwd=self.folder,
         )  # fmt: skip
 
-    def begin_client(self, *words: str, **more: object) -> subprocess.Popen[str]:
+    def begin_client(self, *words: str, **more: Any) -> subprocess.Popen[str]:
         """Starts ``dragstrip`` on the client; the process is the command's own (``ip netns exec`` becomes it)."""
         return subprocess.Popen(
             self.inside("client", *self.dragstrip(), *words), text=True, env=self.environment(), cwd=self.folder,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **more,  # type: ignore[call-overload]
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **more,
         )  # fmt: skip
 
     @staticmethod

@@ -12,6 +12,7 @@ import subprocess
 import tarfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 SERVER = Path(__file__).parent / "servers" / "boxed.c"
 
@@ -20,7 +21,7 @@ ARCHITECTURE = {"x86_64": "amd64", "aarch64": "arm64"}.get(os.uname().machine, o
 Change = Callable[[tarfile.TarInfo], object]
 
 
-def entry(name: str, content: bytes = b"", *, mode: int = 0o644, **fields: object) -> tuple[tarfile.TarInfo, bytes]:
+def entry(name: str, content: bytes = b"", *, mode: int = 0o644, **fields: Any) -> tuple[tarfile.TarInfo, bytes]:
     """A member of a layer; ``fields`` are those of ``tarfile.TarInfo``."""
     info = tarfile.TarInfo(name)
     info.size, info.mode = len(content), mode
@@ -29,7 +30,7 @@ def entry(name: str, content: bytes = b"", *, mode: int = 0o644, **fields: objec
     return info, content
 
 
-def folder(name: str, mode: int = 0o755, **fields: object) -> tuple[tarfile.TarInfo, bytes]:
+def folder(name: str, mode: int = 0o755, **fields: Any) -> tuple[tarfile.TarInfo, bytes]:
     return entry(name, mode=mode, type=tarfile.DIRTYPE, **fields)
 
 
@@ -46,7 +47,7 @@ def layer(*members: tuple[tarfile.TarInfo, bytes]) -> bytes:
     return out.getvalue()
 
 
-def config(layers: Sequence[bytes], *, architecture: str = ARCHITECTURE, **start: object) -> bytes:
+def config(layers: Sequence[bytes], *, architecture: str = ARCHITECTURE, **start: Any) -> bytes:
     """An image's configuration; ``start`` has keys like ``Entrypoint``."""
     digests = [f"sha256:{hashlib.sha256(one).hexdigest()}" for one in layers]
     rootfs = {"type": "layers", "diff_ids": digests}
@@ -55,7 +56,7 @@ def config(layers: Sequence[bytes], *, architecture: str = ARCHITECTURE, **start
 
 def save(
     file: Path, layers: Sequence[bytes], *, described: bytes | None = None, compressed: bool = False,
-    name: str = "localhost/made:1", **start: object
+    name: str = "localhost/made:1", **start: Any
 ) -> str:  # fmt: skip
     """Writes a docker-archive, as `docker save` does; returns the image's id.
 
@@ -72,7 +73,7 @@ def save(
     return image
 
 
-def save_oci(file: Path, layers: Sequence[bytes], *, platforms: bool = False, **start: object) -> str:
+def save_oci(file: Path, layers: Sequence[bytes], *, platforms: bool = False, **start: Any) -> str:
     """Writes an OCI archive with compressed layers, as `podman save --format oci-archive` does; returns the image's id.
 
     Args:

@@ -184,7 +184,7 @@ def stacks(counts: Mapping[str, int], **frames: tuple[str, str, str]) -> dict[st
 
 def profiles(cpu_us: Mapping[str, float], launches: int = 6, **changes: Any) -> tuple[Profile, ...]:
     """Extra launches in turn, whose CPU time per response scatters by 1 %, a third of it in user mode."""
-    made = []
+    made: list[Profile] = []
     for turn in range(launches):
         for name, each_us in cpu_us.items():
             cpu_ns = each_us * (1 + 0.01 * (-1) ** turn) * 1e3 * 100_000
@@ -202,7 +202,7 @@ def planted(*, revisions: bool = True) -> Race:
     Args:
         revisions: they are revisions of one server.
     """
-    launches = []
+    launches: list[Profile] = []
     for turn in range(6):
         jitter = 10 * (-1) ** turn
         sides = {
