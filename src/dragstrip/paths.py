@@ -12,7 +12,9 @@ import fcntl
 import os
 import re
 import secrets
+import shutil
 import stat
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -152,19 +154,41 @@ def write_durably(path: Path, data: bytes) -> Path:
 
 
 @contextmanager
-def temporary() -> Iterator[Path]:
-    """A folder while the block lasts. If this process is killed, the next race removes it (``process.scratch``).
+def temporary(base: Path | None = None, *, after_kill: str = ":") -> Iterator[Path]:
+    """A new folder, which is removed after the block, or after a ``kill -9`` of this process.
 
-    Its name has this process's id, and a shared lock shows that it is in use.
+    Its name has this process's id, and a shared lock shows that a process uses it. A shell waits for the end of a pipe
+    whose other end only this process holds. Without a line before that end, this process was killed. The shell removes
+    a remaining folder once no process locks it (flock(1)). Its own session shields it from Ctrl-C.
+
+    Args:
+        base: the folder's parent; None: the user's own folder for temporary files.
+        after_kill: a shell command for what else a killed process leaves.
     """
-    prefix = f"dragstrip-{os.getpid()}-"
-    with tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as folder:
-        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    folder = (base or Path(tempfile.gettempdir())) / f"dragstrip-{os.getpid()}-{secrets.token_hex(8)}"
+    remove = '[ ! -d "$1" ] || { chmod -R u+rwx -- "$1"; flock -w 60 "$1" rm -rf -- "$1"; }'
+    command = f"read -r _; killed=$?; {remove}; [ $killed = 0 ] || {after_kill}"
+    # The shell waits before the folder is made: a `kill -9` may come at any moment.
+    with subprocess.Popen(
+        ["/bin/sh", "-c", command, "sh", str(folder)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd="/",
+        start_new_session=True,
+        bufsize=0,
+    ) as shell:
+        folder.mkdir(mode=0o700)
+        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
             fcntl.flock(lock, fcntl.LOCK_SH)
-            yield Path(folder)
+            yield folder
         finally:
+            shutil.rmtree(folder, ignore_errors=True)
             os.close(lock)
+            assert shell.stdin is not None
+            with suppress(BrokenPipeError):
+                shell.stdin.write(b"\n")
 
 
 def own_folder(path: Path, remedy: str) -> Path:

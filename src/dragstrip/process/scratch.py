@@ -10,7 +10,6 @@ import fcntl
 import os
 import re
 import shlex
-import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from pathlib import Path
 
 from psutil import pid_exists
 
+from dragstrip.paths import temporary
 from dragstrip.process.supervisor import remove_tree
 
 #: Where a tmpfs is mounted for every program (shm_overview(7)).
@@ -42,44 +42,15 @@ def scratch_root(base: Path | None = None) -> Iterator[Path]:
         base: one of ``BASES`` instead of /tmp.
     """
     base = base or Path("/tmp" if os.access("/tmp", os.W_OK | os.X_OK) else tempfile.gettempdir())
-    root = Path(tempfile.mkdtemp(prefix=f"dragstrip-{os.getpid()}-", dir=base))
-    lock = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
-    with _guard(root):
+    names = f"dragstrip-{os.getpid()}-"
+    # After a kill, also the cgroups that no server has joined yet.
+    groups = " ".join(f"{shlex.quote(str(parent / names))}[0-9]*" for parent in _cgroup_parents())
+    with temporary(base, after_kill=f"rmdir -- {groups}") as root:
         try:
-            fcntl.flock(lock, fcntl.LOCK_SH)
             root.chmod(0o711)
             yield root
         finally:
             remove_tree(str(root))
-            os.close(lock)
-
-
-@contextlib.contextmanager
-def _guard(root: Path) -> Iterator[None]:
-    """After a ``kill -9`` of this process: removes the folder, and cgroups that no server has joined yet.
-
-    A shell waits for the end of a pipe; only this process holds the other end. Without a line before that end this
-    process was killed. The shell removes the folder once no process locks it (flock(1)), after supervisors that still
-    stop servers. Its own session shields it from Ctrl-C.
-    """
-    names = f"dragstrip-{os.getpid()}-"
-    groups = " ".join(f"{shlex.quote(str(parent / names))}[0-9]*" for parent in _cgroup_parents())
-    folder = '[ ! -d "$1" ] || { chmod -R u+rwx -- "$1"; flock -w 60 "$1" rm -rf -- "$1"; }'
-    with subprocess.Popen(
-        ["/bin/sh", "-c", f"read -r _; killed=$?; {folder}; [ $killed = 0 ] || rmdir -- {groups}", "sh", str(root)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        cwd="/",
-        start_new_session=True,
-        bufsize=0,
-    ) as shell:
-        try:
-            yield
-        finally:
-            assert shell.stdin is not None
-            with contextlib.suppress(BrokenPipeError):
-                shell.stdin.write(b"\n")
 
 
 def sweep_stale() -> list[Path]:
