@@ -119,7 +119,7 @@ soak-kill: .stamps/build
 	$(BIN)/python benchmarks/kill_check.py --kills 100
 
 soak-rogue: .stamps/test-deps
-	$(PYTEST) -q -m soak tests/live --ignore=tests/live/test_fleet.py --ignore=tests/live/test_fleet_install.py
+	$(PYTEST) -q -m soak $(call marked,soak,tests) --deselect tests/live/test_fleet.py --deselect tests/live/test_fleet_install.py
 
 soak-fleet: .stamps/test-deps  ## machines that are lost, links that are slow: namespaces of the tests' own
 	$(PYTEST) -q -m 'soak or thorough' tests/live/test_fleet.py tests/live/test_fleet_install.py
