@@ -14,7 +14,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -60,7 +60,8 @@ class Carried:
 
     Args:
         races, blocks, blocks_s: and the seconds of all blocks together; race_s: from first to last blocks.
-        cpu_ns: CPU time of the processes on the racing machine that are not of the race, during blocks, by program.
+        cpu_ns: CPU time of the processes on the racing machine that are not of the race, during blocks, by program:
+            between samples that lie within one round's blocks.
         race_cpu_ns: the same from a race's first block to its last.
         packets, race_packets: of the link, by protocol and port, in the same times.
         controller_cpu_ns: CPU time of the carrier on the controller, from a race's first block to its last.
@@ -191,8 +192,8 @@ def run(carrier: str, cells: int, rounds: int) -> Carried:
             races=len(races),
             blocks=len(spans),
             blocks_s=sum(ended - begun for begun, ended in spans) / 1e9,
-            cpu_ns=by_program(there, spans),
-            race_cpu_ns=by_program(there, of_races),
+            cpu_ns=by_program(there, there.within(quiet.stretches(races, ahead_ns))),
+            race_cpu_ns=by_program(there, there.during(of_races)),
             race_s=sum(ended - begun for begun, ended in of_races) / 1e9,
             packets=dict(quiet.within(link.packets, spans)),
             race_packets=dict(quiet.within(link.packets, of_races)),
@@ -207,10 +208,10 @@ def _whole(race: Race, ahead_ns: int) -> quiet.Span:
     return min(ends), max(ends)
 
 
-def by_program(watch: quiet.Watch, spans: Sequence[quiet.Span]) -> dict[str, int]:
-    """CPU time of the programs that lived during spans, ns."""
+def by_program(watch: quiet.Watch, used_by: Mapping[int, int]) -> dict[str, int]:
+    """CPU time of programs, ns, from that of processes."""
     found: Counter[str] = Counter()
-    for pid, used in watch.during(spans).items():
+    for pid, used in used_by.items():
         found[_program(watch.names[pid])] += used
     return dict(found)
 

@@ -1,7 +1,6 @@
 """What happens on a racing machine during blocks: packets of a link, and CPU time of processes beside the race.
 
-Packets have the kernel's own time. CPU times are sampled, so time that is counted as of blocks is an upper bound: it
-is of all pairs of samples that a block touches.
+Packets have the kernel's own time. CPU times are sampled.
 """
 
 from __future__ import annotations
@@ -196,6 +195,14 @@ class Watch:
                     found[pid] += used - before.get(pid, 0)
         return found
 
+    def within(self, spans: Sequence[Span]) -> Counter[int]:
+        """CPU time of each process, ns, between pairs of samples that lie within a span: none of it is of before."""
+        found: Counter[int] = Counter()
+        for (begun_ns, _, before), (_, ended_ns, after) in zip(self._samples, self._samples[1:], strict=False):
+            if any(begun <= begun_ns and ended_ns <= ended for begun, ended in spans):
+                found.update({pid: used - before[pid] for pid, used in after.items() if pid in before})
+        return found
+
     def covers(self, spans: Sequence[Span]) -> bool:
         """Whether it has samples before the first span and after the last."""
         return bool(self._samples) and self._samples[0][0] <= spans[0][0] and self._samples[-1][1] >= spans[-1][1]
@@ -216,6 +223,15 @@ def blocks(races: Iterable[Race], ahead_ns: int) -> list[Span]:
         for block in round_.blocks
     ]
     return sorted(found)
+
+
+def stretches(races: Iterable[Race], ahead_ns: int) -> list[Span]:
+    """From the first to the last block of each round, by this machine's clock."""
+    return [
+        (min(block.started_ns for block in round_.blocks) - ahead_ns,
+         max(block.started_ns + block.duration_ns for block in round_.blocks) - ahead_ns)
+        for race in races for round_ in race.rounds if round_.blocks
+    ]  # fmt: skip
 
 
 def within(packets: Iterable[Packet], spans: Sequence[Span]) -> Counter[str]:

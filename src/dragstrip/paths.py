@@ -17,7 +17,7 @@ import stat
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
 from dragstrip.errors import BadUsage, DiskFull
@@ -154,21 +154,38 @@ def write_durably(path: Path, data: bytes) -> Path:
 
 
 @contextmanager
-def temporary(base: Path | None = None, *, after_kill: str = ":") -> Iterator[Path]:
-    """A new folder, which is removed after the block, or after a ``kill -9`` of this process.
+def temporary(base: Path | None = None, *, after_kill: str = "") -> Iterator[Path]:
+    """A new folder, which is removed after the block.
 
-    Its name has this process's id, and a shared lock shows that a process uses it. A shell waits for the end of a pipe
-    whose other end only this process holds. Without a line before that end, this process was killed. The shell removes
-    a remaining folder once no process locks it (flock(1)). Its own session shields it from Ctrl-C.
+    Its name has this process's id, and a shared lock shows that a process uses it. After a ``kill -9`` of this process,
+    the next race removes it (``process.scratch``), or with ``after_kill`` a shell, at once.
 
     Args:
         base: the folder's parent; None: the user's own folder for temporary files.
-        after_kill: a shell command for what else a killed process leaves.
+        after_kill: a shell command that removes what else a killed process leaves, ``:`` for nothing.
     """
     folder = (base or Path(tempfile.gettempdir())) / f"dragstrip-{os.getpid()}-{secrets.token_hex(8)}"
+    # The guard waits before the folder is made: a `kill -9` may come at any moment.
+    with _guard(folder, after_kill) if after_kill else nullcontext():
+        folder.mkdir(mode=0o700)
+        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH)
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+            os.close(lock)
+
+
+@contextmanager
+def _guard(folder: Path, after_kill: str) -> Iterator[None]:
+    """A shell waits for the end of a pipe whose other end only this process holds, and then removes the folder.
+
+    Without a line before that end, this process was killed. The shell waits until no process locks the folder
+    (flock(1)). Its own session shields it from Ctrl-C.
+    """
     remove = '[ ! -d "$1" ] || { chmod -R u+rwx -- "$1"; flock -w 60 "$1" rm -rf -- "$1"; }'
     command = f"read -r _; killed=$?; {remove}; [ $killed = 0 ] || {after_kill}"
-    # The shell waits before the folder is made: a `kill -9` may come at any moment.
     with subprocess.Popen(
         ["/bin/sh", "-c", command, "sh", str(folder)],
         stdin=subprocess.PIPE,
@@ -178,14 +195,9 @@ def temporary(base: Path | None = None, *, after_kill: str = ":") -> Iterator[Pa
         start_new_session=True,
         bufsize=0,
     ) as shell:
-        folder.mkdir(mode=0o700)
-        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            fcntl.flock(lock, fcntl.LOCK_SH)
-            yield folder
+            yield
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
-            os.close(lock)
             assert shell.stdin is not None
             with suppress(BrokenPipeError):
                 shell.stdin.write(b"\n")

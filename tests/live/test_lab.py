@@ -37,6 +37,7 @@ def test_a_carrier_does_nothing_on_the_racing_machine_during_blocks(carrier: str
         pytest.importorskip("distributed", reason="Dask is not installed: pip install 'dragstrip[lab]'")
     found = lab_quiet.run(carrier, 1, 5)
     assert found.blocks
+    assert found.cpu_ns, "nothing was sampled during blocks"
     assert not any(found.cpu_ns.values()), found
     assert set(found.packets) <= set(lab_quiet.KERNELS), found
 

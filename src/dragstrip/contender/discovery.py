@@ -237,7 +237,7 @@ def output_of(command: tuple[str, ...], *, any_status: bool = False) -> str:
 @functools.lru_cache(maxsize=256)
 def _done(command: tuple[str, ...], _states: tuple[tuple[int, int], ...]) -> subprocess.CompletedProcess[str]:
     try:
-        with temporary() as folder:
+        with temporary(after_kill=":") as folder:
             return subprocess.run(
                 command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=_PRINT_S,
                 # C.UTF-8: in the user's language, some programs print other words

@@ -86,11 +86,16 @@ def test_sweeping_removes_only_what_a_dead_race_left() -> None:
     assert stood_in in sweep_stale()
 
 
-def test_a_killed_import_leaves_no_folder() -> None:
-    """Nor does a program that was killed while it asked a contender for its version."""
-    done = subprocess.run([sys.executable, "-c", KILLED], stdout=subprocess.PIPE, text=True, check=False)
+@pytest.mark.parametrize("guarded", [False, True])
+def test_a_killed_program_leaves_no_folder(*, guarded: bool) -> None:
+    """A killed import's folder is swept by the next race; one for a contender's version is removed at once."""
+    program = KILLED.replace("temporary()", "temporary(after_kill=':')") if guarded else KILLED
+    done = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, check=False)
     folder = Path(done.stdout.strip())
     assert folder.name.startswith("dragstrip-")
+    if not guarded:
+        assert folder.exists()
+        sweep_stale()
     until = time.monotonic() + 60
     while folder.exists() and time.monotonic() < until:
         time.sleep(0.01)
