@@ -132,14 +132,14 @@ mutations: .stamps/test-deps  ## breaks chosen lines one at a time: the tests th
 
 fuzz-cli: .stamps/build  ## command lines and definition files at random; FUZZ_LINES, FUZZ_FILES, FUZZ_SEED
 	$(BIN)/python benchmarks/fuzz_cli.py --lines $(FUZZ_LINES) --files $(FUZZ_FILES) --seed $(FUZZ_SEED)
-	$(BIN)/python benchmarks/fuzz_files.py --cases 10000 --seed $(FUZZ_SEED) --record
+	$(BIN)/python benchmarks/fuzz_files.py --cases 10000 --seed $(FUZZ_SEED)
 
 fuzz: .stamps/build  ## the response parser, HTTP/2's and WebSocket's frames on random bytes; FUZZ_CASES=1000000, FUZZ_RUNS=3000000 for long runs
 	PROPTEST_CASES=$(FUZZ_CASES) cargo test --profile quick -p dragstrip-engine --test response --test corpus
 	FUZZ_CASES=$(FUZZ_CASES) cargo test --profile quick -p dragstrip-engine --test frames --test websocket_frames
-	$(BIN)/python benchmarks/fuzz.py --runs $(FUZZ_RUNS) $(if $(filter file,$(origin FUZZ_RUNS)),,--record)
+	$(BIN)/python benchmarks/fuzz.py --runs $(FUZZ_RUNS)
 	@# Frames by LLVM's fuzzer in long runs only: the tests above have read its corpus.
-	$(if $(filter file,$(origin FUZZ_RUNS)),,$(BIN)/python benchmarks/fuzz.py --target frames --runs $(FUZZ_RUNS) --record)
+	$(if $(filter file,$(origin FUZZ_RUNS)),,$(BIN)/python benchmarks/fuzz.py --target frames --runs $(FUZZ_RUNS))
 	$(if $(filter file,$(origin FUZZ_RUNS)),,$(BIN)/python benchmarks/fuzz.py --target messages --runs $(FUZZ_RUNS))
 
 sanitize:  ## unsafe code under AddressSanitizer and Miri (nightly); without a nightly under valgrind, where it is
