@@ -25,7 +25,7 @@ from pathlib import Path
 import evidence_parts
 import measuring_code as measuring
 import stamps
-from evidence_parts import GOES_ON, PARTS, Part
+from evidence_parts import GOES_ON, PARTS, Part, minutes
 
 ROOT = measuring.ROOT
 STATE = ROOT / "runs" / "evidence.json"
@@ -71,12 +71,6 @@ def listing() -> str:
             state = f"begun, {states[part.name].minutes:.0f} minutes so far; {state}"
         lines.append(f"{part.name:15} {minutes(part, known):7.0f}  {state}")
     return "\n".join(lines)
-
-
-def minutes(part: Part, known: dict[str, stamps.Stamp]) -> float:
-    """What a part took when it was last measured, otherwise what it is expected to take."""
-    took = [known[section].minutes for section in part.sections if section in known]
-    return max(took, default=0.0) or part.minutes
 
 
 def run(part: Part, until: float) -> bool:

@@ -7,6 +7,7 @@ and continues at its next start.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -376,6 +377,12 @@ def older(part: Part, known: Mapping[str, Stamp] | None = None) -> list[str]:
     return list(dict.fromkeys(found))
 
 
+def minutes(part: Part, known: Mapping[str, Stamp]) -> float:
+    """What a part took when it was last measured, otherwise what it is expected to take."""
+    took = [known[section].minutes for section in part.sections if section in known]
+    return max(took, default=0.0) or part.minutes
+
+
 def renew(fresh: Mapping[str, Stamp]) -> None:
     """Replaces the stamps of sections, and writes all stamps into their pages."""
     stamps.write({**stamps.read(), **fresh})
@@ -407,9 +414,10 @@ def _table(text: str) -> str:
     """CONTRIBUTING with its table of parts."""
     begin, end = "<!-- parts: begin -->\n", "<!-- parts: end -->"
     lines = ["| after a change of | run `make evidence PART=` | writes into | minutes |", "|-|-|-|-:|"]
+    known = stamps.read()
     for part in PARTS:
         pages = ", ".join(dict.fromkeys(section.partition("#")[0].removeprefix("../") for section in part.sections))
-        lines.append(f"| {part.after} | `{part.name}` | {pages} | {part.minutes} |")
+        lines.append(f"| {part.after} | `{part.name}` | {pages} | {math.ceil(minutes(part, known))} |")
     before, found, rest = text.partition(begin)
     if not found:
         raise SystemExit(f"CONTRIBUTING.md needs the lines {begin.strip()} and {end}")
