@@ -84,6 +84,8 @@ def test_pairs_of_a_line_up_that_go_against_the_reference_are_counted(answers, t
     turned = line(answers, "line-up", rates | {"a": 15_000})
     text = page(answers, tmp_path, reference, right, turned)
     assert "| line-up | 20 % | 2 | 2 of 2, 100.0 % (15.8–100.0) | 3 to 3, median 3 | 1 |" in text
+    by_another = page(answers, tmp_path, reference, turned | {"metric": "other"})
+    assert f"| 3 to 3, median 3 | – (reference by {reference['metric']}) |" in by_another
 
 
 def test_the_kind_that_is_furthest_behind_comes_next_and_enough_is_enough(answers) -> None:
