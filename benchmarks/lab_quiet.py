@@ -192,7 +192,7 @@ def run(carrier: str, cells: int, rounds: int) -> Carried:
             races=len(races),
             blocks=len(spans),
             blocks_s=sum(ended - begun for begun, ended in spans) / 1e9,
-            cpu_ns=by_program(there, there.within(quiet.stretches(races, ahead_ns))),
+            cpu_ns=by_program(there, there.during(quiet.stretches(races, ahead_ns), inside=True)),
             race_cpu_ns=by_program(there, there.during(of_races)),
             race_s=sum(ended - begun for begun, ended in of_races) / 1e9,
             packets=dict(quiet.within(link.packets, spans)),
@@ -209,7 +209,7 @@ def _whole(race: Race, ahead_ns: int) -> quiet.Span:
 
 
 def by_program(watch: quiet.Watch, used_by: Mapping[int, int]) -> dict[str, int]:
-    """CPU time of programs, ns, from that of processes."""
+    """Adds up the CPU time of processes, ns, by the program that each of them runs."""
     found: Counter[str] = Counter()
     for pid, used in used_by.items():
         found[_program(watch.names[pid])] += used

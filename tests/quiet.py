@@ -186,21 +186,18 @@ class Watch:
                     self.names[pid] = " ".join(command(pid))
             self._samples.append((begun_ns, time.monotonic_ns(), used))
 
-    def during(self, spans: Sequence[Span]) -> Counter[int]:
-        """CPU time of each process that lived then, ns: from a sample before each span to the sample after it."""
+    def during(self, spans: Sequence[Span], *, inside: bool = False) -> Counter[int]:
+        """CPU time of each process that lived then, ns: from a sample before each span to the sample after it.
+
+        Args:
+            inside: only between samples that lie within one span, so that nothing of before or after it counts.
+        """
+        meets = _holds if inside else _touches
         found: Counter[int] = Counter()
         for (begun_ns, _, before), (_, ended_ns, after) in zip(self._samples, self._samples[1:], strict=False):
-            if _touches(spans, begun_ns, ended_ns):
+            if meets(spans, begun_ns, ended_ns):
                 for pid, used in after.items():
                     found[pid] += used - before.get(pid, 0)
-        return found
-
-    def within(self, spans: Sequence[Span]) -> Counter[int]:
-        """CPU time of each process, ns, between pairs of samples that lie within a span: none of it is of before."""
-        found: Counter[int] = Counter()
-        for (begun_ns, _, before), (_, ended_ns, after) in zip(self._samples, self._samples[1:], strict=False):
-            if any(begun <= begun_ns and ended_ns <= ended for begun, ended in spans):
-                found.update({pid: used - before[pid] for pid, used in after.items() if pid in before})
         return found
 
     def covers(self, spans: Sequence[Span]) -> bool:
@@ -212,6 +209,11 @@ def _touches(spans: Sequence[Span], begun_ns: int, ended_ns: int) -> bool:
     """Whether a time touches one of these spans, which are in order and apart."""
     at = bisect_right(spans, (ended_ns, ended_ns))
     return at > 0 and spans[at - 1][1] >= begun_ns
+
+
+def _holds(spans: Sequence[Span], begun_ns: int, ended_ns: int) -> bool:
+    """Whether a time lies within one of these spans."""
+    return any(begun <= begun_ns and ended_ns <= ended for begun, ended in spans)
 
 
 def blocks(races: Iterable[Race], ahead_ns: int) -> list[Span]:
