@@ -169,7 +169,7 @@ class Equal:
     judge_s: float
     cpu_s: float
     others: float | None
-    state: str = ""
+    state: str
 
 
 def raced_equal(store: Path, seed: int) -> Equal:
