@@ -2,7 +2,7 @@
 
     python benchmarks/league.py --simulate 200 --record     # writes Table S8 of docs/method/simulation.md
     python benchmarks/league.py --race                      # prints one race of 60 variants of five servers
-    python benchmarks/league.py --equal 20 --minutes 60 --record    # races of 60 equal contenders; writes Table S9
+    python benchmarks/league.py --equal 10 --minutes 30 --record    # races of 60 equal contenders; writes Table S9
 
 Each race of equal contenders is one line of ``docs/calibration/league.jsonl``. It may be ended at any moment, and goes
 on with the next race; exit code 75: some races are still to be run. A race is wrong if any look at it, from the fifth
