@@ -185,15 +185,21 @@ def table() -> list[str]:
     return lines
 
 
-def measure(options: argparse.Namespace) -> None:
-    """The runs of one part; each becomes a line."""
+def measure(options: argparse.Namespace, costs: dict[str, int]) -> None:
+    """The runs of one part; each becomes a line.
+
+    Args:
+        costs: the loops of each server that cost ``PLANTED``, as far as they are measured; more are added.
+    """
     commit = subprocess.run(
         ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True
     ).stdout.strip()
     with tempfile.TemporaryDirectory(prefix="revisions-") as place:
         folder = Path(place)
         kinds = ("go", "node")
-        loops = {kind: 0 if options.part == "same" else loops_of(kind, folder) for kind in kinds}
+        if options.part != "same":
+            costs.update({kind: loops_of(kind, folder) for kind in kinds if kind not in costs})
+        loops = {kind: 0 if options.part == "same" else costs[kind] for kind in kinds}
         for number in range(options.runs):
             kind = kinds[number % 2]
             here = folder / f"run-{number}"
@@ -240,12 +246,13 @@ def everything(options: argparse.Namespace) -> None:
         SystemExit: with ``GOES_ON`` if parts still lack runs.
     """
     until = time.monotonic() + 60 * options.minutes
+    costs: dict[str, int] = {}
     while left := lacking():
         for options.part, options.disturb, runs in left:
             if time.monotonic() > until:
                 sys.exit(GOES_ON)
             options.runs = min(runs, IN_TURN)
-            measure(options)
+            measure(options, costs)
 
 
 def main() -> None:
@@ -261,7 +268,7 @@ def main() -> None:
         everything(options)
         options.record = True
     elif options.part:
-        measure(options)
+        measure(options, {})
     text = "\n".join(table())
     sys.stdout.write(text + "\n")
     if options.record:
