@@ -165,7 +165,7 @@ def dragstrip(words: Sequence[str]) -> tuple[int, str]:
 
 
 def told_of(kind: Kind, told: dict[str, Any]) -> Line:
-    """What a race's JSON says, in short: method 5's fields where there are any."""
+    """What a race's JSON says, in short."""
     (column,) = told["columns"]
     metric = column["metric"]
     pairs = [short(pair) for pair in told["pairs"] if pair["metric"] == metric]
@@ -235,14 +235,8 @@ def cells(kinds: Sequence[Kind]) -> list[tuple[Kind, int]]:
 
 
 def counted(lines: Sequence[Line]) -> Counter[tuple[str, int]]:
-    """Races so far by kind and duty, of this version of the method.
-
-    Races of a smaller budget than the kind has today stay in the tables, and don't count as done.
-    """
-    budgets = {kind.name: kind.budget_s for kind in KINDS}
-    mine = (line for line in lines if not line.get("failed"))
-    mine = (line for line in mine if line.get("budget_s", 0) >= budgets.get(line["kind"], 0))
-    return Counter((line["kind"], line["duty"]) for line in mine if line["method"] == METHOD_VERSION)
+    """Races so far by kind and duty."""
+    return Counter((line["kind"], line["duty"]) for line in lines if not line.get("failed"))
 
 
 def following(kinds: Sequence[Kind], done: Counter[tuple[str, int]], each: int | None) -> tuple[Kind, int] | None:
@@ -260,12 +254,12 @@ def following(kinds: Sequence[Kind], done: Counter[tuple[str, int]], each: int |
 
 
 def read(path: Path) -> list[Line]:
-    """All races so far; of today's method, only races of today's measuring code; a half line is skipped."""
+    """All races by today's method and measuring code; a half line is skipped."""
     lines: list[Line] = []
     for text in path.read_text().splitlines() if path.exists() else []:
         with contextlib.suppress(ValueError):
             lines.append(json.loads(text))
-    return [line for line in lines if line.get("method") != METHOD_VERSION or line.get("state") == state()]
+    return [line for line in lines if line.get("method") == METHOD_VERSION and line.get("state") == state()]
 
 
 def ready(kinds: Sequence[Kind]) -> list[Kind]:
@@ -327,7 +321,6 @@ def main() -> None:
     )
     wanted.add_argument("--list", action="store_true", help="what there is, and what is to come")
     wanted.add_argument("--write", action="store_true", help="race nothing, write the page from what there is")
-    wanted.add_argument("--method", type=int, default=METHOD_VERSION, help="races of this version for the page")
     wanted.add_argument("--file", type=Path, default=ROOT / "docs" / "calibration" / "disturbed.jsonl")
     wanted.add_argument("--page", type=Path, default=ROOT / "docs" / "CALIBRATION.md")
     told = wanted.parse_args()
@@ -342,7 +335,7 @@ def main() -> None:
         if told.until_enough and following(kinds, counted(read(told.file)), told.each) is not None:
             sys.exit(GOES_ON)
         return
-    answers_page.write_page(read(told.file), told.method, told.page.resolve())
+    answers_page.write_page(read(told.file), told.page.resolve())
     print(f"written: {told.page}")
 
 

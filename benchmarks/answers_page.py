@@ -10,6 +10,8 @@ from typing import Any
 from calibration_page import share
 from pages import splice
 
+from dragstrip.record import METHOD_VERSION
+
 Line = dict[str, Any]
 
 #: Load average, of the minute before a race of the series, above which others were at work: two more than the series.
@@ -20,14 +22,14 @@ DECIDED = APART | {"same"}
 TURNED = {"faster": "slower", "slower": "faster"}
 
 
-def write_page(lines: Sequence[Line], method: int, page: Path) -> None:
+def write_page(lines: Sequence[Line], page: Path) -> None:
     """Puts the tables between the page's marks, which are put at its end where there are none.
 
     The conclusion also stands at the page's beginning, where the page has marks for it.
     """
-    put(page, "disturbed", report(lines, method))
+    put(page, "disturbed", report(lines))
     if "<!-- disturbed-conclusion:begin -->" in page.read_text():
-        put(page, "disturbed-conclusion", f"**On disturbed machines:** {conclusion(Races(lines, method))}")
+        put(page, "disturbed-conclusion", f"**On disturbed machines:** {conclusion(Races(lines))}")
 
 
 def put(page: Path, mark: str, body: str) -> None:
@@ -113,11 +115,10 @@ def wrong_way(line: Line, reference: Line | None) -> int:
 
 
 class Races:
-    """The races of one version of the method, by kind."""
+    """The races, by kind."""
 
-    def __init__(self, lines: Sequence[Line], method: int) -> None:
-        self.lines = [line for line in lines if line.get("method") == method]
-        self._all = lines
+    def __init__(self, lines: Sequence[Line]) -> None:
+        self.lines = lines
 
     def of(self, kind: str, duty: int | None = None) -> list[Line]:
         """Races of a kind, or of all whose name begins so, that ran."""
@@ -136,23 +137,16 @@ class Races:
                     yield name, f"{name}{', during builds' if builds else ''}", duty, mine
 
     def reference(self, kind: str, beside: Line | None = None) -> Line | None:
-        """The reference of a kind with the most rounds, of this version of the method where there is one.
+        """The reference of a kind with the most rounds.
 
         Args:
             beside: the race that it is for: of references, those of the same processor and kernel come first, because
                 a ratio of two servers differs between machines; of those, the ones that the same metric decided.
         """
-        name = f"reference: {kind}"
-        if beside is not None:
-            there = [line for line in self.lines if line["kind"] == name and machine(line) == machine(beside)]
-            there = [line for line in there if not line.get("failed")]
-            if there:
-                return max(there, key=lambda line: (line["metric"] == beside.get("metric"), line["rounds"]))
-        for among in (self.lines, self._all):
-            found = [line for line in among if line["kind"] == name and not line.get("failed")]
-            if found:
-                return max(found, key=lambda line: line["rounds"])
-        return None
+        found = [line for line in self.lines if line["kind"] == f"reference: {kind}" and not line.get("failed")]
+        if beside is not None and (there := [line for line in found if machine(line) == machine(beside)]):
+            return max(there, key=lambda line: (line["metric"] == beside.get("metric"), line["rounds"]))
+        return max(found, key=lambda line: line["rounds"], default=None)
 
 
 def seconds(lines: Iterable[Line]) -> str:
@@ -290,16 +284,16 @@ def conclusion(races: Races) -> str:
     )
 
 
-def report(lines: Sequence[Line], method: int) -> str:
+def report(lines: Sequence[Line]) -> str:
     """All of it as Markdown."""
-    races = Races(lines, method)
+    races = Races(lines)
     ran = [line["at"] for line in races.of("") if line.get("at")]
     when = f"{min(ran)[:16]} to {max(ran)[:16]}" if ran else "no race yet"
     head = (
         "## On disturbed machines\n\n" + conclusion(races) + "\n\n"
-        f"Method {method}; {when}. Written by `benchmarks/answers.py`; `benchmarks/disturb.py` caused the disturbance: "
-        "random bursts of 1 to 50 ms on every core, with the duty in the table, in addition to other programs. Shares "
-        "have 95 % intervals by Clopper and Pearson; times cover the whole command."
+        f"Method {METHOD_VERSION}; {when}. Written by `benchmarks/answers.py`; `benchmarks/disturb.py` caused the "
+        "disturbance: random bursts of 1 to 50 ms on every core, with the duty in the table, in addition to other "
+        "programs. Shares have 95 % intervals by Clopper and Pearson; times cover the whole command."
     )
     tables = []
     for table in (same, different, one_sided, line_up):

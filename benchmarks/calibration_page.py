@@ -73,9 +73,6 @@ PLANTS: dict[CheckName, tuple[str, ...]] = {
     CheckName.PARITY: ("unit/validity/test_parity.py::test_what_tilts_a_race_is_named_with_whom",),
 }
 
-#: When a check's rule last changed: what it said in races before then was another check's word.
-RULE_SINCE = {CheckName.CLOCK: "2026-11-21T22:50", CheckName.VOID_PASSES: "2026-11-22T00:41"}
-
 #: A race is clean in which nothing was planted and the host took at most this share of the machine's cores.
 MAX_HOST = 0.005
 
@@ -287,27 +284,22 @@ def _checks(good: Sequence[Line]) -> list[str]:
         "|-|-|-|-|-|",
     ]
     for check in PLANTS:
-        judged = _since(unplanted, RULE_SINCE.get(check, ""))
-        mine = [line for line in judged if check in {name.partition(",")[0] for name in line["looked_at"]}]
+        mine = [line for line in unplanted if check in {name.partition(",")[0] for name in line["looked_at"]}]
         said = Counter(_worst(line, check) for line in mine)
         shares = " | ".join(share(said[status], len(mine)) for status in ("pass", "warn", "void"))
         tests = ", ".join(f"`{test.partition('::')[2]}`" for test in PLANTS[check])
         rows.append(f"| {check} | {shares} | {tests} |")
-    latest = max(RULE_SINCE.values())
-    at = latest.replace("T", " ")
-    today = [line for line in _since(unplanted, latest) if "host" in line]
-    clean = [line for line in today if line["host"] <= MAX_HOST]
-    disturbed = [line for line in today if line["host"] > MAX_HOST]
+    clean = [line for line in unplanted if line["host"] <= MAX_HOST]
+    disturbed = [line for line in unplanted if line["host"] > MAX_HOST]
     told = [
-        f"Since the last change of a check ({at}), stolen time was read before and after each race. "
-        f"In *clean* races, in which the host took at most {100 * MAX_HOST:.1f} % of the cores, "
-        f"all checks passed in {_silent(clean)}.",
+        f"Stolen time is read before and after each race. In *clean* races, in which the host took at most "
+        f"{100 * MAX_HOST:.1f} % of the cores, all checks passed in {_silent(clean)}.",
         f"In the others (median {100 * np.median([line['host'] for line in disturbed]):.1f} %), "
         f"all checks passed in {_silent(disturbed)}."
         if disturbed
         else "There were no others.",
     ]
-    return ["\n".join(rows), *([" ".join(told)] if today else [])]
+    return ["\n".join(rows), *([" ".join(told)] if unplanted else [])]
 
 
 def _silent(lines: Sequence[Line]) -> str:
@@ -317,10 +309,6 @@ def _silent(lines: Sequence[Line]) -> str:
     return share(sum(not line["checks"] for line in lines), len(lines)) + (
         f"; checks that did not pass: {said}" if said else ""
     )
-
-
-def _since(lines: Sequence[Line], at: str) -> list[Line]:
-    return [line for line in lines if line["at"] >= at]
 
 
 def _worst(line: Line, check: str) -> str:

@@ -29,8 +29,7 @@ def line(answers: ModuleType, name: str, rates: dict[str, float], **changes: Any
     (kind,) = [one for one in answers.KINDS if one.name == name]
     told = race_json(JudgedRace.of(race)) | {"finished": "decided", "void": False}
     around = {"kind": name, "duty": 20, "budget_s": 20, "exit": 0, "truth": kind.truth, "took_s": 12.0}
-    made = around | answers.told_of(kind, told) | changes
-    return made | {"method": answers.METHOD_VERSION}
+    return around | answers.told_of(kind, told) | changes
 
 
 def page(answers: ModuleType, tmp_path: Path, *lines: dict[str, Any]) -> str:
@@ -38,7 +37,7 @@ def page(answers: ModuleType, tmp_path: Path, *lines: dict[str, Any]) -> str:
     target = tmp_path / "CALIBRATION.md"
     target.write_text("# Calibration\n\nKept.\n")
     for _ in range(2):  # again: the section is replaced, not added
-        answers.answers_page.write_page(lines, answers.METHOD_VERSION, target)
+        answers.answers_page.write_page(lines, target)
     text = target.read_text()
     assert text.startswith("# Calibration\n\nKept.\n")
     assert text.count("## On disturbed machines") == 1
