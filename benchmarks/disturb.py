@@ -342,19 +342,22 @@ def start(core: int, told: argparse.Namespace, cores: list[tuple[int, int]]) -> 
 def run(told: argparse.Namespace) -> int:
     """Starts the cores' processes and the command, waits for the end of either, leaves nothing; the exit code."""
     cores: list[tuple[int, int]] = []
-    code = 0
     try:
         for core in told.cores:
             start(core, told, cores)
         if told.exec:
-            code = _command(told.exec, told.seconds)
-        else:
-            for pid, _ in cores:
-                ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-                code = max(code, ended.si_status if ended else 0)
+            return _command(told.exec, told.seconds)
+        return max(_status(pid, reading) for pid, reading in cores)
     finally:
         _tell(_end(cores), told)
-    return code
+
+
+def _status(pid: int, reading: int) -> int:
+    """Waits for the end of a core's process, whose pipe is readable then; its exit code."""
+    while not (ended := os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)):
+        # Python runs a signal's handler between two calls only: one that comes just before a call waits for its end.
+        select.select([reading], [], [], 1.0)
+    return ended.si_status
 
 
 def _tell(took: Sequence[dict[str, Any]], told: argparse.Namespace) -> None:
