@@ -227,7 +227,7 @@ fn first_core() -> usize {
 }
 
 /// A large body, incorrect in its middle from request `from` on and shorter by one byte from `short` on.
-fn large(from: u64, short: u64) -> (Server, SessionPlan) {
+fn large(from: u64, short: u64, connections: usize) -> (Server, SessionPlan) {
     let body: Vec<u8> = (0..200_000).map(|at: u32| (at % 241) as u8).collect();
     let right = body.clone();
     let server = serve(move |stream, number| {
@@ -241,7 +241,7 @@ fn large(from: u64, short: u64) -> (Server, SessionPlan) {
         let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
         stream.write_all(&[head.as_bytes(), &body].concat()).map_or(Then::Close, |()| Then::GoOn)
     });
-    let mut plan = plan(server.address, 4);
+    let mut plan = plan(server.address, connections);
     plan.exchanges[0].body = body;
     plan.body_check = BodyCheck::Length;
     (server, plan)
@@ -249,8 +249,8 @@ fn large(from: u64, short: u64) -> (Server, SessionPlan) {
 
 #[test]
 fn large_bodies_checked_by_length_are_counted_to_the_byte_and_some_are_read_whole() {
-    let of = |from, short, backend| {
-        let (_server, plan) = large(from, short);
+    let of = |from, short, connections, backend| {
+        let (_server, plan) = large(from, short, connections);
         let mut engine = engine_over(1, backend);
         let session = engine.open(plan).unwrap();
         let done = engine.run(&[count(session, 640)], &[]).unwrap().pop().unwrap();
@@ -258,13 +258,14 @@ fn large_bodies_checked_by_length_are_counted_to_the_byte_and_some_are_read_whol
         done
     };
     for backend in [Backend::Epoll, BACKEND] {
-        let right = of(u64::MAX, u64::MAX, backend);
+        let right = of(u64::MAX, u64::MAX, 4, backend);
         let head = "HTTP/1.1 200 OK\r\nContent-Length: 200000\r\n\r\n".len() as u64;
         assert_eq!((right.answered, right.bytes_in, errors(&right)), (640, 640 * (200_000 + head), vec![]));
         // The first bodies are all compared; of later ones, one in 64.
-        assert_eq!(of(0, u64::MAX, backend).errors[tally::Failure::WrongBody as usize], 64 + 9);
-        assert_eq!(of(100, u64::MAX, backend).errors[tally::Failure::WrongBody as usize], 9);
-        assert_eq!(of(u64::MAX, 600, backend).errors[tally::Failure::WrongLength as usize], 40);
+        assert_eq!(of(0, u64::MAX, 4, backend).errors[tally::Failure::WrongBody as usize], 64 + 9);
+        // One connection: with several, a preempted server thread sends a response of an earlier number late.
+        assert_eq!(of(100, u64::MAX, 1, backend).errors[tally::Failure::WrongBody as usize], 9);
+        assert_eq!(of(u64::MAX, 600, 4, backend).errors[tally::Failure::WrongLength as usize], 40);
     }
 }
 
