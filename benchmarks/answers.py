@@ -37,9 +37,9 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import answers_page  # noqa: E402
 import calibration  # noqa: E402
+import race_lines  # noqa: E402
 from disturbed_record import MARK, marked  # noqa: E402
 from evidence_parts import GOES_ON  # noqa: E402
-from measuring_code import state  # noqa: E402
 
 from dragstrip.record import METHOD_VERSION  # noqa: E402
 
@@ -253,15 +253,6 @@ def following(kinds: Sequence[Kind], done: Counter[tuple[str, int]], each: int |
     return random.SystemRandom().choice([cell for cell in cells(kinds) if part(cell) == behind])
 
 
-def read(path: Path) -> list[Line]:
-    """All races by today's method and measuring code; a half line is skipped."""
-    lines: list[Line] = []
-    for text in path.read_text().splitlines() if path.exists() else []:
-        with contextlib.suppress(ValueError):
-            lines.append(json.loads(text))
-    return [line for line in lines if line.get("method") == METHOD_VERSION and line.get("state") == state()]
-
-
 def ready(kinds: Sequence[Kind]) -> list[Kind]:
     """Those that can run here; what is missing is said."""
     found = []
@@ -281,12 +272,12 @@ def run(told: argparse.Namespace) -> None:
     kinds = ready([kind for kind in KINDS if re.search(told.kinds, kind.name)])
     until, failed = time.monotonic() + 60 * told.minutes, Counter[tuple[str, int]]()
     while time.monotonic() < until:
-        cell = following(kinds, counted(read(told.file)) + failed, told.each)
+        cell = following(kinds, counted(race_lines.read(told.file)) + failed, told.each)
         if cell is None:
             return
         kind, duty = cell
         line = race(kind, duty)
-        calibration.append(told.file, line | {"state": state()})
+        race_lines.append(told.file, line)
         # A race that does not run at all is not tried for ever.
         failed[kind.name, duty] += bool(line.get("failed"))
         print(f"{time.strftime('%H:%M:%S')} {answers_page.in_words(line)}", flush=True)
@@ -325,17 +316,17 @@ def main() -> None:
     wanted.add_argument("--page", type=Path, default=ROOT / "docs" / "CALIBRATION.md")
     told = wanted.parse_args()
     if told.list:
-        show(read(told.file), told.each)
+        show(race_lines.read(told.file), told.each)
         return
     if not told.write:
         signal.signal(signal.SIGTERM, _interrupted)
         with contextlib.suppress(KeyboardInterrupt):
             run(told)
         kinds = ready([kind for kind in KINDS if re.search(told.kinds, kind.name)])
-        if told.until_enough and following(kinds, counted(read(told.file)), told.each) is not None:
+        if told.until_enough and following(kinds, counted(race_lines.read(told.file)), told.each) is not None:
             sys.exit(GOES_ON)
         return
-    answers_page.write_page(read(told.file), told.page.resolve())
+    answers_page.write_page(race_lines.read(told.file), told.page.resolve())
     print(f"written: {told.page}")
 
 

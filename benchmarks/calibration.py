@@ -43,9 +43,9 @@ sys.path.insert(0, str(ROOT / "src"))
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import calibration_kinds  # noqa: E402
+import race_lines  # noqa: E402
 from calibration_page import FORECAST, write_page  # noqa: E402
 from evidence_parts import GOES_ON  # noqa: E402
-from measuring_code import state  # noqa: E402
 from pages import splice  # noqa: E402
 
 from dragstrip import machine  # noqa: E402
@@ -279,30 +279,6 @@ def forecast() -> dict[str, Any]:
     }
 
 
-def read(path: Path) -> list[dict[str, Any]]:
-    """All races by today's method and measuring code; half lines are skipped."""
-    lines = []
-    for text in path.read_text().splitlines() if path.exists() else []:
-        with contextlib.suppress(ValueError):
-            lines.append(json.loads(text))
-    mine = (line for line in lines if line.get("failed") or line.get("method") == METHOD_VERSION)
-    return [line for line in mine if line.get("code") == state()]
-
-
-def append(path: Path, line: dict[str, Any]) -> None:
-    """Adds a line, on the disk when this returns; what was left half before stays a line of its own."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a+b") as file:
-        file.seek(0, os.SEEK_END)
-        if file.tell():
-            file.seek(-1, os.SEEK_END)
-            torn = file.read(1) != b"\n"
-            file.write(b"\n" if torn else b"")
-        file.write(json.dumps(line, separators=(",", ":"), ensure_ascii=False).encode() + b"\n")
-        file.flush()
-        os.fsync(file.fileno())
-
-
 def ready(kinds: Sequence[Kind]) -> list[Kind]:
     """Those that can run here; what is missing is said."""
     found = []
@@ -349,7 +325,7 @@ def main() -> None:
     kinds = EVERY_KIND if told.every_kind else KINDS
     told.file = told.file or ROOT / "docs" / "calibration" / ("kinds.jsonl" if told.every_kind else "races.jsonl")
     if told.list:
-        show(kinds, read(told.file))
+        show(kinds, race_lines.read(told.file))
         return
     if not told.write_only:
         if not PLANTED.exists() and not told.every_kind:
@@ -358,14 +334,14 @@ def main() -> None:
         with contextlib.suppress(KeyboardInterrupt):
             run(kinds, told)
     needed = 1 if told.every_kind else ENOUGH
-    if told.until_enough and not told.write_only and not enough(kinds, read(told.file), needed):
+    if told.until_enough and not told.write_only and not enough(kinds, race_lines.read(told.file), needed):
         print("not enough races yet; the page stays as it is")
         sys.exit(GOES_ON)
     if told.every_kind:
-        splice(told.page.resolve(), "kinds", calibration_kinds.table(read(told.file)))
+        splice(told.page.resolve(), "kinds", calibration_kinds.table(race_lines.read(told.file)))
         print(f"written: {told.page}")
         return
-    write_page(read(told.file), [kind.name for kind in KINDS], told.page.resolve())
+    write_page(race_lines.read(told.file), [kind.name for kind in KINDS], told.page.resolve())
     print(f"written: {told.page}")
 
 
@@ -398,7 +374,7 @@ def run(chosen: Sequence[Kind], told: argparse.Namespace) -> None:
     kinds = [kind for kind in ready(chosen) if re.search(told.kinds, kind.name)]
     if not kinds:
         sys.exit("no kind of race that can run here has a name that matches --kinds")
-    lines = read(told.file)
+    lines = race_lines.read(told.file)
     done = Counter(line["kind"] for line in lines if not line.get("failed"))
     until = time.monotonic() + 60 * told.minutes
     for number, kind in enumerate(cycle(kinds, done)):
@@ -407,9 +383,8 @@ def run(chosen: Sequence[Kind], told: argparse.Namespace) -> None:
         if time.monotonic() + usual_s(kind, lines) > until or (told.races and number >= told.races):
             return
         if number % FORECAST_EVERY == 0 and not told.every_kind:
-            append(told.file, forecast() | {"code": state()})
-        lines.append(race(kind, told.folder, core) | {"code": state()})
-        append(told.file, lines[-1])
+            race_lines.append(told.file, forecast())
+        lines.append(race_lines.append(told.file, race(kind, told.folder, core)))
         print(f"{number + 1:4} {kind.name}: {_said(lines[-1])}", flush=True)
 
 

@@ -36,8 +36,8 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
 import images  # noqa: E402
+import race_lines  # noqa: E402
 from evidence_parts import GOES_ON  # noqa: E402
-from measuring_code import state  # noqa: E402
 from pages import splice  # noqa: E402
 from scipy import stats  # noqa: E402
 
@@ -232,8 +232,7 @@ def main() -> int:
     given = parser.parse_args()
     out = ROOT / "runs" / "containers.jsonl"
     out.parent.mkdir(exist_ok=True)
-    lines = [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
-    lines = [line for line in lines if line.get("state") == state()]
+    lines = race_lines.read(out)
     until = time.monotonic() + 60 * given.minutes
     with tempfile.TemporaryDirectory(prefix="containers-", dir="/tmp") as folder:
         place = Path(folder)
@@ -254,12 +253,9 @@ def main() -> int:
         for name, seed in [] if given.record else todo:
             if late := time.monotonic() > until:
                 break
-            line = {"program": name, "seed": seed, "state": state()}
-            line |= race(out.with_suffix(".sqlite"), chosen[name], seed, given.budget)
-            print(line, flush=True)
-            lines.append(line)
-            with out.open("a") as file:
-                file.write(json.dumps(line) + "\n")
+            raced = race(out.with_suffix(".sqlite"), chosen[name], seed, given.budget)
+            lines.append(race_lines.append(out, {"program": name, "seed": seed} | raced))
+            print(lines[-1], flush=True)
     text = table(lines, {name: program.title for name, program in known.items()})
     print(text)
     if late:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import measuring_code as measuring
 import stamps
-from measuring_code import ANALYSIS, ENGINE, FOLDERS, ROOT
+from measuring_code import ANALYSIS, CAUSES, ENGINE, FOLDERS, ROOT
 from stamps import Stamp
 
 #: Exit code of a command that needs another sitting.
@@ -79,7 +79,7 @@ PARTS = (
         ("python benchmarks/why.py all --minutes {minutes}",),
         170,
         "how functions are compared",
-        code=(),
+        code=CAUSES,
     ),
     Part(
         "revisions",
@@ -255,7 +255,7 @@ PARTS = (
         ("python benchmarks/why_layers.py --minutes {minutes}",),
         15,
         "layers, or the sampler",
-        code=(),
+        code=CAUSES,
     ),
     Part(
         "why-nulls",
@@ -266,17 +266,17 @@ PARTS = (
         ),
         15,
         "how functions are compared",
-        code=(),
+        code=CAUSES,
     ),
-    Part("why-users", ("why.md#why-users",), ("python benchmarks/why_users.py --record",), 7, "`why`", code=()),
-    Part("why-cost", ("why.md#why-cost",), ("python benchmarks/why_cost.py --record",), 4, "the sampler", code=()),
+    Part("why-users", ("why.md#why-users",), ("python benchmarks/why_users.py --record",), 7, "`why`", code=CAUSES),
+    Part("why-cost", ("why.md#why-cost",), ("python benchmarks/why_cost.py --record",), 4, "the sampler", code=CAUSES),
     Part(
         "why-calls",
         ("why.md#why-calls",),
         ("python benchmarks/why_calls.py --record",),
         9,
         "how `why` counts calls",
-        code=(),
+        code=CAUSES,
     ),
     Part(
         "mutations",

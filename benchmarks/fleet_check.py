@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import pages
-from measuring_code import state
+import race_lines
 from pages import ROOT
 
 sys.path.insert(0, str(ROOT / "tests"))
@@ -79,17 +79,6 @@ def race(machines: fleets.Machines, fleet: Path, kind: Kind, budget_s: float) ->
     return line | fields | {"method": told["method"]["version"], "metric": pair["metric"], "finished": told["finished"]}
 
 
-def read() -> list[dict[str, Any]]:
-    """All lines of today's measuring code; one that was cut off is left out."""
-    found = []
-    for text in LINES.read_text().splitlines() if LINES.exists() else ():
-        try:
-            found.append(json.loads(text))
-        except ValueError:
-            continue
-    return [line for line in found if line.get("state") == state()]
-
-
 def table(lines: Sequence[dict[str, Any]]) -> str:
     """What came of all races, with when and on what."""
     rows = ["| race | races | right | wrong | no verdict | ratios | rounds |", "|-|-:|-:|-:|-:|-|-|"]
@@ -124,19 +113,16 @@ def main() -> None:
         sys.exit(f"fleet_check: {why}")
     if not given.planted.exists():
         sys.exit(f"{given.planted} is missing: cargo build --release -p dragstrip-engine --example planted")
-    LINES.parent.mkdir(exist_ok=True)
     with fleets.Machines() as machines:
         fleet = machines.fleet(path=str(given.planted.parent))
         for _ in range(given.races):
             for kind in KINDS:
-                if sum(one["kind"] == kind.name for one in read()) < given.races:
-                    line = race(machines, fleet, kind, given.budget) | {"state": state()}
-                    with LINES.open("a") as file:
-                        file.write(json.dumps(line) + "\n")
+                if sum(one["kind"] == kind.name for one in race_lines.read(LINES)) < given.races:
+                    line = race_lines.append(LINES, race(machines, fleet, kind, given.budget))
                     sys.stdout.write(json.dumps(line) + "\n")
                     sys.stdout.flush()
     if given.write:
-        pages.splice(PAGE, "planted", table(read()))
+        pages.splice(PAGE, "planted", table(race_lines.read(LINES)))
 
 
 if __name__ == "__main__":

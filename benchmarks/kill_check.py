@@ -545,6 +545,7 @@ def main() -> None:
             sys.exit(GOES_ON)
         if told.record:
             splice(ROOT / "docs" / "containers.md", "killed", table(results))
+            state.unlink()
         sys.exit(1 if any(one.wrong for one in results) else 0)
     results = check(told.kills, seed=told.seed, resume_every=told.resume_every, minutes=told.minutes, say=say)
     print(table(results))

@@ -17,7 +17,6 @@ would be an error.
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import os
 import statistics
@@ -32,6 +31,7 @@ from pathlib import Path
 
 import measuring_code
 import numpy as np
+import race_lines
 from pages import splice
 from scipy import stats
 
@@ -169,7 +169,7 @@ class Equal:
     judge_s: float
     cpu_s: float
     others: float | None
-    state: str
+    state: str = ""
 
 
 def raced_equal(store: Path, seed: int) -> Equal:
@@ -198,7 +198,6 @@ def raced_equal(store: Path, seed: int) -> Equal:
     return Equal(
         seed=seed,
         commit=measuring_code.head(),
-        state=measuring_code.state(),
         when=time.strftime("%Y-%m-%d"),
         contenders=len(race.entrants),
         rounds=sum(not one.void for one in race.rounds),
@@ -224,23 +223,19 @@ def separated_in(race: Race) -> int:
 
 def stored() -> list[Equal]:
     """The races of the file that rest on today's measuring code."""
-    lines = LINES.read_text(encoding="utf-8").splitlines() if LINES.exists() else []
-    return [race for race in (Equal(**json.loads(line)) for line in lines) if race.state == measuring_code.state()]
+    return [Equal(**line) for line in race_lines.read(LINES)]
 
 
 def equal_races(wanted: int, minutes: float) -> int:
     """Runs the races that the file lacks; the exit code."""
     until = time.monotonic() + 60 * minutes if minutes else math.inf
-    LINES.parent.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="league-") as folder:
         while len(done := stored()) < wanted:
             if time.monotonic() + max([one.took_s for one in done], default=0.0) > until:
                 return GOES_ON
             seed = max([one.seed for one in done], default=0) + 1
             one = raced_equal(Path(folder) / "races.sqlite", seed)
-            with LINES.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(asdict(one)) + "\n")
-            print(one, flush=True)
+            print(race_lines.append(LINES, asdict(one)), flush=True)
     return 0
 
 

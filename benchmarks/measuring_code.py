@@ -25,6 +25,13 @@ ENGINE, ANALYSIS, RACING, VALIDITY = (
 #: Folders whose change can change a measured number or a verdict.
 FOLDERS = (ENGINE, ANALYSIS, RACING, VALIDITY)
 
+PROFILE, SAMPLER = "src/dragstrip/profile", "crates/profile/src"
+
+#: Folders whose change can change what `dragstrip why` finds.
+CAUSES = (ANALYSIS, PROFILE, SAMPLER)
+
+_ALL = (*FOLDERS, PROFILE, SAMPLER)
+
 _ENDINGS = (".py", ".rs")
 
 
@@ -52,7 +59,7 @@ def _folder_digest(files: Mapping[str, str]) -> str:
     return hashlib.sha256("".join(_digest(name, files[name]) for name in sorted(files)).encode()).hexdigest()[:12]
 
 
-def today(folders: Iterable[str] = FOLDERS) -> dict[str, str]:
+def today(folders: Iterable[str] = _ALL) -> dict[str, str]:
     """Each folder's hash in this checkout."""
     found = {}
     for folder in folders:
@@ -62,17 +69,17 @@ def today(folders: Iterable[str] = FOLDERS) -> dict[str, str]:
 
 
 @cache
-def state() -> str:
-    """All of the measuring code in one word, as it was when the program first asked: 8 hexadecimal digits."""
-    return hashlib.sha256("".join(today().values()).encode()).hexdigest()[:8]
+def state(folders: tuple[str, ...] = FOLDERS) -> str:
+    """Folders' code in one word, as it was when the program first asked: 8 hexadecimal digits."""
+    return hashlib.sha256("".join(today(folders).values()).encode()).hexdigest()[:8]
 
 
 def at(commit: str) -> dict[str, str]:
     """Each folder's hash at a commit; empty if the commit does not exist here, or a file of it can't be parsed."""
-    texts: dict[str, dict[str, str]] = {folder: {} for folder in FOLDERS}
-    for line in git("ls-tree", "-r", commit, "--", *FOLDERS).splitlines():
+    texts: dict[str, dict[str, str]] = {folder: {} for folder in _ALL}
+    for line in git("ls-tree", "-r", commit, "--", *_ALL).splitlines():
         head, _, name = line.partition("\t")
-        folder = next(folder for folder in FOLDERS if name.startswith(f"{folder}/"))
+        folder = next(folder for folder in _ALL if name.startswith(f"{folder}/"))
         if name.endswith(_ENDINGS):
             texts[folder][name] = _blob(head.split()[2])
     try:
@@ -102,7 +109,7 @@ def head() -> str:
 
 def uncommitted() -> bool:
     """Whether the measuring code differs from the commit."""
-    return bool(git("status", "--porcelain", "--", *FOLDERS).strip())
+    return bool(git("status", "--porcelain", "--", *_ALL).strip())
 
 
 def history_is_whole() -> bool:
@@ -119,7 +126,7 @@ def in_history(commit: str) -> bool:
 
 def with_this_code(code: Mapping[str, str], newest: int = 60) -> str:
     """The newest commit of the history whose measuring code has these hashes; empty if the newest 60 have not."""
-    for commit in git("log", f"-{newest}", "--format=%h", "--abbrev=8", "--", *FOLDERS).split():
-        if at(commit) == code:
+    for commit in git("log", f"-{newest}", "--format=%h", "--abbrev=8", "--", *_ALL).split():
+        if code.items() <= at(commit).items():
             return commit
     return ""

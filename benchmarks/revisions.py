@@ -26,8 +26,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import race_lines
 from evidence_parts import GOES_ON
-from measuring_code import state
 from pages import splice
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -162,15 +162,9 @@ def run(options: argparse.Namespace, kind: str, loops: int, folder: Path) -> dic
     return {"right": pair["verdict"] in wanted, "seconds": seconds, **pair}
 
 
-def runs_so_far() -> list[dict[str, Any]]:
-    """The runs that rest on today's measuring code."""
-    lines = [json.loads(line) for line in LINES.read_text().splitlines()] if LINES.exists() else []
-    return [line for line in lines if line["code"] == state()]
-
-
 def table() -> list[str]:
     """The runs so far, by part and server."""
-    runs = runs_so_far()
+    runs = race_lines.read(LINES)
     lines = ["| part | server | runs | right | seconds, median | seconds, longest |", "|-|-|-:|-:|-:|-:|"]
     names = {"same": "the same commit twice", "planted": "a commit that costs 5 %", "bisect": "bisect over 12 commits"}
     keys = ("part", "disturbed", "server")
@@ -219,18 +213,16 @@ def measure(options: argparse.Namespace, costs: dict[str, int]) -> None:
                     disturbing.terminate()
                     disturbing.wait()
             line = {
-                "at": datetime.now(UTC).isoformat(timespec="seconds"), "commit": commit, "code": state(),
+                "at": datetime.now(UTC).isoformat(timespec="seconds"), "commit": commit,
                 "part": options.part, "server": kind, "disturbed": options.disturb, "loops": loops[kind], **result,
             }  # fmt: skip
-            with LINES.open("a") as opened:
-                opened.write(json.dumps(line) + "\n")
-            sys.stdout.write(f"{line}\n")
+            sys.stdout.write(f"{race_lines.append(LINES, line)}\n")
             sys.stdout.flush()
 
 
 def lacking() -> list[tuple[str, bool, int]]:
     """Part, whether beside a co-tenant, and the runs that ``PLAN`` still lacks."""
-    runs = runs_so_far()
+    runs = race_lines.read(LINES)
     had = {
         (part, disturbed): sum((line["part"], line["disturbed"]) == (part, disturbed) for line in runs)
         for part, disturbed, _ in PLAN

@@ -24,8 +24,9 @@ from statistics import median
 from typing import Any
 
 import numpy as np
+import race_lines
 from evidence_parts import GOES_ON
-from measuring_code import ROOT, state
+from measuring_code import ROOT
 from pages import circumstances, splice
 
 from dragstrip.analysis.interval import FLOOR
@@ -102,7 +103,7 @@ def raced(server: str, seed: int) -> dict[str, Any]:
         with Store(store) as opened:
             race = opened.load("last")
     parts = {"throughput": measured(race, by_cpu=False), "CPU": measured(race, by_cpu=True)}
-    return {"server": server, "state": state(), **parts}
+    return {"server": server, **parts}
 
 
 def table(lines: list[dict[str, Any]]) -> str:
@@ -132,9 +133,7 @@ def main() -> int:
     wanted.add_argument("--minutes", type=float, default=15.0, help="of this sitting (default 15)")
     wanted.add_argument("--record", action="store_true", help="write what there is into the page, and race nothing")
     given = wanted.parse_args()
-    LINES.parent.mkdir(exist_ok=True)
-    lines = [json.loads(line) for line in LINES.read_text().splitlines()] if LINES.exists() else []
-    lines = [line for line in lines if line["state"] == state()]
+    lines = race_lines.read(LINES)
     until = time.monotonic() + 60 * given.minutes
     for turn in range(0 if given.record else given.races):
         for server in SERVERS:
@@ -142,9 +141,7 @@ def main() -> int:
                 continue
             if time.monotonic() > until:
                 return GOES_ON
-            lines.append(raced(server, turn + 1))
-            with LINES.open("a") as file:
-                file.write(json.dumps(lines[-1]) + "\n")
+            lines.append(race_lines.append(LINES, raced(server, turn + 1)))
             print(json.dumps(lines[-1]), flush=True)
     splice(PAGE, "variance", table(lines))
     return 0

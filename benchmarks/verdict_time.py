@@ -23,9 +23,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import race_lines
 from calibration_kinds import CONTENDERS, NODE
 from evidence_parts import GOES_ON
-from measuring_code import ROOT, state
+from measuring_code import ROOT
 from pages import circumstances, splice
 
 from dragstrip.record import Race
@@ -146,9 +147,7 @@ def main() -> int:
     wanted.add_argument("--write", action="store_true", help="write what there is into the page, and race nothing")
     given = wanted.parse_args()
     other = (given.other or before()).resolve()
-    LINES.parent.mkdir(exist_ok=True)
-    lines = [json.loads(line) for line in LINES.read_text().splitlines()] if LINES.exists() else []
-    lines = [line for line in lines if line["state"] == state()]
+    lines = race_lines.read(LINES)
     until = time.monotonic() + 60 * given.minutes
     if not given.write:
         for words in LINE_UPS.values():
@@ -163,13 +162,9 @@ def main() -> int:
                 return GOES_ON
             sides = [("before", other), ("after", ROOT)]
             random.shuffle(sides)
-            line: dict[str, Any] = {"line_up": name, "state": state()} | {
-                side: race(checkout, words) for side, checkout in sides
-            }
-            lines.append(line)
-            with LINES.open("a") as file:
-                file.write(json.dumps(line) + "\n")
-            print(json.dumps(line), flush=True)
+            found = {side: race(checkout, words) for side, checkout in sides}
+            lines.append(race_lines.append(LINES, {"line_up": name} | found))
+            print(json.dumps(lines[-1]), flush=True)
     splice(PAGE, "verdict-time", table(lines))
     return 0
 

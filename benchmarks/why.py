@@ -29,7 +29,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import race_lines
 from evidence_parts import GOES_ON
+from measuring_code import CAUSES
 from pages import splice
 from revisions import ROOT, dragstrip
 
@@ -209,14 +211,9 @@ def commit() -> str:
     return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
 
 
-def runs_so_far() -> list[dict[str, Any]]:
-    """All lines."""
-    return [json.loads(line) for line in LINES.read_text().splitlines()] if LINES.exists() else []
-
-
 def table() -> list[str]:
     """The runs so far, by runtime."""
-    runs = runs_so_far()
+    runs = race_lines.read(LINES, CAUSES)
     lines = [
         "| server | runs | 10 % named | its µs over the true µs | within 20 % | 5 % named | its µs over the true µs "
         "| the same server twice: runs | with a false alarm | launches of a revision, fewest |",
@@ -249,15 +246,13 @@ def measure(part: str, kinds: Sequence[str], until: float) -> None:
             "at": datetime.now(UTC).isoformat(timespec="seconds"), "commit": commit(), "part": part,
             "server": kind, "loops": loops, **result,
         }  # fmt: skip
-        with LINES.open("a") as opened:
-            opened.write(json.dumps(line) + "\n")
-        sys.stdout.write(f"{line}\n")
+        sys.stdout.write(f"{race_lines.append(LINES, line, CAUSES)}\n")
         sys.stdout.flush()
 
 
 def lacking() -> list[tuple[str, str]]:
     """Part and runtime of the runs that ``PLAN`` still lacks, in the order in which they are run."""
-    runs = runs_so_far()
+    runs = race_lines.read(LINES, CAUSES)
     left = {}
     for part, wanted in PLAN.items():
         for kind in KINDS:

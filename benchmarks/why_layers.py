@@ -10,14 +10,15 @@ docs/calibration/why-layers.jsonl as soon as it has ended. Exit code 75 until ev
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+import race_lines
 from evidence_parts import GOES_ON
+from measuring_code import CAUSES
 from pages import ROOT, circumstances, splice
 
 from dragstrip import contender
@@ -74,9 +75,7 @@ def facts(profile: Profile, workload: str) -> dict[str, Any]:
 
 def known() -> dict[tuple[str, str], dict[str, Any]]:
     """The last launch of each contender at each workload."""
-    lines = LINES.read_text().splitlines() if LINES.exists() else []
-    read = [json.loads(line) for line in lines]
-    return {(one["workload"], one["contender"]): one for one in read}
+    return {(one["workload"], one["contender"]): one for one in race_lines.read(LINES, CAUSES)}
 
 
 def ready(workload: str) -> Iterator[contender.Entry]:
@@ -105,12 +104,10 @@ def measure(until_s: float) -> bool:
                     LOCAL.build(entry)
                     setup.stand_by([entry])
                     plan = ProfilePlan(entry=entry, index=at, column=0, lead_ns=LEAD_NS, counted_ns=COUNTED_NS)
-                    line = facts(profile_launch(setup, plan), name)
+                    line = race_lines.append(LINES, facts(profile_launch(setup, plan), name), CAUSES)
                 except DragstripError as error:
                     print(f"{entry.name} at {name}: {error}")
                     continue
-                with LINES.open("a") as lines:
-                    lines.write(json.dumps(line) + "\n")
                 print(f"{name:6} {entry.name:24} {line['cpu_us'] or 0:8.2f} µs, sampled {line['sampled'] or 0:.3f}")
     return True
 

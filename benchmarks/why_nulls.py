@@ -11,7 +11,6 @@ Welch's, and Student's, whose variance is of both sides together. Launches are k
 from __future__ import annotations
 
 import argparse
-import json
 import subprocess
 import sys
 import tempfile
@@ -22,6 +21,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import race_lines
+from measuring_code import CAUSES
 from pages import ROOT, splice
 from scipy.special import stdtr
 
@@ -78,8 +79,7 @@ def collect(server: str) -> dict[str, Any]:
 
 def known() -> list[Launches]:
     """All launches so far, by server; the last line of a server counts."""
-    lines = [json.loads(line) for line in LINES.read_text().splitlines()]
-    last = {line["server"]: line for line in lines}
+    last = {line["server"]: line for line in race_lines.read(LINES, CAUSES)}
     return [
         Launches(line["server"], np.array(line["samples"], dtype=float), np.array(line["whole_us"]))
         for line in last.values()
@@ -207,9 +207,7 @@ def main() -> None:
     options = parser.parse_args()
     servers: Sequence[str] = options.collect[1:]
     for server in servers:
-        line = collect(server)
-        with LINES.open("a") as opened:
-            opened.write(json.dumps(line, separators=(",", ":")) + "\n")
+        line = race_lines.append(LINES, collect(server), CAUSES)
         sys.stdout.write(f"{server}: {len(line['samples'])} launches, {len(line['functions'])} functions\n")
     if servers:
         return

@@ -9,7 +9,9 @@ from types import ModuleType
 from typing import Any
 
 import calibration as script
+import measuring_code
 import pytest
+import race_lines
 
 from dragstrip.validity import CheckName
 
@@ -97,8 +99,8 @@ def test_what_the_host_took_is_read_from_the_machine(calibration) -> None:
     assert 0 <= first <= calibration.stolen_s()
 
 
-def test_every_kind_gets_its_share_and_an_old_method_does_not_count(calibration, tmp_path: Path) -> None:
-    """The kind furthest behind comes next, whatever earlier runs did; lines of other methods or code are left out."""
+def test_every_kind_gets_its_share_and_races_of_other_code_do_not_count(calibration, tmp_path: Path) -> None:
+    """The kind furthest behind comes next, whatever earlier runs did; lines of other code are left out."""
     done = calibration.Counter({"planted 3 %": 5})
     drawn = calibration.cycle(calibration.KINDS, done)
     seen = calibration.Counter(next(drawn).name for _ in range(132))
@@ -106,11 +108,10 @@ def test_every_kind_gets_its_share_and_an_old_method_does_not_count(calibration,
     assert sum(count for name, count in seen.items() if name.startswith("same")) > 0.8 * 132
     assert seen["planted 3 %"] == 0
     file = tmp_path / "races.jsonl"
-    today, code = calibration.METHOD_VERSION, calibration.state()
-    races = (("a", 1, code), ("b", today, code), ("c", today, "another"))
-    lines = [json.dumps({"kind": kind, "method": method, "code": state}) for kind, method, state in races]
+    races = (("a", "another"), ("b", measuring_code.state()))
+    lines = [json.dumps({"kind": kind, "state": state}) for kind, state in races]
     file.write_text("\n".join([*lines, '{"kin']))
-    assert [one["kind"] for one in calibration.read(file)] == ["b"]
+    assert [one["kind"] for one in race_lines.read(file)] == ["b"]
 
 
 def test_the_table_of_every_kind_counts_races_by_kind_and_a_race_of_columns_once(calibration) -> None:
@@ -167,12 +168,12 @@ def test_a_calibration_may_be_cut_off_at_any_moment(calibration, tmp_path: Path,
     monkeypatch.setattr(sys, "argv", words)
     calibration.main()
     assert begun == ["same: luajit", "same: node", "same: luajit"]
-    assert [one["kind"] for one in calibration.read(file)] == ["forecast", *begun[:2]]
+    assert [one["kind"] for one in race_lines.read(file)] == ["forecast", *begun[:2]]
     assert "2 races from" in page.read_text()
     with file.open("a") as kept:
         kept.write('{"kind": "same: no')
     monkeypatch.setattr(sys, "argv", [*words, "--races", "2"])
     calibration.main()
-    assert len(calibration.read(file)) == 6
+    assert len(race_lines.read(file)) == 6
     assert len(file.read_text().splitlines()) == 7
     assert "4 races from" in page.read_text()
