@@ -1,6 +1,6 @@
 """Is `dragstrip diff` right, and does `bisect` find the commit? Real repositories with a planted commit, really raced.
 
-    python benchmarks/revisions.py same --runs 40            # the same commit twice: calls of a difference are wrong
+    python benchmarks/revisions.py same --runs 80            # the same commit twice: calls of a difference are wrong
     python benchmarks/revisions.py same --runs 20 --disturb  # the same beside a co-tenant of 20 %
     python benchmarks/revisions.py planted --runs 20         # a commit that costs 5 %: found, and within what time
     python benchmarks/revisions.py bisect --runs 10          # twelve commits, one of which costs 5 %
@@ -39,7 +39,7 @@ LINES, PAGE = ROOT / "docs" / "calibration" / "revisions.jsonl", ROOT / "docs" /
 PLANTED = 0.05
 
 #: Part, whether beside a co-tenant, and how many runs ``all`` wants.
-PLAN = (("same", False, 40), ("same", True, 20), ("planted", False, 20), ("bisect", False, 10))
+PLAN = (("same", False, 80), ("same", True, 20), ("planted", False, 20), ("bisect", False, 10))
 
 #: Runs of a part in turn, before the next part has its turn.
 IN_TURN = 4
