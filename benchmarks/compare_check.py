@@ -12,7 +12,6 @@ fewest that decide anything, fixed before the race. Prints each exit code, and e
 from __future__ import annotations
 
 import argparse
-import json
 import sqlite3
 import statistics
 import subprocess
@@ -23,6 +22,8 @@ from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+import race_lines
 
 from dragstrip.record import METHOD_VERSION
 
@@ -72,14 +73,8 @@ def settings(told: argparse.Namespace) -> dict[str, Any]:
 
 
 def kept(told: argparse.Namespace) -> list[dict[str, Any]]:
-    """Tries of the same settings that earlier calls made; a line that was left half is skipped."""
-    lines = []
-    for text in told.file.read_text().splitlines() if told.file.exists() else []:
-        try:
-            lines.append(json.loads(text))
-        except ValueError:
-            continue
-    return [line for line in lines if settings(told).items() <= line.items()]
+    """Tries of the same settings that earlier calls made with today's measuring code."""
+    return [line for line in race_lines.read(told.file) if settings(told).items() <= line.items()]
 
 
 def main() -> None:
@@ -96,15 +91,13 @@ def main() -> None:
     if not told.planted.exists():
         sys.exit(f"{told.planted} is missing: cargo build --release --example planted")
     tries, began = kept(told), time.monotonic()
-    told.file.parent.mkdir(parents=True, exist_ok=True)
     while len(tries) < told.tries:
         usual_s = statistics.median([one["took_s"] for one in tries] or [60.0])
         if told.minutes and time.monotonic() - began + usual_s > 60 * told.minutes:
             break
         found = one_try(told)
-        tries.append({"at": datetime.now(UTC).isoformat(timespec="seconds")} | settings(told) | found)
-        with told.file.open("a") as file:
-            file.write(json.dumps(tries[-1]) + "\n")
+        line = {"at": datetime.now(UTC).isoformat(timespec="seconds")} | settings(told) | found
+        tries.append(race_lines.append(told.file, line))
         for kind, code in (("same", 0), ("slower", 1)):
             print(f"{len(tries):3} {kind:6} exit {found[kind]} (wanted {code})  {found[f'{kind}_told']}", flush=True)
     right = {kind: sum(one[kind] == code for one in tries) for kind, code in (("same", 0), ("slower", 1))}

@@ -169,7 +169,6 @@ class Equal:
     judge_s: float
     cpu_s: float
     others: float | None
-    state: str = ""
 
 
 def raced_equal(store: Path, seed: int) -> Equal:

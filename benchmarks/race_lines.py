@@ -16,12 +16,12 @@ from measuring_code import FOLDERS, state
 
 
 def read(path: Path, folders: tuple[str, ...] = FOLDERS) -> list[dict[str, Any]]:
-    """The lines of today's measuring code; a line that was cut off is skipped."""
+    """The lines of today's measuring code, without their state; a line that was cut off is skipped."""
     lines = []
     for text in path.read_text("utf-8").splitlines() if path.exists() else []:
         with contextlib.suppress(ValueError):
             lines.append(json.loads(text))
-    return [line for line in lines if line.get("state") == state(folders)]
+    return [line for line in lines if line.pop("state", None) == state(folders)]
 
 
 def append(path: Path, line: dict[str, Any], folders: tuple[str, ...] = FOLDERS) -> dict[str, Any]:
