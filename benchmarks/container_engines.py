@@ -39,6 +39,8 @@ IMAGE = "localhost/dragstrip-trial:1"
 USER = 4242
 ROUNDS = 2
 
+INSTALL = "`RUNLEVEL=1 apt-get install podman uidmap docker.io` installs all engines and starts no daemon"
+
 DEFINITION = """\
 name = "{name}"
 title = "Built from a folder"
@@ -277,6 +279,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--record", action="store_true", help="write the table into docs/containers.md")
     given = parser.parse_args()
+    missing = [program for program in ("podman", "newuidmap", "docker", "dockerd") if not shutil.which(program)]
+    if given.record and missing:
+        parser.error(f"--record needs {', '.join(missing)}: without it, the page would lose rows; {INSTALL}")
     rows = ["| image from | user | what came of it |", "|-|-|-|"]
     works = True
     with tempfile.TemporaryDirectory(prefix="engines-", dir="/tmp", ignore_cleanup_errors=True) as folder:

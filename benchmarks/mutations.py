@@ -13,6 +13,7 @@ written here.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import re
 import shutil
@@ -23,6 +24,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 from pages import ROOT, circumstances, part, splice
 
 PAGE = ROOT / "docs" / "testing.md"
@@ -133,6 +135,14 @@ def broken(mutation: Mutation, text: str) -> str:
     return text.replace(mutation.line, mutation.broken)
 
 
+def end_processes_of(at: Path) -> None:
+    """Ends every process that runs code from the copy: a broken supervisor may outlive its test."""
+    for process in psutil.process_iter(["cmdline"]):
+        if any(word.startswith(f"{at}/") for word in process.info["cmdline"] or ()):
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+
+
 def tried(mutation: Mutation, at: Path) -> Outcome:
     """Breaks the line in the copy, runs the tests until one fails, and mends it again."""
     file, begun = at / mutation.file, time.monotonic()
@@ -148,6 +158,7 @@ def tried(mutation: Mutation, at: Path) -> Outcome:
         done = subprocess.run(command, cwd=at, env=environment, capture_output=True, text=True, check=False)
     finally:
         file.write_text(whole)
+        end_processes_of(at)
     said = done.stdout + done.stderr
     # cargo lists the names last, below what the tests printed.
     listed = said.rpartition("\nfailures:\n")[2] if mutation.rust else said
