@@ -77,7 +77,7 @@ PARTS = (
         "why",
         ("why.md#planted",),
         ("python benchmarks/why.py all --minutes {minutes}",),
-        170,
+        65,
         "how functions are compared",
         code=CAUSES,
     ),
