@@ -199,7 +199,11 @@ PARTS = (
     Part(
         "lab-chaos",
         ("lab.md#lab-chaos",),
-        tuple(f"python benchmarks/lab_chaos.py {carrier} --record" for carrier in ("children", "dask", "slurm")),
+        (
+            "python benchmarks/lab_chaos.py children",
+            "python benchmarks/lab_chaos.py dask",
+            "python benchmarks/lab_chaos.py slurm --record",
+        ),
         60,
         "how a lab carries and stores its cells",
         code=(),

@@ -47,6 +47,9 @@ MOST_STRIPS = 256
 #: Ended attempts of each strip whose files a client removes again, because an earlier client may have been killed.
 KEPT = 10
 
+#: Attempts whose files one call on a strip removes: it names each on its command line.
+CLEARED = 1000
+
 PAUSE = "pause"
 
 
@@ -160,17 +163,16 @@ class Runner:
             self._running[pool.submit(self.carrier.collect, link, attempt.cell, attempt.n)] = (attempt, link)
 
     def _clear(self, pool: ThreadPoolExecutor) -> None:
-        """Removes from outboxes what no later task has removed, and what lost attempts may have left afterwards."""
-        stored, lost = self._ledger.stored(), defaultdict[str, list[Attempt]](list)
+        """Removes from outboxes all that attempts have left, also after they were settled: Slurm may run one again."""
+        stored, ended = self._ledger.stored(), defaultdict[str, list[Taken]](list)
         for attempt in self._ledger.attempts():
-            if attempt.outcome == Kind.LOST:
-                lost[attempt.strip].append(attempt)
-        cleared = []
-        for name, link in self._planner.links.items():
-            taken = {*self._taken.pop(name, []), *(_taken(attempt, stored) for attempt in lost[name])}
-            if taken and name not in self._planner.away:
-                parts = sorted(taken, key=lambda part: (part.cell, part.attempt))
-                cleared.append(pool.submit(self.carrier.clear, link, parts))
+            ended[attempt.strip].append(_taken(attempt, stored))
+        cleared = [
+            pool.submit(self.carrier.clear, link, ended[name][first : first + CLEARED])
+            for name, link in self._planner.links.items()
+            if name not in self._planner.away
+            for first in range(0, len(ended[name]), CLEARED)
+        ]
         for future in cleared:
             future.result()
 

@@ -95,6 +95,27 @@ def test_a_hostile_record_is_refused_and_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
+def test_what_settled_attempts_leave_is_removed_at_the_end(tmp_path: Path) -> None:
+    """Slurm's controller may run a job again that has ended, long after the strip's last ten attempts."""
+    with labs.door(tmp_path) as door:
+        file = labs.matrix(tmp_path, cells=14, strips=1, door=door)
+        with labs.client(file) as first:
+            first.communicate()
+        strip = tmp_path / "lab" / "strips" / "s0"
+        with closing(Ledger(tmp_path / "lab", write=False)) as ledger:
+            attempt = ledger.attempts()[0]
+        left = [strip / "outbox" / f"{attempt.cell}.{attempt.n}.{kind}" for kind in ("json", "race")]
+        left.append(strip / "cells" / f"{attempt.cell}.sqlite")
+        for place in left:
+            place.write_bytes(b"again")
+        with labs.client(file) as second:
+            output, _ = second.communicate()
+        assert second.returncode == 0, output.decode()
+        labs.assert_each_once(file, 14)
+        assert not [place for place in left if place.exists()]
+
+
+@pytest.mark.thorough
 def test_a_machine_vanishes_and_another_joins(tmp_path: Path) -> None:
     """In the middle of a race; the changed matrix is read again, and the machine that joins has all cells."""
     with labs.door(tmp_path) as door:
