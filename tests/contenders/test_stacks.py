@@ -133,6 +133,25 @@ def test_a_front_and_its_backend_end_together(name: str, victim: str) -> None:
         assert running.stop().died
 
 
+def test_a_front_waits_until_its_backend_listens(tmp_path: Path) -> None:
+    """A socket's file exists before connections are accepted; nginx would answer 502."""
+    place, script = tmp_path / "app.sock", contender.find("nginx-php-fpm").folder / "hold.sh"
+    words = ["sh", "-c", f". {script}; await_sockets {place}; echo listens"]
+    with (
+        socket.socket(socket.AF_UNIX) as backend,
+        subprocess.Popen(words, stdout=subprocess.PIPE, start_new_session=True) as waiting,
+    ):
+        try:
+            backend.bind(str(place))
+            with pytest.raises(subprocess.TimeoutExpired):
+                waiting.wait(0.5)
+            backend.listen()
+            assert waiting.communicate(timeout=30)[0] == b"listens\n"
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(waiting.pid, signal.SIGKILL)
+
+
 def is_main(pid: int, launcher: int) -> bool:
     """A program that the launcher's watching shells hold: not a shell, and a shell's child."""
     if command(pid) in ("sh", "dash", "bash") or pid == launcher:

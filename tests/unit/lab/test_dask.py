@@ -7,6 +7,7 @@ import ssl
 import time
 from contextlib import closing, suppress
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import labs
@@ -101,6 +102,13 @@ def test_a_cluster_that_others_can_reach_is_refused(tmp_path: Path) -> None:
         carrier.join([strip])
 
 
+def sockets_of(process: psutil.Process) -> list[Any]:
+    """A process's internet sockets; none if it has ended."""
+    with suppress(psutil.NoSuchProcess):
+        return list(process.net_connections())
+    return []
+
+
 @pytest.mark.thorough
 def test_killed_workers_and_strangers_change_nothing_and_all_ports_are_on_loopback(tmp_path: Path) -> None:
     """The race outlives the worker; the next worker finds what it has left."""
@@ -110,7 +118,7 @@ def test_killed_workers_and_strangers_change_nothing_and_all_ports_are_on_loopba
         while not log.exists() and client.poll() is None:
             time.sleep(0.05)
         tree = [psutil.Process(client.pid), *psutil.Process(client.pid).children(recursive=True)]
-        ports = {one.laddr for process in tree for one in process.net_connections() if one.status == "LISTEN"}
+        ports = {one.laddr for process in tree for one in sockets_of(process) if one.status == "LISTEN"}
         (race,) = (psutil.Process(int(line.split()[1])) for line in log.read_text().splitlines()[:1])
         race.parent().kill()
         for context in strangers():  # a page replies to plain text with HTTP

@@ -19,10 +19,11 @@ _hold() {
     kill -USR1 $$ 2>/dev/null
 }
 
-# So that nginx's first requests find the backend there.
+# So that nginx's first requests find the backend there. A socket's file exists before the backend listens (bind, then
+# listen); 00010000 is the kernel's flag for a socket that listens.
 await_sockets() {
     for socket in "$@"; do
-        until [ -S "$socket" ]; do sleep 0.01; done
+        until grep -q " 00010000 .* $socket\$" /proc/net/unix; do sleep 0.01; done
     done
 }
 
