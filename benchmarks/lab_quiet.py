@@ -267,10 +267,11 @@ def main() -> None:
     asked = parser.parse_args()
     if why := fleets.why_not():
         sys.exit(f"lab_quiet: {why}")
-    if asked.record and not asked.carriers and (lacks := clusters.slurm_lacks()):
+    lacks = clusters.slurm_lacks()
+    if asked.record and not asked.carriers and lacks:
         sys.exit(f"lab_quiet: --record without Slurm would remove its row from the page: {lacks}")
     stored = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    usual = [name for name in CARRIERS if name != "slurm" or not clusters.slurm_lacks()]
+    usual = [name for name in CARRIERS if name != "slurm" or not lacks]
     for carrier in [name for name in asked.carriers or usual if name != "none"]:
         stored[carrier] = asdict(run(carrier, asked.cells, asked.rounds))
         RESULTS.parent.mkdir(exist_ok=True)

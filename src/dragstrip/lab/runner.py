@@ -44,9 +44,6 @@ TIMES_PLAN, LEAST_S = 3.0, 1800.0
 #: Threads that wait for strips.
 MOST_STRIPS = 256
 
-#: Ended attempts of each strip whose files a client removes again, because an earlier client may have been killed.
-KEPT = 10
-
 #: Attempts whose files one call on a strip removes: it names each on its command line.
 CLEARED = 1000
 
@@ -150,10 +147,8 @@ class Runner:
 
     def _settle(self, pool: ThreadPoolExecutor) -> None:
         """Looks for what open attempts of an earlier client have left; waits for those that still live."""
-        stored = self._ledger.stored()
         for attempt in self._ledger.attempts():
             if attempt.outcome:
-                self._taken[attempt.strip] = [*self._taken[attempt.strip][1 - KEPT :], _taken(attempt, stored)]
                 continue
             link = self._planner.links.get(attempt.strip)
             if link is None:
@@ -163,7 +158,7 @@ class Runner:
             self._running[pool.submit(self.carrier.collect, link, attempt.cell, attempt.n)] = (attempt, link)
 
     def _clear(self, pool: ThreadPoolExecutor) -> None:
-        """Removes from outboxes all that attempts have left, also after they were settled: Slurm may run one again."""
+        """Removes all that attempts have left in outboxes: a client may have been killed, or Slurm ran one again."""
         stored, ended = self._ledger.stored(), defaultdict[str, list[Taken]](list)
         for attempt in self._ledger.attempts():
             ended[attempt.strip].append(_taken(attempt, stored))

@@ -96,7 +96,7 @@ def test_a_hostile_record_is_refused_and_named(tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 def test_what_settled_attempts_leave_is_removed_at_the_end(tmp_path: Path) -> None:
-    """Slurm's controller may run a job again that has ended, long after the strip's last ten attempts."""
+    """Slurm's controller may run a job again that has ended, many attempts later."""
     with labs.door(tmp_path) as door:
         file = labs.matrix(tmp_path, cells=14, strips=1, door=door)
         with labs.client(file) as first:
