@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import samples
+from races import until
 from stub_strip import begun_at
 
 from dragstrip.lab.ledger import STORE_NAME, CellRow, Ledger, Stored
@@ -97,6 +98,22 @@ def races(file: Path) -> list[int]:
         alive = [(pid, begun) for word, pid, begun in lines if word == "begin" and begun_at(pid) == begun]
         found += [int(pid) for pid, begun in alive if (pid, begun) not in ended]
     return found
+
+
+@contextmanager
+def held_race(file: Path, strip: str = "s0") -> Iterator[Callable[[], int]]:
+    """Within it, no race of a strip ends; what it gives waits for a race to begin, and returns its process id."""
+    place = file.parent / "logs" / f"hold-{strip}"
+    place.touch()
+
+    def begun() -> int:
+        until(lambda: bool(races(file)), 120, "no race began")
+        return races(file)[0]
+
+    try:
+        yield begun
+    finally:
+        place.unlink()
 
 
 def wakes(pid: int) -> int:
@@ -188,7 +205,7 @@ def assert_each_once(file: Path, cells: int) -> int:
         assert len(store.runs()) == cells
     assert len(stored) == cells
     assert {cell.race: name for name, cell in stored.items()} == raced
-    for log in (file.parent / "logs").iterdir():
+    for log in (file.parent / "logs").glob("*.log"):
         assert "overlap" not in log.read_text(), log
     left = [place.name for place in file.parent.rglob("outbox/*.*") if place.suffix == ".json"]
     assert not left, [attempt for attempt in attempts if f"{attempt.cell}.{attempt.n}.json" in left]

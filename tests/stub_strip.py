@@ -3,7 +3,7 @@
 As ``dragstrip`` in a strip of a matrix: ``python stub_strip.py FOLDER NAME lab race --work …``. FOLDER has a log for
 each strip, in which a race that meets another one says so. If FOLDER has a file ``break-NAME``, the next record is
 damaged; while it has a file ``gone-NAME``, the strip can't be reached; while it has a file ``fill-NAME``, a race fills
-its disk.
+its disk; while it has a file ``hold-NAME``, a race does not end.
 
 ``python stub_strip.py --serve SOCKET`` does the same for ``stub_door.py``, by a process that it forks for each call:
 1,000 cells in minutes, because nothing is imported again.
@@ -33,6 +33,9 @@ from dragstrip.record import Ending, Event, EventKind
 from dragstrip.store.database import Store
 
 FOLDER, NAME = Path(), ""
+
+#: How long a race is held at most: it ends also if its test has failed.
+HOLD_S = 120.0
 
 
 def begun_at(pid: int | str) -> str:
@@ -81,6 +84,9 @@ def race(task: Task, store: Store) -> None:
         if (FOLDER / f"fill-{NAME}").exists():
             filled(store.path.with_name("filler"))
         time.sleep(seconds(task.cell, task.attempt))
+        held_until = time.monotonic() + HOLD_S
+        while (FOLDER / f"hold-{NAME}").exists() and time.monotonic() < held_until:
+            time.sleep(0.05)
         if not store.runs():
             made = samples.race(rounds=task.rounds, seed=random.randrange(1000))
             noted = Event(at_ns=1, kind=EventKind.LAB, subject=task.cell, names=(str(task.attempt),))

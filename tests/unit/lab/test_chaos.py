@@ -6,7 +6,6 @@ import json
 import lzma
 import os
 import signal
-import time
 from contextlib import closing
 from pathlib import Path
 
@@ -14,7 +13,6 @@ import labs
 import pytest
 import samples
 from commands import dragstrip
-from races import until
 
 from dragstrip.lab.ledger import Ledger
 from dragstrip.lab.task import Kind, Outcome, to_json
@@ -39,11 +37,11 @@ def test_killed_races_and_clients_lose_and_double_nothing(tmp_path: Path) -> Non
 def test_an_orphan_is_waited_for_and_its_record_is_taken(tmp_path: Path) -> None:
     """The client dies while its race runs: the next client races nothing again."""
     file = labs.matrix(tmp_path, cells=1, strips=1)
-    first = labs.client(file, STUB_S="8")
-    while not (tmp_path / "logs" / "s0.log").exists():
-        time.sleep(0.05)
-    first.kill()
-    first.communicate()
+    with labs.held_race(file) as begun:
+        first = labs.client(file)
+        begun()
+        first.kill()
+        first.communicate()
     with labs.client(file) as second:
         output, _ = second.communicate()
     assert second.returncode == 0, output.decode()
@@ -121,11 +119,11 @@ def test_a_machine_vanishes_and_another_joins(tmp_path: Path) -> None:
     with labs.door(tmp_path) as door:
         file = labs.matrix(tmp_path, cells=3, strips=1, door=door)
         logs, joins = tmp_path / "logs", labs.strip(tmp_path, "s1", door=door)
-        with labs.client(file, STUB_LEAST_S="2", STUB_S="2") as client:
-            until((logs / "s0.log").exists, 120, "no race began")
-            (logs / "gone-s0").touch()
-            (race,) = labs.races(file)
-            os.kill(race, signal.SIGKILL)
+        with labs.client(file) as client:
+            with labs.held_race(file) as begun:
+                race = begun()
+                (logs / "gone-s0").touch()
+                os.kill(race, signal.SIGKILL)
             file.write_text(file.read_text() + joins)
             output, _ = client.communicate()
         assert client.returncode == 0, output.decode()

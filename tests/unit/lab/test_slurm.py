@@ -36,15 +36,17 @@ def test_a_race_outlives_its_client_and_the_controller(tmp_path: Path, monkeypat
         patch.setenv("SLURM_CONF", "")  # is set back
         with clusters.slurm(tmp_path, ["s0"]) as cluster:
             file = labs.matrix(tmp_path, cells=2, strips=1, how=labs.SLURM, door=door)
-            first = labs.client(file, STUB_LEAST_S="6", STUB_S="6")
-            until((tmp_path / "logs" / "s0.log").exists, 120, "the race never began")
-            first.kill()
-            first.communicate()
-            # As an earlier client's: killed while it waited for the machine.
-            words = ["srun", "--exclusive", "--ntasks=1", "--nodelist=s0", "--job-name=dragstrip-lab.s0-asks-1", "true"]
-            with subprocess.Popen(words, stderr=subprocess.DEVNULL) as waiting:
-                until(lambda: "dragstrip-lab.s0-asks-1" in jobs(), 120, "it never waited")
-                waiting.kill()
+            with labs.held_race(file) as begun:
+                first = labs.client(file)
+                begun()
+                first.kill()
+                first.communicate()
+                # As an earlier client's: killed while it waited for the machine.
+                asks = "dragstrip-lab.s0-asks-1"
+                words = ["srun", "--exclusive", "--ntasks=1", "--nodelist=s0", f"--job-name={asks}", "true"]
+                with subprocess.Popen(words, stderr=subprocess.DEVNULL) as waiting:
+                    until(lambda: asks in jobs(), 120, "it never waited")
+                    waiting.kill()
             with labs.client(file) as second:
                 os.kill(cluster.pid("controller"), 9)
                 output, _ = second.communicate()
