@@ -7,7 +7,7 @@
     python benchmarks/evidence.py --mark                  # measure nothing, write into each page whether it is older
 
 A part's results get into its page when the part is complete, with a stamp: commit, method, machine, date and command.
-``runs/evidence.json`` has the minutes of parts that are not complete. End it at any time with Ctrl-C.
+``runs/evidence.json`` has the minutes of parts that are not complete. End it at any time with Ctrl-C or SIGTERM.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import argparse
 import dataclasses
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -90,7 +91,7 @@ def run(part: Part, until: float) -> bool:
         print(f"{part.name}: {words}", flush=True)
         began = time.monotonic()
         try:
-            code = subprocess.run(["bash", "-c", words], cwd=ROOT, env=env, check=False).returncode
+            code = exit_code(["bash", "-c", words], env)
         finally:
             state = Begun(state.minutes + (time.monotonic() - began) / 60, state.code, number)
             keep(part.name, state)
@@ -103,6 +104,20 @@ def run(part: Part, until: float) -> bool:
         keep(part.name, Begun(state.minutes, state.code, number + 1))
     keep(part.name, None)
     return complete(part, state)
+
+
+def exit_code(words: list[str], env: dict[str, str]) -> int:
+    """Runs a program to its end, also where we are interrupted: it may have a race to end and to keep."""
+    process = subprocess.Popen(words, cwd=ROOT, env=env)
+    try:
+        return process.wait()
+    except KeyboardInterrupt:  # the terminal sends it to the program as well
+        process.wait()
+        raise
+    except SystemExit:
+        process.terminate()
+        process.wait()
+        raise
 
 
 def complete(part: Part, state: Begun) -> bool:
@@ -140,6 +155,7 @@ def main() -> int:
     if given.mark:
         evidence_parts.mark()
         return 0
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     known = stamps.read()
     chosen = [evidence_parts.named(name) for name in given.part.split(",") if name]
     if not chosen:

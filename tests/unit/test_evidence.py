@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import signal
+import sys
 from pathlib import Path
 
 import evidence
@@ -134,6 +136,23 @@ def test_a_part_that_was_cut_off_goes_on_with_its_next_command(house, monkeypatc
     assert not evidence.run(Part("one", ("PAGE.md#one",), ("false",), 1, "anything"), 0.0)
     monkeypatch.setattr(measuring, "today", lambda folders=(): TODAY)
     assert evidence.begun() == {}
+
+
+def test_an_interrupted_part_waits_for_its_program_and_keeps_its_minutes(house, monkeypatch) -> None:
+    """SIGTERM is passed on to the program, which may have a race to end."""
+    log = house / "log"
+    trap = f"trap 'sleep 0.5; echo ended > {log}; exit 143' TERM"
+    part = Part("one", ("PAGE.md#one",), (f"{trap}; kill -TERM $PPID; while true; do sleep 0.05; done",), 1, "anything")
+    monkeypatch.setattr(evidence_parts, "PARTS", (part,))
+    monkeypatch.setattr(sys, "argv", ["evidence.py", "--part", "one"])
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        with pytest.raises(SystemExit, match="143"):
+            evidence.main()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert log.read_text() == "ended\n"
+    assert json.loads((house / "runs" / "evidence.json").read_text())["one"]["minutes"] > 0
 
 
 def test_a_part_is_complete_when_its_commands_wrote_all_its_sections(house, monkeypatch) -> None:
