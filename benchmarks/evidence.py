@@ -20,6 +20,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -108,16 +109,29 @@ def run(part: Part, until: float) -> bool:
 
 def exit_code(words: list[str], env: dict[str, str]) -> int:
     """Runs a program to its end, also where we are interrupted: it may have a race to end and to keep."""
-    process = subprocess.Popen(words, cwd=ROOT, env=env)
+    programs: list[subprocess.Popen[bytes]] = []
+    asked: list[int] = []
+
+    def pass_on(number: int, frame: object) -> None:
+        asked.append(number)
+        for program in programs:
+            with suppress(ProcessLookupError):  # it has just ended
+                os.killpg(program.pid, number)
+
+    former = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        return process.wait()
-    except KeyboardInterrupt:  # the terminal sends it to the program as well
-        process.wait()
-        raise
-    except SystemExit:
-        process.terminate()
-        process.wait()
-        raise
+        # Its own group: a signal then reaches all that it started, once, whether a terminal or `kill` sent it.
+        program = subprocess.Popen(words, cwd=ROOT, env=env, process_group=0)
+        programs.append(program)
+        if asked:
+            os.killpg(program.pid, asked[0])
+        code = program.wait()
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
+    if asked:
+        sys.exit(128 + asked[0])
+    return code
 
 
 def complete(part: Part, state: Begun) -> bool:
@@ -155,7 +169,6 @@ def main() -> int:
     if given.mark:
         evidence_parts.mark()
         return 0
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     known = stamps.read()
     chosen = [evidence_parts.named(name) for name in given.part.split(",") if name]
     if not chosen:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-import signal
-import sys
 from pathlib import Path
 
 import evidence
@@ -138,19 +136,13 @@ def test_a_part_that_was_cut_off_goes_on_with_its_next_command(house, monkeypatc
     assert evidence.begun() == {}
 
 
-def test_an_interrupted_part_waits_for_its_program_and_keeps_its_minutes(house, monkeypatch) -> None:
-    """SIGTERM is passed on to the program, which may have a race to end."""
+@pytest.mark.parametrize(("name", "code"), [("INT", 130), ("TERM", 143)])
+def test_an_interrupted_part_waits_for_its_program_and_keeps_its_minutes(house, name, code) -> None:
+    """The signal is passed on to the program, which may have a race to end."""
     log = house / "log"
-    trap = f"trap 'sleep 0.5; echo ended > {log}; exit 143' TERM"
-    part = Part("one", ("PAGE.md#one",), (f"{trap}; kill -TERM $PPID; while true; do sleep 0.05; done",), 1, "anything")
-    monkeypatch.setattr(evidence_parts, "PARTS", (part,))
-    monkeypatch.setattr(sys, "argv", ["evidence.py", "--part", "one"])
-    before = signal.getsignal(signal.SIGTERM)
-    try:
-        with pytest.raises(SystemExit, match="143"):
-            evidence.main()
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    trap = f"trap 'echo ended >> {log}; exit 1' {name}; kill -{name} $PPID; while ((SECONDS < 60)); do sleep 0.1; done"
+    with pytest.raises(SystemExit, match=str(code)):
+        evidence.run(Part("one", ("PAGE.md#one",), (trap,), 1, "anything"), 0.0)
     assert log.read_text() == "ended\n"
     assert json.loads((house / "runs" / "evidence.json").read_text())["one"]["minutes"] > 0
 
