@@ -164,10 +164,11 @@ PARTS = (
     Part("sanitize", ("ENGINE.md#sanitize",), ("make sanitize",), 5, "unsafe code", code=(ENGINE,)),
     Part(
         "fuzz",
-        ("ENGINE.md#fuzz", "ENGINE.md#fuzz-frames"),
+        ("ENGINE.md#fuzz", "ENGINE.md#fuzz-frames", "ENGINE.md#fuzz-messages"),
         (
             "python benchmarks/fuzz.py --runs 3000000 --record",
             "python benchmarks/fuzz.py --target frames --runs 3000000 --record",
+            "python benchmarks/fuzz.py --target messages --runs 3000000 --record",
         ),
         15,
         "parsers of the engine",
