@@ -120,7 +120,7 @@ def exit_code(words: list[str], env: dict[str, str]) -> int:
 
     former = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        # Its own group: a signal then reaches all that it started, once, whether a terminal or `kill` sent it.
+        # Its own group: what it started gets a signal once, whether a terminal or `kill` sent it to us.
         program = subprocess.Popen(words, cwd=ROOT, env=env, process_group=0)
         programs.append(program)
         if asked:

@@ -101,9 +101,9 @@ def races(file: Path) -> list[int]:
 
 
 @contextmanager
-def held_race(file: Path, strip: str = "s0") -> Iterator[Callable[[], int]]:
-    """Within it, no race of a strip ends; what it gives waits for a race to begin, and returns its process id."""
-    place = file.parent / "logs" / f"hold-{strip}"
+def held_race(file: Path) -> Iterator[Callable[[], int]]:
+    """Within it, no race of strip s0 ends; what it gives waits for a race to begin, and returns its process id."""
+    place = file.parent / "logs" / "hold-s0"
     place.touch()
 
     def begun() -> int:

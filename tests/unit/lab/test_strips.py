@@ -15,7 +15,6 @@ from dragstrip.lab import matrix, pipes, strip_side
 from dragstrip.lab.matrix import Strip
 from dragstrip.lab.strips import Link
 from dragstrip.lab.task import Inquiry
-from dragstrip.process import machine_lock
 
 
 @pytest.mark.thorough
@@ -64,9 +63,9 @@ def test_what_a_strip_sends_has_limits(tmp_path: Path, monkeypatch: pytest.Monke
 @pytest.mark.thorough
 def test_the_client_sleeps_while_a_race_runs(tmp_path: Path) -> None:
     """It may be on the racing machine: not one of its threads is woken."""
-    file, logs = labs.matrix(tmp_path, cells=1, strips=1), tmp_path / "logs"
-    with machine_lock.held(["stub-s0"], print, [logs]), labs.client(file) as client:  # the race waits for this lock
-        until(lambda: any(tmp_path.rglob("cells/*.lock")), 120, "the race never began")
+    file = labs.matrix(tmp_path, cells=1, strips=1)
+    with labs.held_race(file) as begun, labs.client(file) as client:
+        begun()
 
         def slept() -> bool:
             before = labs.wakes(client.pid)
