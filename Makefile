@@ -28,13 +28,14 @@ race: build  ## installs what the default line-up needs (says what, first) and r
 
 build: .stamps/build
 
-$(BIN)/python:
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Dragstrip needs Python 3.11 or later: make PYTHON=python3.12 …")'
-	$(PYTHON) -m venv $(VENV)
+# Looks each time, and is newer only if it made the environment.
+$(VENV)/prepared: FORCE
+	@packaging/prepare.sh $(PYTHON) $(VENV)
 
-.stamps/build: $(BIN)/python pyproject.toml $(RUST_SOURCES)
+FORCE:
+
+.stamps/build: $(VENV)/prepared pyproject.toml $(RUST_SOURCES)
 	@echo "Building Dragstrip: Python packages, then its engine in Rust; a few minutes on two cores." >&2
-	@command -v cargo >/dev/null || { echo "Dragstrip's engine is built by Rust's cargo (1.88 or later), which is not on PATH: see rustup.rs" >&2; exit 2; }
 	$(BIN)/pip install --quiet 'maturin>=1.9,<2'
 	$(BIN)/pip install --quiet -c constraints.txt --editable .
 	@mkdir -p .stamps && touch $@
