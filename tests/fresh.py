@@ -1,15 +1,17 @@
 """Types the README's commands where nothing is installed: in roots that debootstrap made, as root and as another user.
 
-    python tests/fresh.py                                   # both releases, root and user
-    python tests/fresh.py --only trixie-user                # one of them
+    python tests/fresh.py                                   # all
+    python tests/fresh.py --only trixie-user                # one: a release, and who types
     python tests/fresh.py --revision 249e8e46 --keep        # an older state of the checkout; the roots stay
 
 A root is a minimal Debian (`debootstrap --variant=minbase`) with this machine's settings of package managers and its
 Rust toolchain, which the README names as a prerequisite. Mounts and processes are in namespaces of their own
 (unshare(1)), so nothing of them stays. Commands come from README.md: the page and this check can't part. Base roots are
-kept below ~/.cache/dragstrip-fresh, by suite and day. Each root's output goes to runs/fresh/NAME.log; at the end a
-table has the seconds of each command, the installed packages, and the tests that passed and were skipped. It needs root
-and debootstrap. Exit code 1 where a command failed.
+kept below ~/.cache/dragstrip-fresh, by suite and day. `…-wheel` are an ordinary user's roots without Rust, for the
+README's lines of the wheel; `trixie-container` builds the Containerfile on such a root by podman, and races in it.
+
+Each root's output goes to runs/fresh/NAME.log; at the end a table has the seconds of each command, the installed
+packages, and the tests that passed and were skipped. It needs root and debootstrap. Exit code 1 where a command failed.
 """
 
 from __future__ import annotations
@@ -33,10 +35,18 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 LOGS = ROOT / "runs" / "fresh"
+WHEELS = LOGS / "dist"
 BASES = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dragstrip-fresh"
 
 SUITES = ("bookworm", "trixie")
-USERS = ("root", "user")
+#: What can be tried, the longest first: a release, and who types there or what is installed.
+NAMES = (
+    *(f"{suite}-{user}" for user in ("user", "root") for suite in SUITES),
+    *(f"{suite}-wheel" for suite in SUITES),
+    "trixie-container",
+)
+#: The name of the ordinary user.
+USER = "racer"
 
 #: Settings of package managers that a machine may need to reach its registries, by their paths on both sides.
 SETTINGS = ("/etc/pip.conf", "/etc/resolv.conf", "/etc/hosts", "/etc/ssl/certs/ca-certificates.crt", "/usr/etc/npmrc")
@@ -68,11 +78,21 @@ class Result:
     problem: str = ""
 
 
-def commands_of(page: str) -> tuple[str, list[str]]:
-    """The command that installs the prerequisites, and the two commands that do all the set-up, from README.md."""
-    lines = [line for block in re.findall(r"```sh\n(.*?)```", page, re.DOTALL) for line in block.splitlines()]
-    before = next((line for line in lines if "apt-get install" in line), PREREQUISITES)
-    return before, [line for line in lines if line in ("make race", "make test")]
+@dataclass(frozen=True)
+class Page:
+    """The README's commands: what installs the prerequisites, the two that do all the set-up, those of the wheel."""
+
+    before: str
+    typed: tuple[str, ...]
+    wheel: tuple[str, ...]
+
+    @classmethod
+    def of(cls, text: str) -> Page:
+        blocks = [block.splitlines() for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL)]
+        lines = [line for block in blocks for line in block]
+        before = next((line for line in lines if "apt-get install" in line), PREREQUISITES).replace("sudo ", "")
+        typed = tuple(line for line in lines if line in ("make race", "make test"))
+        return cls(before, typed, next((tuple(block) for block in blocks if ".whl" in "".join(block)), ()))
 
 
 def sources() -> tuple[str, str]:
@@ -130,7 +150,7 @@ def settle(root: Path, suite: str, home: Path) -> None:
 class Fresh:
     """A root of its own: commands run in it as root or as ``user``; what they print goes to a log."""
 
-    def __init__(self, folder: Path, suite: str, user: str, log: Path, *, rust: bool = True) -> None:
+    def __init__(self, folder: Path, suite: str, user: str, log: Path, *, rust: bool) -> None:
         self.folder, self.user, self.rust = folder, user, rust
         self.home = Path("/root" if user == "root" else f"/home/{user}")
         self.log = log.open("w+", encoding="utf-8", errors="replace")
@@ -159,6 +179,7 @@ class Fresh:
             f"exec chroot --userspec={user} {self.folder} "
             f"env -i HOME={home} USER={user} PATH={path} LANG=C.UTF-8 sh -c {shlex.quote(inside)}"
         )
+        self.end()
         self.log.write(f"\n$ {words}\n")
         self.log.flush()
         return subprocess.run(
@@ -166,12 +187,19 @@ class Fresh:
             stdin=subprocess.DEVNULL, stdout=self.log, stderr=subprocess.STDOUT,
         ).returncode  # fmt: skip
 
-    def said(self, since: int = 0) -> str:
-        self.log.flush()
-        self.log.seek(since)
-        text = self.log.read()
+    def install(self, words: str) -> bool:
+        """Installs packages as root, by a command line of apt-get; whether it succeeded."""
+        quiet = "DEBIAN_FRONTEND=noninteractive"
+        return self.run(f"apt-get update -qq && {quiet} {words} -y --no-install-recommends", as_root=True) == 0
+
+    def end(self) -> int:
+        """Where the log ends now."""
         self.log.seek(0, os.SEEK_END)
-        return text
+        return self.log.tell()
+
+    def said(self, since: int = 0) -> str:
+        self.log.seek(since)
+        return self.log.read()
 
     def packages(self) -> set[str]:
         status = (self.folder / "var/lib/dpkg/status").read_text(errors="replace")
@@ -179,12 +207,12 @@ class Fresh:
 
 
 @contextmanager
-def fresh(suite: str, user: str, name: str, *, keep: bool = False, rust: bool = True) -> Iterator[Fresh]:
+def fresh(name: str, user: str, *, keep: bool = False, rust: bool = True) -> Iterator[Fresh]:
     """A fresh root, removed at the end."""
     LOGS.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=f"dragstrip-fresh-{name}-", dir="/var/tmp"))
     try:
-        yield Fresh(folder, suite, user, LOGS / f"{name}.log", rust=rust)
+        yield Fresh(folder, name.partition("-")[0], user, LOGS / f"{name}.log", rust=rust)
     finally:
         print(f"fresh: {folder} is kept", flush=True) if keep else _remove(folder)
 
@@ -210,16 +238,22 @@ def skips_of(text: str) -> Counter[str]:
 def pasted(text: str) -> str:
     """The command that the build prints for what is missing, as root would type it; "": none."""
     found = re.search(r"Paste: (.*)$", text, re.MULTILINE)
-    return found.group(1).replace("sudo ", "") if found else ""
+    return found.group(1).replace("sudo ", "").replace("apt-get install", "DEBIAN_FRONTEND=noninteractive apt-get install") if found else ""
 
 
-def race_and_test(suite: str, user: str, revision: str, keep: bool) -> Result:
+def attempt(name: str, revision: str, keep: bool) -> Result:
+    """One root's whole test."""
+    who = name.partition("-")[2]
+    tried = {"wheel": with_the_wheel, "container": in_a_container}.get(who, race_and_test)
+    return tried(name, revision, keep)
+
+
+def race_and_test(name: str, revision: str, keep: bool) -> Result:
     """The README's words in one root, one after the other; the first failure ends it."""
-    name = f"{suite}-{user}"
-    before, typed = commands_of(_show(revision, "README.md"))
-    result = Result(name, [])
-    with fresh(suite, user, name, keep=keep) as root:
-        if root.run(f"apt-get update -qq && {before.replace('sudo ', '')} -y --no-install-recommends", as_root=True):
+    user = "root" if name.endswith("-root") else USER
+    page, result = Page.of(_show(revision, "README.md")), Result(name, [])
+    with fresh(name, user, keep=keep) as root:
+        if not root.install(page.before):
             return _failed(result, root, "the prerequisites can't be installed")
         checkout = root.home / "dragstrip"
         there = root.folder / str(checkout)[1:]
@@ -228,21 +262,90 @@ def race_and_test(suite: str, user: str, revision: str, keep: bool) -> Result:
         # What a run leaves that was cut off: an environment without pip. Debian's python3 alone makes it.
         root.run(f"python3 -m venv --without-pip {checkout}/.venv && chown -R {user}: {checkout}", as_root=True)
         had = root.packages()
-        for words in typed:
-            since, begun = root.log.tell(), time.monotonic()
-            code = root.run(words, where=str(checkout))
-            # An ordinary user is told what root must install; it works as it is printed.
-            if code and user != "root" and (paste := pasted(root.said(since))):
-                code = root.run(paste.replace("apt-get install", "DEBIAN_FRONTEND=noninteractive apt-get install"), as_root=True)
-                code = code or root.run(words, where=str(checkout))
-            said = root.said(since)
-            result.typed.append(Typed(words, time.monotonic() - begun, code, tests_of(said)))
-            result.skips += skips_of(said)
-            print(f"fresh: {name}: {words}: exit code {code} after {time.monotonic() - begun:.0f} s", flush=True)
-            if code:
-                return _failed(result, root, f"{words} failed with exit code {code}")
+        for words in page.typed:
+            if not type_in(root, result, words, str(checkout)):
+                return _failed(result, root, f"{words} failed")
         result.packages = len(root.packages() - had)
     return result
+
+
+def type_in(root: Fresh, result: Result, words: str, where: str) -> bool:
+    """Types one command, and notes what it did; whether it succeeded.
+
+    An ordinary user is told what root must install, by a command to paste: it is run as it was printed, once.
+    """
+    since, begun = root.end(), time.monotonic()
+    code = root.run(words, where=where)
+    if code and root.user != "root" and (paste := pasted(root.said(since))):
+        code = root.run(paste, as_root=True) or root.run(words, where=where)
+    said, seconds = root.said(since), time.monotonic() - begun
+    result.typed.append(Typed(words, seconds, code, tests_of(said)))
+    result.skips += skips_of(said)
+    print(f"fresh: {result.name}: {words}: exit code {code} after {seconds:.0f} s", flush=True)
+    return code == 0
+
+
+def with_the_wheel(name: str, revision: str, keep: bool) -> Result:
+    """The README's lines of the wheel, by an ordinary user of a root that has no Rust."""
+    page, result = Page.of(_show(revision, "README.md")), Result(name, [])
+    with fresh(name, USER, keep=keep, rust=False) as root:
+        if not root.install("apt-get install python3 python3-venv"):
+            return _failed(result, root, "python3-venv can't be installed")
+        shutil.copy(wheel(), root.folder / str(root.home)[1:])
+        had = root.packages()
+        for words in page.wheel:
+            if not type_in(root, result, words, str(root.home)):
+                return _failed(result, root, f"{words} failed")
+        result.packages = len(root.packages() - had)
+    return result
+
+
+def in_a_container(name: str, revision: str, keep: bool) -> Result:
+    """The Containerfile, built on a fresh root, and a race in the image, as the image's user."""
+    result, image, over = Result(name, []), "localhost/dragstrip-fresh", "localhost/dragstrip-fresh-base"
+    with fresh(name, "root", keep=keep, rust=False) as root, tempfile.TemporaryDirectory() as scratch:
+        (context := Path(scratch) / "dist").mkdir()
+        shutil.copy(wheel(), context)
+        for file in ("Containerfile", "constraints.txt"):
+            (Path(scratch) / file).write_text(_show(revision, file))
+        raced = f"FROM {image}\nRUN id && dragstrip race --line-up default --budget 20s\n"
+        (Path(scratch) / "Raced").write_text(raced)
+        # `podman run` needs rights and cgroups that a machine inside another one lacks; a build's step needs neither.
+        build = "podman build --network=host --isolation=chroot --ulimit nofile=4096:4096"
+        try:
+            for words in (
+                f"tar -C {root.folder} -c . | podman import -q - {over}",
+                f"{build} --build-arg BASE={over} -t {image} {scratch}",
+                f"{build} --no-cache -f {scratch}/Raced -t {image}-raced {scratch}",
+            ):
+                begun = time.monotonic()
+                code = subprocess.run(
+                    words, shell=True, stdin=subprocess.DEVNULL, stdout=root.log, stderr=subprocess.STDOUT
+                ).returncode
+                result.typed.append(Typed(" ".join(words.split()[:2]), time.monotonic() - begun, code))
+                if code:
+                    return _failed(result, root, f"{words} failed")
+            if not re.search(rf"^uid=[1-9]\d*\({USER}\)", root.said(), re.MULTILINE):
+                return _failed(result, root, "the container's user is not an ordinary one")
+        finally:
+            for built in (f"{image}-raced", image, over):
+                subprocess.run(["podman", "rmi", "--force", built], capture_output=True)
+    return result
+
+
+def wheel() -> Path:
+    """This checkout's wheel, which `built` made."""
+    (found,) = WHEELS.glob("*.whl")
+    return found
+
+
+def build_wheel() -> None:
+    """Builds the wheel by what cargo has compiled already."""
+    shutil.rmtree(WHEELS, ignore_errors=True)
+    maturin = ROOT / ".venv" / "bin" / "maturin"
+    if not maturin.exists():
+        sys.exit("fresh: the wheel is built by the checkout's maturin: make build")
+    subprocess.run([str(maturin), "build", "--quiet", "--release", "--out", str(WHEELS)], cwd=ROOT, check=True)
 
 
 def _failed(result: Result, root: Fresh, problem: str) -> Result:
@@ -279,15 +382,14 @@ def table(results: Sequence[Result]) -> list[str]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Types the README's commands in fresh roots.")
-    names = [f"{suite}-{user}" for suite in SUITES for user in USERS]
-    parser.add_argument("--only", default=",".join(names), help=f"some of {','.join(names)}, with commas between them")
+    parser.add_argument("--only", default=",".join(NAMES), help=f"some of {','.join(NAMES)}, with commas between them")
     parser.add_argument("--revision", default="HEAD", help="the commit to try")
     parser.add_argument("--keep", action="store_true", help="leave the roots, and say where")
     parser.add_argument("--at-once", type=int, default=2, help="roots at a time")
     chosen = parser.parse_args()
-    wanted = chosen.only.split(",")
-    if unknown := [name for name in wanted if name not in names]:
-        parser.error(f"--only {','.join(unknown)}: known are {', '.join(names)}")
+    wanted = [name for name in NAMES if name in chosen.only.split(",")]
+    if unknown := set(chosen.only.split(",")) - set(NAMES):
+        parser.error(f"--only {','.join(sorted(unknown))}: known are {', '.join(NAMES)}")
     if os.geteuid() != 0 or shutil.which("debootstrap") is None:
         parser.error("it needs root and debootstrap (apt-get install debootstrap)")
     revision = subprocess.run(
@@ -296,9 +398,10 @@ def main() -> int:
     ).stdout.strip()  # fmt: skip
     for suite in dict.fromkeys(name.partition("-")[0] for name in wanted):
         base(suite)
+    if any(name.endswith(("-wheel", "-container")) for name in wanted):
+        build_wheel()
     with ThreadPoolExecutor(chosen.at_once) as pool:
-        jobs = [pool.submit(race_and_test, *name.split("-"), revision, chosen.keep) for name in wanted]
-        results = [job.result() for job in jobs]
+        results = list(pool.map(lambda name: attempt(name, revision, chosen.keep), wanted))
     print("", *table(results), sep="\n")
     return int(any(result.problem for result in results))
 
