@@ -217,7 +217,7 @@ def fresh(name: str, user: str, *, keep: bool = False, rust: bool = True) -> Ite
         print(f"fresh: {folder} is kept", flush=True) if keep else _remove(folder)
 
 
-def tests_of(text: str) -> Counter[str]:
+def outcomes_of(text: str) -> Counter[str]:
     """Tests by outcome, as pytest's and cargo's last lines count them."""
     counts: Counter[str] = Counter()
     ends = [line for line in text.splitlines() if re.match(r"(=* ?\d+ (passed|failed|skipped)|test result: )", line)]
@@ -226,7 +226,7 @@ def tests_of(text: str) -> Counter[str]:
     return counts
 
 
-def skips_of(text: str) -> Counter[str]:
+def reasons_of(text: str) -> Counter[str]:
     """Reasons of skipped tests with their number, as pytest's summary (-ra) has them."""
     found = re.findall(r"^SKIPPED \[(\d+)\] \S+ (.*)$", text, re.MULTILINE)
     reasons: Counter[str] = Counter()
@@ -279,8 +279,8 @@ def type_in(root: Fresh, result: Result, words: str, where: str) -> bool:
     if code and root.user != "root" and (paste := pasted(root.said(since))):
         code = root.run(paste, as_root=True) or root.run(words, where=where)
     said, seconds = root.said(since), time.monotonic() - begun
-    result.typed.append(Typed(words, seconds, code, tests_of(said)))
-    result.skips += skips_of(said)
+    result.typed.append(Typed(words, seconds, code, outcomes_of(said)))
+    result.skips += reasons_of(said)
     print(f"fresh: {result.name}: {words}: exit code {code} after {seconds:.0f} s", flush=True)
     return code == 0
 
