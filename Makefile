@@ -36,7 +36,7 @@ $(BIN)/python:
 	@echo "Building Dragstrip: Python packages, then its engine in Rust; a few minutes on two cores." >&2
 	@command -v cargo >/dev/null || { echo "Dragstrip's engine is built by Rust's cargo (1.88 or later), which is not on PATH: see rustup.rs" >&2; exit 2; }
 	$(BIN)/pip install --quiet 'maturin>=1.9,<2'
-	$(BIN)/pip install --quiet -c constraints.txt --editable .
+	$(BIN)/pip install --quiet -c constraints.txt --editable '.[all]'
 	@mkdir -p .stamps && touch $@
 
 .stamps/test-deps: .stamps/build constraints.txt
