@@ -37,7 +37,7 @@ FORCE:
 .stamps/build: $(VENV)/prepared pyproject.toml $(RUST_SOURCES)
 	@echo "Building Dragstrip: Python packages, then its engine in Rust; a few minutes on two cores." >&2
 	$(BIN)/pip install --quiet 'maturin>=1.9,<2'
-	$(BIN)/pip install --quiet -c constraints.txt --editable .
+	$(BIN)/pip install --quiet -c constraints.txt --editable '.[all]'
 	@mkdir -p .stamps && touch $@
 
 .stamps/test-deps: .stamps/build constraints.txt

@@ -48,7 +48,7 @@ install() {
         fi
         wheel=$(compgen -G "$built/*.whl" | head -n 1)
     fi
-    "$environment/bin/pip" install --quiet "$wheel"
+    "$environment/bin/pip" install --quiet "$wheel[page,database,tls]"
     DRAGSTRIP=$environment/bin/dragstrip
 }
 

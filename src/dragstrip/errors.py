@@ -4,6 +4,8 @@ Every message names the contender or file, the field, the given value and a vali
 of refusal: 1 the result is a failure, 2 wrong usage or definition, 3 the measurement is void.
 """
 
+from importlib.util import find_spec
+
 
 class DragstripError(Exception):
     """Base of all refusals; ``exit_code`` is what the command line ends with."""
@@ -46,6 +48,39 @@ class NotReady(DragstripError):
     """A contender cannot be started here: something it needs is missing (the message says what and the remedy)."""
 
     exit_code = 2
+
+
+#: What only some commands need: by module, the extra that brings it, and what it is for.
+EXTRAS = {
+    "altair": ("page", "pages and pictures"),
+    "vl_convert": ("page", "pages and pictures"),
+    "psycopg": ("database", "workloads that query the database"),
+    "cryptography": ("tls", "races over TLS"),
+}
+
+
+class LacksExtra(DragstripError):
+    """Packages of an extra are not installed, which a plain installation leaves out.
+
+    Args:
+        module: one of ``EXTRAS``.
+    """
+
+    exit_code = 2
+
+    def __init__(self, module: str) -> None:
+        extra, purpose = EXTRAS[module]
+        super().__init__(f"{purpose} need packages that are not installed: pip install 'dragstrip[{extra}]'")
+
+
+def need_extra(module: str) -> None:
+    """Refuses before anything is measured.
+
+    Raises:
+        LacksExtra: the module is not installed.
+    """
+    if find_spec(module) is None:
+        raise LacksExtra(module)
 
 
 class NeedsUserNamespace(DragstripError):

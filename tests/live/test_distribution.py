@@ -121,6 +121,9 @@ def test_it_races_where_it_was_installed(installed: Path, tmp_path: Path) -> Non
         text=True,
         check=True,
     )
+    page = run(installed, "report", "last", "--html", "page.html", folder=tmp_path)
+    assert (page.returncode, page.stderr.count("\n")) == (2, 1)
+    assert page.stderr.endswith("pip install 'dragstrip[page]'\n")
     place, version = package.stdout.split()
     assert Path(place).is_relative_to(installed)
     assert run(installed, "--version", folder=tmp_path).stdout.strip().endswith(version)

@@ -56,9 +56,11 @@ def test_a_driver_is_wanted_only_where_the_database_is_asked(folder: Path) -> No
     assert state.remedy == f"`dragstrip install {folder} --workload db` installs it"
     assert asking.parity["driver"] == "own 4"
     assert asking.for_workload("db", asks_database=True) == asking
-    (step,) = [step for step in install.plan([asking], root=True, apt=True).steps if "install" in step.command]
+    (step,) = [
+        step for step in install.plan([asking], root=True, apt=True, candidates=set).steps if "install" in step.command
+    ]
     assert step.command[-1] == "own-driver"
-    assert install.plan([plain], root=True, apt=True).impossible
+    assert install.plan([plain], root=True, apt=True, candidates=set).impossible
 
 
 def test_where_the_database_is_stands_in_templates_and_in_the_environment(folder: Path, tmp_path: Path) -> None:
@@ -106,6 +108,8 @@ def test_the_database_is_installed_by_its_name(monkeypatch: pytest.MonkeyPatch) 
         raise NotReady("it is not here")
 
     monkeypatch.setattr(database, "find", nowhere)
+    monkeypatch.setattr(install, "lists_step", lambda *_: None)
+    monkeypatch.setattr(install, "_candidates", frozenset)
     done = CliRunner().invoke(install_command, ["postgresql"], input="n\n")
     assert "install -y --no-install-recommends --no-remove postgresql-15" in done.output or "want root" in done.output
 
@@ -125,6 +129,8 @@ def test_all_that_is_installed_has_the_database_and_its_drivers(
         raise NotReady("it is not here")
 
     monkeypatch.setattr(database, "find", nowhere)
+    monkeypatch.setattr(install, "lists_step", lambda *_: None)
+    monkeypatch.setattr(install, "_candidates", frozenset)
     monkeypatch.setattr(contender, "check", missing)
     done = CliRunner().invoke(install_command, words, input="n\n")
     assert database.DEBIAN in done.output

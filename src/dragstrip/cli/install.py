@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,19 +60,39 @@ def install_command(options: InstallOptions) -> None:
     more = _database() if with_database or database.NAME in wanted else {}
     if options.everything or image.DEBIAN in wanted or any(entry.container for entry in entries):
         more |= _bubblewrap()
-    plan = install.plan(missing, more=more)
-    click.echo(plan.text())
-    if plan.steps:
-        if not options.yes and not click.confirm("Run these?"):
-            raise BadUsage("nothing was installed")
-        install.carry_out(plan, say=click.echo)
-    _build_all([entry for entry in entries if isinstance(contender.check(entry), contender.Ready)])
+    failed = _installed(missing, more, yes=options.yes)
+    failed |= _built([entry for entry in entries if isinstance(contender.check(entry), contender.Ready)])
+    for name, reason in failed.items():
+        click.echo(f"dragstrip: {name} is not installed: {reason}", err=True)
     lacking = [entry.name for entry in named if isinstance(contender.check(entry), contender.Missing)]
     if lacking:
         click.echo(
             f"dragstrip: not ready: {', '.join(lacking)}; `dragstrip contenders` shows what is missing", err=True
         )
+    # Of a line-up and of all, some are usually missing: the others can race.
+    nobody = not options.names and all(isinstance(contender.check(entry), contender.Missing) for entry in entries)
+    if lacking or nobody or failed.keys() & {*options.names, *(entry.name for entry in named)}:
         sys.exit(EXIT_FAILURE)
+
+
+def _installed(missing: list[contender.Entry], more: Mapping[str, str], *, yes: bool) -> dict[str, str]:
+    """Installs after it has asked; by name, why something could not be installed."""
+    if lists := install.lists_step(missing, more):
+        click.echo(f"# {lists.purpose}\n{lists}")
+        _ask(yes)
+        if reason := install.refresh(lists, click.echo):
+            click.echo(f"dragstrip: {reason}", err=True)
+    plan = install.plan(missing, more=more)
+    click.echo(plan.text())
+    if not plan.steps:
+        return {}
+    _ask(yes)
+    return install.carry_out(plan, say=click.echo)
+
+
+def _ask(yes: bool) -> None:
+    if not yes and not click.confirm("Run these?"):
+        raise BadUsage("nothing was installed")
 
 
 def _for_workloads(entry: contender.Entry, asked: Workload | None, with_database: bool) -> list[contender.Entry]:
@@ -96,7 +117,8 @@ def _database() -> dict[str, str]:
     try:
         database.find()
     except NotReady:
-        return {database.NAME: database.DEBIAN}
+        # `postgresql` is the release's own version.
+        return {database.NAME: f"{database.DEBIAN} | postgresql"}
     return {}
 
 
@@ -116,14 +138,12 @@ def _wanted(options: InstallOptions) -> tuple[str, ...]:
     return tuple(contender.names(options.folders)) if options.everything else options.names
 
 
-def _build_all(entries: list[contender.Entry]) -> None:
-    """Builds every contender that needs it; reports failures, and exits with 1 after the last build."""
-    failed = False
+def _built(entries: list[contender.Entry]) -> dict[str, str]:
+    """Builds every contender that needs it; by name, why a build failed."""
+    failed = {}
     for entry in entries:
         try:
             contender.build(entry)
         except DragstripError as error:
-            click.echo(f"dragstrip: {error}", err=True)
-            failed = True
-    if failed:
-        sys.exit(EXIT_FAILURE)
+            failed[entry.name] = str(error)
+    return failed

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import click
 
 from dragstrip import paths
-from dragstrip.errors import BadUsage, DiskFull
+from dragstrip.errors import BadUsage, DiskFull, need_extra
 from dragstrip.store.database import default_path
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ class OutputFile(click.ParamType[Path]):
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Path:
         """The path, unchanged."""
         path = Path(str(value))
+        if param is not None and param.name == "html_path":
+            need_extra("altair")
         if self.dash and (str(path) == "-" or paths.descriptor(path) == 1):
             return Path("-")
         problem = _named_twice(path, ctx) or (None if self.late else paths.refusal(path))

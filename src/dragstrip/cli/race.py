@@ -22,7 +22,7 @@ from dragstrip.cli.quantities import BUDGET, RATE_OR_AUTO, SHARE, ExtraSeconds, 
 from dragstrip.cli.why import with_causes
 from dragstrip.contender import AllowedHost
 from dragstrip.contender.entries import HTTP, TLS, split_label
-from dragstrip.errors import BadUsage
+from dragstrip.errors import BadUsage, need_extra
 from dragstrip.metrics import AUTO, MetricChoice
 from dragstrip.profile.run import ProfileRequest
 from dragstrip.racing import options as bounds
@@ -299,10 +299,13 @@ def _request(options: RaceOptions) -> Request:
                 " contender with http=2"
             )
     if options.tls:
+        need_extra("cryptography")
         names = tuple(_started_with(text, TLS, "on", "--tls", options) for text in names)
         if any("{certificate}" not in text for text in serve):
             raise BadUsage("--tls with --serve: the command must contain {certificate} and {certificate_key}")
     workload, *also = workloads_of(options.workload or (line_up.workload if line_up else "hello"))
+    if any(one.asks_database for one in (workload, *also)):
+        need_extra("psycopg")
     known = contender.entrants(names, extra_dirs=options.folders, settings=options.settings, allowed=options.allowed)
     ask_to_build(known, yes=options.yes)
     metric = _first(options.metric, line_up.metric if line_up else AUTO)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from dragstrip.errors import DiskFull, DragstripError
+from dragstrip.errors import EXTRAS, DiskFull, DragstripError, LacksExtra
 from dragstrip.paths import NO_SPACE
 
 #: EX_SOFTWARE of sysexits.h: an internal error, not a refusal.
@@ -116,6 +116,8 @@ def report_failure(error: BaseException) -> int:
     """Prints to stderr what ended the command, and returns its exit code; details of an internal error go to a file."""
     from dragstrip.report.figures import visible
 
+    if isinstance(error, ModuleNotFoundError) and error.name in EXTRAS:
+        error = LacksExtra(error.name)
     if isinstance(error, DragstripError):
         _print_error(visible(str(error), lines=True))
         return error.exit_code

@@ -21,7 +21,7 @@ from importlib.metadata import distributions
 from pathlib import Path
 
 from dragstrip.contender.definition import fill, placeholders
-from dragstrip.contender.fields import FILE_NAME, Alternative, Contender, texts_with_braces
+from dragstrip.contender.fields import FILE_NAME, Alternative, Contender, alternatives, texts_with_braces
 from dragstrip.paths import is_file, temporary
 
 #: Where Debian keeps servers.
@@ -102,27 +102,28 @@ def python_of(contender: Contender) -> Path:
 
 
 def find_programs(contender: Contender) -> dict[str, Path]:
-    """The path of every needed command; private environments are searched if PATH does not have it.
+    """The path of every needed command, by its first name; private environments are searched after PATH.
 
-    If PATH has several, the first that prints its version as expected and has the needed modules; otherwise the first.
+    If there are several, the first that prints its version as expected and has the needed modules; otherwise the first.
 
     Raises:
         _AbsentError: names the first command that was not found.
     """
     folders = [*os.environ.get("PATH", os.defpath).split(os.pathsep), *_SBIN]
     programs = {}
-    for name in contender.fields.needs.commands:
+    for names in map(alternatives, contender.fields.needs.commands):
+        name = names[0]
         if name in contender.places:
             place = Path(contender.places[name])
             if not place.is_file() or not os.access(place, os.X_OK):
                 raise _AbsentError(f"{place} is not an executable program", "give the path of one")
         else:
-            on_path = (shutil.which(name, path=folder) for folder in folders if folder)
+            on_path = (shutil.which(one, path=folder) for one in names for folder in folders if folder)
             places = list(dict.fromkeys(Path(place) for place in on_path if place))
-            if not places and (private := _in_environments(contender, name)) is not None:
-                places = [private]
+            places += [place for place in [_in_environments(contender, name)] if place is not None]
             if not places:
-                raise _AbsentError(f"`{name}` is neither on PATH nor in a private environment")
+                shown = "` or `".join(names)
+                raise _AbsentError(f"`{shown}` is neither on PATH nor in a private environment")
             place = places[0]
             if len(places) > 1:
                 place = next((place for place in places if _suits(contender, name, place)), place)
@@ -283,8 +284,9 @@ def _need_files(contender: Contender, values: Mapping[str, str]) -> None:
         absent = [name for name in placeholders(text) if not values.get(name)]
         if absent:
             raise _AbsentError(f"{text} was not found: {{{absent[0]}}} is unknown on this machine")
-        if not Path(fill(text, values)).exists():
-            raise _AbsentError(f"{fill(text, values)} was not found")
+        places = alternatives(fill(text, values))
+        if not any(Path(place).exists() for place in places):
+            raise _AbsentError(f"{' or '.join(places)} was not found")
 
 
 def _need_python(contender: Contender) -> None:
@@ -342,7 +344,8 @@ def _version_match(
 
 def _parts(contender: Contender, program: Path, output: str, values: Mapping[str, str]) -> list[str]:
     """Matches of `[version] also` in the command's output, otherwise in the program, its modules and libraries."""
-    names = [fill(text, values) for text in contender.fields.needs.files if "modules" in placeholders(text)]
+    needed = [text for text in contender.fields.needs.files if "modules" in placeholders(text)]
+    names = [place for text in needed for place in alternatives(fill(text, values))]
     files = [program, *(Path(name) for name in names if Path(name).is_file())]
     matches = ((pattern, re.search(pattern, output)) for pattern in contender.fields.version.also)
     texts = [match[1] if match else first_match(pattern, files) for pattern, match in matches]
@@ -401,7 +404,7 @@ def _debian_versions(contender: Contender, program: Path) -> str:
 
     Two builds of a program may print the same version; the revision of the Debian package distinguishes them.
     """
-    packages = contender.fields.install.debian
+    packages = [name for text in contender.fields.install.debian for name in alternatives(text)]
     info = _DPKG / "info"
     changed_ns = info.stat().st_mtime_ns if info.is_dir() else 0
     owner = _owner(program, (*packages, program.name, program.resolve().name), changed_ns)

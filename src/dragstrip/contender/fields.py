@@ -94,12 +94,22 @@ def _plain_value(value: Any) -> Any:
     return value
 
 
+def alternatives(text: str) -> tuple[str, ...]:
+    """The names of which one is enough, the preferred one first: ``a | b``, as in Debian's own dependencies."""
+    return tuple(name.strip() for name in text.split("|"))
+
+
 class Needs(Strict):
     """What must be installed; the contender is missing without it, and the reason is shown."""
 
-    commands: Words = Field(default=(), description="programs on PATH, in an sbin folder or in a private environment")
+    commands: Words = Field(
+        default=(),
+        description='programs on PATH, in an sbin folder or in a private environment; `"php | php8.4"`: one of them, '
+        "which the other keys and files call by the first name",
+    )
     files: Annotated[Words, _SETTING] = Field(
-        default=(), description="files that must exist; `{modules}` is nginx's folder of modules"
+        default=(),
+        description='files that must exist; `{modules}` is nginx\'s folder of modules; `"/a | /b"`: one of them',
     )
     built_in: str = Field(
         default="",
@@ -126,7 +136,9 @@ class Install(Strict):
     """What `dragstrip install` runs: the system's own package managers, after it has shown the commands."""
 
     debian: Words = Field(
-        default=(), description="Debian packages, installed as root; their daemons are kept from starting"
+        default=(),
+        description='Debian packages, installed as root; their daemons are kept from starting. `"luajit2 | luajit"`: '
+        "the first of them that this machine's apt has",
     )
     pip: Words = Field(default=(), description="PyPI packages, in a private environment; `{python}` runs it")
     npm: Words = Field(default=(), description="npm packages, in a private folder")
@@ -348,6 +360,10 @@ class ContenderFile(Strict):
     choices: dict[str, Annotated[tuple[str, ...], Field(strict=False, min_length=2)]] = Field(
         default_factory=dict, description="the values that a parameter accepts, including its default"
     )
+    since: dict[str, str] = Field(
+        default_factory=dict,
+        description='by values of parameters, the first version that has them, like `"http=2,tls=off" = "1.24"`',
+    )
     parity: Facts = Field(
         default_factory=dict, description="facts for the parity sheet that can't be seen from outside"
     )
@@ -460,9 +476,10 @@ class Contender:
 
     def place_keys(self) -> dict[str, str]:
         """Keys that a user may set to a path, and the key of that path in ``places``."""
-        commands = self.fields.needs.commands
-        first = {PROGRAM: commands[0]} if commands else {}
-        return first | {name: name for name in (*commands, *(["modules"] if "nginx" in commands else []))}
+        commands = [alternatives(text) for text in self.fields.needs.commands]
+        first = {PROGRAM: commands[0][0]} if commands else {}
+        keys = {name: names[0] for names in commands for name in names}
+        return first | keys | ({"modules": "modules"} if "nginx" in keys else {})
 
     def files(self) -> tuple[str, ...]:
         """Files of the contender apart from the definition, relative to its folder."""
@@ -581,9 +598,22 @@ def _check_rest(contender: Contender) -> None:
         if fields.parameters.get(key) not in allowed:
             problem = f"given {list(allowed)!r}, which has no default among the [parameters]"
             raise bad(("choices", key), problem, f'write `{key} = "{allowed[0]}"` under [parameters]')
+    for words, first in fields.since.items():
+        for key, value in since_values(words).items():
+            if value not in fields.choices.get(key, ()):
+                problem = f"given {words!r}, and {key} has no choice {value!r}"
+                raise bad(("since", words), problem, 'give values of [choices], like "http=2,tls=off"')
+        if not re.fullmatch(r"\d+(\.\d+)*", first):
+            raise bad(("since", words), f"given {first!r}", 'give a version, like "1.24"')
     for key, value in fields.parameters.items():
         if isinstance(value, str) and "{" in value and value != PER_CORE:
             raise bad(("parameters", key), f"given {value!r}", f'give a plain value, or "{PER_CORE}"')
+
+
+def since_values(words: str) -> dict[str, str]:
+    """The values of parameters that a key of ``[since]`` names."""
+    parts = (part.partition("=") for part in words.split(","))
+    return {key.strip(): value.strip() for key, _, value in parts}
 
 
 def _check_container(contender: Contender, container: ContainerFields) -> None:

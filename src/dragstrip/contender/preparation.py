@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import re
 import shlex
 import shutil
 import tempfile
@@ -17,7 +18,16 @@ from dragstrip.contender import boxes, discovery
 from dragstrip.contender.definition import fill
 from dragstrip.contender.discovery import Missing, Ready, cache_dir
 from dragstrip.contender.entries import Entry
-from dragstrip.contender.fields import DATABASE, PER_CORE, TLS_FILES, ContainerFields, Contender, Profiled
+from dragstrip.contender.fields import (
+    DATABASE,
+    PER_CORE,
+    PROGRAM,
+    TLS_FILES,
+    ContainerFields,
+    Contender,
+    Profiled,
+    since_values,
+)
 from dragstrip.contender.template import Json, TemplateRefused, render
 from dragstrip.errors import BadDefinition, NotReady, StageError
 from dragstrip.image import BUILD_S, Box
@@ -110,7 +120,8 @@ def check(entry: Entry | Contender) -> Ready | Missing:
     if entry.container is not None:
         return boxes.look(entry)
     if entry.contender is not None:
-        return discovery.look(entry.contender)
+        state = discovery.look(entry.contender)
+        return (isinstance(state, Ready) and _too_old(entry, entry.contender, state)) or state
     if entry.url is not None:
         return Ready("running", {})
     folder = entry.folder or Path.cwd()
@@ -119,6 +130,27 @@ def check(entry: Entry | Contender) -> Ready | Missing:
     if place is None or not os.access(place, os.X_OK) or Path(place).is_dir():
         return Missing(f"`{program}` can't be executed from {folder}", "give the program's path, or make it executable")
     return Ready("unknown", {program: Path(place)})
+
+
+def _too_old(entry: Entry, contender: Contender, ready: Ready) -> Missing | None:
+    """Why the installed version has not what the entrant's parameters ask for; None if it has."""
+    installed = _numbers(ready.version)
+    for words, first in contender.fields.since.items():
+        wanted = since_values(words)
+        if () < installed < _numbers(first) and all(
+            entry.parameters.get(key) == value for key, value in wanted.items()
+        ):
+            program = next(iter(ready.programs), contender.name)
+            return Missing(
+                f"{words} needs `{program}` {first} or later; this is {ready.version}",
+                f"`--set {contender.name}.{PROGRAM}=/path/to/{program}` names another `{program}`",
+            )
+    return None
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    found = re.match(r"\d+(?:\.\d+)*", version)
+    return tuple(int(part) for part in found[0].split(".")) if found else ()
 
 
 def commands(entry: Entry) -> list[str]:

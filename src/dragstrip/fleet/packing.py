@@ -21,7 +21,7 @@ from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 from typing import IO
 
-from dragstrip.errors import BadUsage, MachineLost
+from dragstrip.errors import EXTRAS, BadUsage, MachineLost
 from dragstrip.fleet.channel import words_for_shell
 from dragstrip.fleet.definition import Fleet, Machine
 from dragstrip.fleet.duties import PACKAGE, own_files
@@ -34,6 +34,9 @@ ASK_S, COPY_S, INSTALL_S = 60.0, 900.0, 3600.0
 
 #: Marks the line that a machine's Python prints about itself.
 MARK = "dragstrip:"
+
+#: The extras that go along as far as they are installed here: the servers' machine has the database and certificates.
+_EXTRAS = frozenset(extra for extra, _ in EXTRAS.values())
 
 _START = '#!/bin/sh\nexec "$(dirname "$(readlink -f "$0")")/python" -m dragstrip "$@"\n'
 
@@ -67,7 +70,7 @@ def files() -> Iterator[tuple[Path, str]]:
 
 
 def _needed(name: str, packages: dict[str, Distribution]) -> dict[str, Distribution]:
-    """Adds a package and the packages that it needs, by name, without extras; skips packages for other systems."""
+    """Adds a package and those that it needs, by name, without extras of others; skips those for other systems."""
     key = re.sub(r"[-_.]+", "-", name).lower()
     if key not in packages:
         try:
@@ -76,7 +79,8 @@ def _needed(name: str, packages: dict[str, Distribution]) -> dict[str, Distribut
             return packages
         for line in packages[key].requires or ():
             needs = re.match(r"[A-Za-z0-9][A-Za-z0-9._-]*", line)
-            if needs and not re.search(r"\bextra\s*==", line):
+            extra = re.search(r"""\bextra\s*==\s*["'](\w+)""", line)
+            if needs and (extra is None or (key == "dragstrip" and extra[1] in _EXTRAS)):
                 _needed(needs[0], packages)
     return packages
 

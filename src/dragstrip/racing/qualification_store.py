@@ -23,6 +23,7 @@ from typing import Any
 from dragstrip.contender import Entry, Ready, discovery
 from dragstrip.contender.definition import fill, placeholders
 from dragstrip.contender.entries import TYPED
+from dragstrip.contender.fields import alternatives
 from dragstrip.machine import Lanes
 from dragstrip.machine_facts import Facts
 from dragstrip.racing.calibration import FACTORS, Calibration
@@ -158,7 +159,8 @@ def _beside(entry: Entry, ready: Ready, built: Path | None) -> list[str]:
     # The definition's hash covers its files as they were when it was read; these are as they are now.
     parts += [_identity(contender.folder / name) for name in contender.files()]
     needed = [text for text in contender.fields.needs.files if all(values.get(name) for name in placeholders(text))]
-    parts += [_identity(place) for text in needed if (place := Path(fill(text, values))).exists()]
+    places = [Path(place) for text in needed for place in alternatives(fill(text, values))]
+    parts += [_identity(place) for place in places if place.exists()]
     if modules := values.get("modules"):
         parts += sorted(_identity(place) for place in Path(modules).glob("*.so"))
     install, default = contender.fields.install, (contender.name,)

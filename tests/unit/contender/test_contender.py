@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from dragstrip import contender
 from dragstrip.contender import Missing, Ready, discovery
 from dragstrip.contender.definition import Source
+from dragstrip.contender.fields import alternatives
 from dragstrip.errors import BadDefinition, BadUsage, NotReady, StageError
 from dragstrip.workload import load as load_workload
 from dragstrip.workload import names as workload_names
@@ -741,6 +742,35 @@ def test_a_workload_that_is_served_and_not_served_is_refused(folder: Path) -> No
 
 
 def test_no_shipped_definition_installs_what_pushes_out_the_nginx_lua_module() -> None:
-    """Debian's own LuaJIT conflicts with OpenResty's branch; luajit2 is the one to ask for."""
+    """Debian 12's own LuaJIT conflicts with OpenResty's branch, luajit2; Debian 13's is that branch."""
     for definition in contender.shipped().values():
-        assert not {"luajit", "libluajit-5.1-dev"} & set(definition.fields.install.debian)
+        for text in definition.fields.install.debian:
+            first, *others = alternatives(text)
+            assert not first.startswith(("luajit", "libluajit")) or (first.find("2") > 0 and others), definition.name
+
+
+def test_what_a_version_lacks_is_said_by_version(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A parameter's value that a later version has first; a value that is no choice is refused."""
+    text = GOOD.replace(
+        "[parameters]",
+        '[since]\n"http=2,tls=off" = "1.24"\n\n[choices]\nhttp = ["1.1", "2"]\ntls = ["off", "on"]\n\n'
+        '[parameters]\nhttp = "1.1"\ntls = "off"',
+    )
+    file = folder / "contender.toml"
+    file.write_text(text)
+    for version, words, ready in (
+        ("1.19.8 (2:1.19~1)", ":http=2", False), ("1.19.8", ":http=2,tls=on", True), ("1.19.8", "", True),
+        ("1.24", ":http=2", True), ("1.100.1", ":http=2", True), ("unknown", ":http=2", True),
+    ):  # fmt: skip
+        monkeypatch.setattr(discovery, "look", lambda _, version=version: Ready(version, {"prog": Path("/x/prog")}))
+        state = contender.check(contender.entry(f"{folder}{words}"))
+        assert isinstance(state, Ready) == ready, (version, words)
+        if not ready:
+            assert state.reason == f"http=2,tls=off needs `prog` 1.24 or later; this is {version}"
+    for before, after, told in (
+        ('"http=2,tls=off"', '"http=3"', "http has no choice '3'; give values of"),
+        ('"1.24"', '"new"', "given 'new'; give a version"),
+    ):  # fmt: skip
+        file.write_text(text.replace(before, after))
+        with pytest.raises(BadDefinition, match=told):
+            contender.load(file)

