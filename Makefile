@@ -37,11 +37,11 @@ FORCE:
 .stamps/build: $(VENV)/prepared pyproject.toml $(RUST_SOURCES)
 	@echo "Building Dragstrip: Python packages, then its engine in Rust; a few minutes on two cores." >&2
 	$(BIN)/pip install --quiet 'maturin>=1.9,<2'
-	$(BIN)/pip install --quiet --no-build-isolation -c constraints.txt --editable '.[all]'
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/pip install --quiet --no-build-isolation -c constraints.txt --editable '.[all]'
 	@mkdir -p .stamps && touch $@
 
 .stamps/test-deps: .stamps/build constraints.txt
-	$(BIN)/pip install --quiet --no-build-isolation -c constraints.txt --editable '.[test,docs]'
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/pip install --quiet --no-build-isolation -c constraints.txt --editable '.[test,docs]'
 	@touch $@
 
 test-deps: .stamps/test-deps
