@@ -17,7 +17,7 @@ FUZZ_LINES ?= 1000
 FUZZ_FILES ?= 1000
 FUZZ_SEED ?= 1
 
-.PHONY: race build test check soak test-deps check-deps test-unit test-rust test-live test-thorough test-contenders test-release lint prose fmt bench evidence claims \
+.PHONY: race build test check soak fresh test-deps check-deps test-unit test-rust test-live test-thorough test-contenders test-release lint prose fmt bench evidence claims \
 	check-live awake calibrate answers simulate fuzz fuzz-cli soak-kill soak-rogue soak-fleet soak-fuzz mutations sanitize check-stacks \
 	docs architecture pictures race-pictures dist clean
 
@@ -59,6 +59,8 @@ check-deps: .stamps/test-deps .stamps/bin/actionlint
 	@command -v wrk >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get install -y -qq wrk >/dev/null; } || true
 	@# Fleets are tested over ssh between network namespaces; RUNLEVEL=1 keeps the package from starting an sshd of its own.
 	@{ command -v ip && { command -v sshd || [ -x /usr/sbin/sshd ]; }; } >/dev/null || { [ "$$(id -u)" = 0 ] && RUNLEVEL=1 apt-get install -y -qq openssh-server openssh-client iproute2 >/dev/null; } || true
+	@# Fresh roots are made by debootstrap, and the container on one of them by Podman.
+	@{ command -v debootstrap && command -v podman; } >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get install -y -qq --no-install-recommends debootstrap podman >/dev/null; } || true
 	@# A lab's test by Slurm wants a controller and a daemon.
 	@{ command -v slurmctld && command -v slurmd && command -v munged; } >/dev/null || { [ "$$(id -u)" = 0 ] && RUNLEVEL=1 apt-get install -y -qq --no-install-recommends slurmctld slurmd slurm-client munge >/dev/null; } || true
 
@@ -89,6 +91,9 @@ test: test-deps  ## in a few minutes: unit tests, the engine's, and real servers
 
 check: check-deps  ## all that CI runs: also linters, every contender and a short fuzz run
 	$(BIN)/python tests/tiers.py check
+
+fresh: .stamps/build  ## types the README's commands in fresh Debian roots, as root and as an ordinary user; FRESH=trixie-root
+	$(BIN)/python tests/fresh.py $(if $(FRESH),--only $(FRESH))
 
 soak: check-deps  ## the long ones: 100 times kill -9, every misbehaving server, long fuzz runs
 	$(BIN)/python tests/tiers.py soak

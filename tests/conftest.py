@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import os
+import re
 import resource
 import signal
+import textwrap
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -70,6 +75,50 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if not any(item.get_closest_marker(name) for name in WANTS):
             item.add_marker(folder if folder in WANTS else "unit")
     items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
+
+
+@cache
+def _missing(name: str) -> str:
+    """Why a shipped contender can't run here; "": it can."""
+    from dragstrip import contender
+
+    state = contender.check(contender.entry(name))
+    return f"{name} is not installed: {state.reason}" if isinstance(state, contender.Missing) else ""
+
+
+@cache
+def _contenders_in(function: Callable[..., object]) -> frozenset[str]:
+    """Shipped contenders that a function names in its strings, its docstring aside, and in constants that it uses."""
+    from dragstrip.contender.fields import SHIPPED
+
+    try:
+        (tree,) = ast.parse(textwrap.dedent(inspect.getsource(function))).body
+    except (OSError, TypeError, SyntaxError, ValueError):
+        return frozenset()
+    body = getattr(tree, "body", [])
+    documented = bool(body) and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant)
+    texts = []
+    for node in (part for statement in body[documented:] for part in ast.walk(statement)):
+        if isinstance(node, ast.Constant):
+            texts.append(node.value)
+        elif isinstance(node, ast.Name):
+            used = getattr(inspect.getmodule(function), node.id, None)
+            texts += used if isinstance(used, (tuple, list, dict, frozenset)) else [used]
+    words = {word for text in texts if isinstance(text, str) for word in re.split(r"[\s,=]+", text)}
+    return frozenset(path.name for path in SHIPPED.iterdir() if path.name in words)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skips a live test whose contender is not installed, with the reason that Dragstrip itself gives."""
+    if not isinstance(item, pytest.Function) or not any(
+        map(item.get_closest_marker, ("live", "thorough", "contenders"))
+    ):
+        return
+    fixtures = item._fixtureinfo.name2fixturedefs
+    functions = [item.function, *(defined.func for name in fixtures for defined in fixtures[name])]
+    for name in sorted(frozenset().union(*map(_contenders_in, functions))):
+        if why := _missing(name):
+            pytest.skip(why)
 
 
 @pytest.fixture

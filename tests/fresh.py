@@ -33,6 +33,8 @@ from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 
+from tiers import outcomes_of, reasons_of
+
 ROOT = Path(__file__).resolve().parents[1]
 LOGS = ROOT / "runs" / "fresh"
 WHEELS = LOGS / "dist"
@@ -96,7 +98,7 @@ class Page:
 
 
 def sources() -> tuple[str, str]:
-    """The address of this machine's Debian mirror, and that of its security updates ("": none), from apt's own files."""
+    """Addresses of this machine's Debian mirror and of its security updates ("": none), from apt's own files."""
     files = [Path("/etc/apt/sources.list"), *sorted(Path("/etc/apt/sources.list.d").glob("*"))]
     text = "\n".join(path.read_text() for path in files if path.is_file())
     found = re.findall(r"^(?:URIs:|deb(?: \[[^]]*\])?)\s+(\S+)", text, re.MULTILINE)
@@ -132,6 +134,8 @@ def _not_of_a_package(path: Path) -> bool:
 
 def settle(root: Path, suite: str, home: Path) -> None:
     """Copies this machine's settings of package managers, so that the root reaches the same registries."""
+    # Nobody needs this root after a power failure, and waiting for the disk takes longer than unpacking.
+    (root / "etc/dpkg/dpkg.cfg.d/unsafe-io").write_text("force-unsafe-io\n")
     mirror, security = sources()
     lines = [f"deb {mirror} {suite} main", f"deb {mirror} {suite}-updates main"]
     lines += [f"deb {security} {suite}-security main"] if security else []
@@ -165,7 +169,9 @@ class Fresh:
     def run(self, words: str, *, as_root: bool = False, where: str = "/") -> int:
         """Exit code of a shell's command; its output follows what the log has."""
         user = "root" if as_root else self.user
-        toolchain = subprocess.run(["rustc", "--print", "sysroot"], stdout=subprocess.PIPE, text=True, check=True).stdout
+        toolchain = subprocess.run(
+            ["rustc", "--print", "sysroot"], stdout=subprocess.PIPE, text=True, check=True
+        ).stdout
         # The toolchain is the machine's, everything that cargo writes is the root's own.
         path = ("/opt/rust/bin:" if self.rust else "") + "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
         home = "/root" if user == "root" else self.home
@@ -174,8 +180,8 @@ class Fresh:
         )  # fmt: skip
         inside = f"cd {where} && {words}"
         script = (
-            f"mount --make-rprivate / && mount -t proc proc {self.folder}/proc && mount --rbind /dev {self.folder}/dev && "
-            f"mount --rbind /sys {self.folder}/sys && {bindings} "
+            f"mount --make-rprivate / && mount -t proc proc {self.folder}/proc && "
+            f"mount --rbind /dev {self.folder}/dev && mount --rbind /sys {self.folder}/sys && {bindings} "
             f"exec chroot --userspec={user} {self.folder} "
             f"env -i HOME={home} USER={user} PATH={path} LANG=C.UTF-8 sh -c {shlex.quote(inside)}"
         )
@@ -217,28 +223,14 @@ def fresh(name: str, user: str, *, keep: bool = False, rust: bool = True) -> Ite
         print(f"fresh: {folder} is kept", flush=True) if keep else _remove(folder)
 
 
-def outcomes_of(text: str) -> Counter[str]:
-    """Tests by outcome, as pytest's and cargo's last lines count them."""
-    counts: Counter[str] = Counter()
-    ends = [line for line in text.splitlines() if re.match(r"(=* ?\d+ (passed|failed|skipped)|test result: )", line)]
-    for number, outcome in re.findall(r"(\d+) (passed|failed|skipped|errors?)\b", "\n".join(ends)):
-        counts[outcome.removesuffix("s") if outcome.startswith("error") else outcome] += int(number)
-    return counts
-
-
-def reasons_of(text: str) -> Counter[str]:
-    """Reasons of skipped tests with their number, as pytest's summary (-ra) has them."""
-    found = re.findall(r"^SKIPPED \[(\d+)\] \S+ (.*)$", text, re.MULTILINE)
-    reasons: Counter[str] = Counter()
-    for number, reason in found:
-        reasons[reason] += int(number)
-    return reasons
-
-
 def pasted(text: str) -> str:
     """The command that the build prints for what is missing, as root would type it; "": none."""
     found = re.search(r"Paste: (.*)$", text, re.MULTILINE)
-    return found.group(1).replace("sudo ", "").replace("apt-get install", "DEBIAN_FRONTEND=noninteractive apt-get install") if found else ""
+    return (
+        found.group(1).replace("sudo ", "").replace("apt-get install", "DEBIAN_FRONTEND=noninteractive apt-get install")
+        if found
+        else ""
+    )
 
 
 def attempt(name: str, revision: str, keep: bool) -> Result:

@@ -16,11 +16,12 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import subprocess
 import sys
-import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,35 +78,64 @@ BUDGET_S = {"test": 360, "check": 900, "soak": 0}
 
 @dataclass(frozen=True)
 class Took:
-    """Result of a part."""
+    """Result of a part: its seconds, exit code and whole output."""
 
     part: Part
     seconds: float
     cpu_s: float
     code: int
+    said: str
 
 
 def run(part: Part) -> Took:
     """Runs one part; its output goes to this program's, at once or, if it computes, when it ends."""
-    begun = time.monotonic()
-    with tempfile.TemporaryFile() as said:
-        out = said if part.computes else None
-        words = ["nice", "-n", "5"] if part.computes else []
+    begun, said = time.monotonic(), list[str]()
+    words = ["nice", "-n", "5"] if part.computes else []
+    if not part.computes:
+        print(title(part), flush=True)
+    process = subprocess.Popen(
+        [*words, "make", "--no-print-directory", part.target],
+        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+    )  # fmt: skip
+    assert process.stdout is not None
+    for line in process.stdout:
+        said.append(line)
         if not part.computes:
-            print(title(part), flush=True)
-        process = subprocess.Popen(
-            [*words, "make", "--no-print-directory", part.target],
-            cwd=ROOT,
-            stdout=out,
-            stderr=subprocess.STDOUT if out else None,
-        )
-        # CPU time of the process and of its awaited children: another part may run at the same time.
-        _, status, used = os.wait4(process.pid, 0)
-        process.returncode = code = os.waitstatus_to_exitcode(status)
-        if part.computes:
-            said.seek(0)
-            print(title(part), said.read().decode("utf-8", "replace"), sep="\n", flush=True)
-    return Took(part, time.monotonic() - begun, used.ru_utime + used.ru_stime, code)
+            print(line, end="", flush=True)
+    # CPU time of the process and of its awaited children: another part may run at the same time.
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = code = os.waitstatus_to_exitcode(status)
+    if part.computes:
+        print(title(part), "".join(said), sep="\n", flush=True)
+    return Took(part, time.monotonic() - begun, used.ru_utime + used.ru_stime, code, "".join(said))
+
+
+def outcomes_of(text: str) -> Counter[str]:
+    """Tests by outcome, as pytest's and cargo's last lines count them."""
+    counts: Counter[str] = Counter()
+    ends = [line for line in text.splitlines() if re.match(r"(=* ?\d+ (passed|failed|skipped)|test result: )", line)]
+    for number, outcome in re.findall(r"(\d+) (passed|failed|skipped|errors?)\b", "\n".join(ends)):
+        counts[outcome.removesuffix("s") if outcome.startswith("error") else outcome] += int(number)
+    return counts
+
+
+def reasons_of(text: str) -> Counter[str]:
+    """Reasons of skipped tests with their number, as pytest's summary (-ra) has them."""
+    found = re.findall(r"^SKIPPED \[(\d+)\] \S+ (.*)$", text, re.MULTILINE)
+    reasons: Counter[str] = Counter()
+    for number, reason in found:
+        reasons[reason] += int(number)
+    return reasons
+
+
+def tally(parts: Sequence[Took]) -> list[str]:
+    """How many tests passed, failed and were skipped in all parts, with the reasons of those that were skipped."""
+    counts, reasons = Counter[str](), Counter[str]()
+    for one in parts:
+        counts += outcomes_of(one.said)
+        reasons += reasons_of(one.said)
+    lines = [f"{counts['passed']} passed, {counts['failed'] + counts['error']} failed, {counts['skipped']} skipped"]
+    return [*lines, *(f"- skipped {number} × {reason}" for reason, number in reasons.most_common())]
 
 
 def title(part: Part) -> str:
@@ -176,7 +206,7 @@ def main() -> int:
     load, begun = os.getloadavg()[0], time.monotonic()
     done = run_all(parts)
     lines = table(chosen.tier, done, time.monotonic() - begun)
-    print("", *lines, sep="\n")
+    print("", *lines, "", *tally(done), "", sep="\n")
     print(f"load average {load:.1f} at the start, on {os.cpu_count()} cores", end="")
     print(f"; on two quiet ones it may take {BUDGET_S[chosen.tier]} s" if BUDGET_S[chosen.tier] else "")
     if chosen.write:

@@ -1,4 +1,4 @@
-"""What a build needs is looked for first: one line says all that is missing, and a half-made environment is made again."""
+"""What a build needs is looked for first: one line has all that is missing; a half-made environment is made again."""
 
 from __future__ import annotations
 
@@ -9,16 +9,31 @@ import sys
 from pathlib import Path
 
 import pytest
-from fresh import Page, pasted, reasons_of, outcomes_of
+from fresh import Page, outcomes_of, pasted, reasons_of
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "packaging" / "prepare.sh"
-PROGRAMS = ("basename", "cat", "dash", "find", "git", "head", "ld", "mktemp", "readlink", "rm", "sed", "sh", "sort", "touch")
+PROGRAMS = (
+    "basename",
+    "cat",
+    "dash",
+    "find",
+    "git",
+    "head",
+    "ld",
+    "mktemp",
+    "readlink",
+    "rm",
+    "sed",
+    "sh",
+    "sort",
+    "touch",
+)
 
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    """A PATH of this machine's usual programs, with cargo, a C compiler and apt-get that only note how they were called."""
+    """A PATH of this machine's usual programs, with stand-ins for cargo, a C compiler and apt-get."""
     folder = tmp_path / "bin"
     folder.mkdir()
     for name in PROGRAMS:
@@ -47,7 +62,9 @@ def test_a_half_made_environment_is_made_again_and_a_whole_one_is_kept(place: Pa
     folder = place.parent / "venv"
     subprocess.run([str(place / "python3"), "-m", "venv", "--without-pip", str(folder)], check=True)
     assert prepare(place).returncode == 0
-    assert subprocess.run([str(folder / "bin" / "python"), "-m", "pip", "--version"], capture_output=True).returncode == 0
+    assert (
+        subprocess.run([str(folder / "bin" / "python"), "-m", "pip", "--version"], capture_output=True).returncode == 0
+    )
     made = (folder / "prepared").stat().st_mtime_ns
     assert prepare(place).returncode == 0
     assert (folder / "prepared").stat().st_mtime_ns == made
@@ -127,7 +144,9 @@ def test_outcomes_are_read_as_pytest_and_cargo_print_them() -> None:
     assert reasons_of(text) == {"no Go here": 2}
 
 
-@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("debootstrap") is None, reason="fresh roots need root and debootstrap")
+@pytest.mark.skipif(
+    os.geteuid() != 0 or shutil.which("debootstrap") is None, reason="fresh roots need root and debootstrap"
+)
 def test_an_unknown_root_is_refused_with_those_that_are_known() -> None:
     done = subprocess.run(
         [sys.executable, str(ROOT / "tests" / "fresh.py"), "--only", "sid-root"], capture_output=True, text=True
