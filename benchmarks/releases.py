@@ -36,7 +36,7 @@ def entry(row: dict[str, Any], proofs: dict[str, dict[str, Any]], why: dict[str,
     """One contender: its version and "", or why it does not race here."""
     if row["status"] != "ready":
         return {"version": "", "reason": why.get(row["name"], row["reason"])}
-    proof = proofs.get(row["name"], {"status": "not tried", "reason": ""})
+    proof = proofs.get(row["name"], {"status": "not verified", "reason": ""})
     passed = proof["status"] == "passed"
     return {"version": row["version"].partition(" ")[0], "reason": "" if passed else proof["reason"] or proof["status"]}
 

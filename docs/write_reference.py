@@ -147,15 +147,16 @@ def releases() -> list[str]:
     for name in shipped():
         cells = [one["contenders"].get(name, {"version": "", "reason": "not tried"}) for one in known.values()]
         lines.append(f"| `{name}` | {' | '.join(_installed(cell) for cell in cells)} |")
-    passed = (
-        f"{sum(not cell['reason'] for cell in one['contenders'].values())} on {name}" for name, one in known.items()
-    )
-    return [*lines, "", f"Of {len(shipped())} contenders, {', '.join(passed)}."]
+    counts = []
+    for name, one in known.items():
+        cells = [cell for cell in one["contenders"].values() if cell["version"]]
+        counts.append(f"{len(cells)} install on {name}, and {sum(not cell['reason'] for cell in cells)} were verified")
+    return [*lines, "", f"Of {len(shipped())} contenders, {'; '.join(counts)}."]
 
 
 def _installed(cell: dict[str, str]) -> str:
     reason = cell["reason"].replace("\t", " ").replace("|", "or")
-    return cell["version"] if not reason else f"– {reason}"
+    return ", ".join(filter(None, (cell["version"] or "–", reason)))
 
 
 #: By page, what stands between its markers.

@@ -75,6 +75,6 @@ def test_a_release_has_a_version_or_a_reason_for_each() -> None:
             "gone": {"version": "", "reason": "this machine's apt has no package gone"},
             "good": {"version": "1.2", "reason": ""},
             "bad": {"version": "1.2", "reason": "sent status 500"},
-            "new": {"version": "1.2", "reason": "not tried"},
+            "new": {"version": "1.2", "reason": "not verified"},
         },
     }
