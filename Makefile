@@ -233,7 +233,7 @@ dist: .stamps/build  ## source package and wheels with man pages and completions
 	rm -rf dist $(SHARE)
 	$(BIN)/python packaging/manual_and_completions.py $(SHARE)
 	$(BIN)/maturin sdist --out dist
-	$(BIN)/maturin build --release --out dist
+	$(BIN)/maturin build --release --strip --out dist
 	@# Rust's library for arm64 comes by rustup; where there is none, or no network, x86-64 alone is built.
 	if rustup target list --installed 2>/dev/null | grep -q $(ARM64) || rustup target add $(ARM64); then \
 		PATH="$(abspath $(BIN)):$$PATH" $(FOR_LUAJIT) $(BIN)/maturin build --release --target $(ARM64) --zig --out dist || { \

@@ -6,6 +6,7 @@ files, the tables of docs/other-tools.md from the command line's own table of ot
 
 from __future__ import annotations
 
+import json
 import sys
 import types
 from collections.abc import Callable
@@ -138,10 +139,31 @@ def served() -> list[str]:
     return lines
 
 
+def releases() -> list[str]:
+    """What benchmarks/releases.py found in fresh roots: versions by release, and why others are missing."""
+    known = json.loads((HERE / "releases.json").read_text())
+    heads = [f"{name} ({one['date']})" for name, one in known.items()]
+    lines = [f"| | {' | '.join(heads)} |", f"|-|{'-|' * len(known)}"]
+    for name in shipped():
+        cells = [one["contenders"].get(name, {"version": "", "reason": "not tried"}) for one in known.values()]
+        lines.append(f"| `{name}` | {' | '.join(_installed(cell) for cell in cells)} |")
+    counts = []
+    for name, one in known.items():
+        cells = [cell for cell in one["contenders"].values() if cell["version"]]
+        counts.append(f"{len(cells)} install on {name}, and {sum(not cell['reason'] for cell in cells)} were verified")
+    return [*lines, "", f"Of {len(shipped())} contenders, {'; '.join(counts)}."]
+
+
+def _installed(cell: dict[str, str]) -> str:
+    reason = cell["reason"].replace("\t", " ").replace("|", "or")
+    return ", ".join(filter(None, (cell["version"] or "–", reason)))
+
+
 #: By page, what stands between its markers.
 PAGES: dict[str, dict[str, Callable[[], list[str]]]] = {
     "CONTENDERS.md": {
         "served": served,
+        "releases": releases,
         "contender": lambda: tables(ContenderFile),
         "names": placeholders,
         "line-up": lambda: tables(LineUp),

@@ -49,7 +49,7 @@ def built(sources: Path, share: Path) -> Path:
     assert share.is_dir()
     maturin, out = str(Path(sys.executable).with_name("maturin")), sources / "dist"
     environment = os.environ | {"CARGO_TARGET_DIR": os.environ.get("CARGO_TARGET_DIR", str(ROOT / "target"))}
-    for words in (["sdist"], ["build", "--release"]):
+    for words in (["sdist"], ["build", "--release", "--strip"]):
         subprocess.run([maturin, *words, "--out", str(out)], cwd=sources, env=environment, check=True)
     return out
 

@@ -599,9 +599,9 @@ def _check_rest(contender: Contender) -> None:
             problem = f"given {list(allowed)!r}, which has no default among the [parameters]"
             raise bad(("choices", key), problem, f'write `{key} = "{allowed[0]}"` under [parameters]')
     for words, first in fields.since.items():
-        for key, value in since_values(words).items():
-            if value not in fields.choices.get(key, ()):
-                problem = f"given {words!r}, and {key} has no choice {value!r}"
+        for key, choice in since_values(words).items():
+            if choice not in fields.choices.get(key, ()):
+                problem = f"given {words!r}, and {key} has no choice {choice!r}"
                 raise bad(("since", words), problem, 'give values of [choices], like "http=2,tls=off"')
         if not re.fullmatch(r"\d+(\.\d+)*", first):
             raise bad(("since", words), f"given {first!r}", 'give a version, like "1.24"')

@@ -14,7 +14,7 @@ from dragstrip.errors import EXTRAS
 
 PROJECT = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
 
-#: What everybody installs: 290 MB with all that it brings. More goes into an extra, unless every race needs it.
+#: What everybody installs: 285 MB with all that it brings and pip. More goes into an extra, unless every race needs it.
 BASE = {
     "brotli", "click", "h11", "h2", "hdrhistogram", "jinja2", "numpy", "psutil", "pydantic", "rich", "ruptures",
     "scipy", "starlette", "uvicorn", "wsproto",

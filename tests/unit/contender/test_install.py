@@ -8,9 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from commands import dragstrip
 
 from dragstrip import contender
+from dragstrip.cli.install import install_command
 from dragstrip.contender import Entry, Ready, discovery, install
 
 NAMES = contender.line_up("default").names
@@ -336,3 +338,32 @@ def test_what_was_named_and_can_not_be_had_is_a_failure(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert done.stdout.count("can't be installed here: mine") == 1
     assert "not ready: mine; `dragstrip contenders` shows" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "missing", "code"),
+    [
+        (["--line-up", "default"], {"lua"}, 0),
+        (["--line-up", "default"], set(NAMES), 1),
+        (["lua", "node"], {"lua"}, 1),
+        (["node"], set(), 0),
+    ],
+)
+def test_what_fails_costs_its_contender_of_a_line_up_and_is_named(
+    monkeypatch: pytest.MonkeyPatch, words: list[str], missing: set[str], code: int
+) -> None:
+    """The others of a line-up can race: `make race` goes on. Who was named, or a line-up without any, is a failure."""
+    failing = install.Step((sys.executable, "-c", "raise SystemExit('no space left')"), "a test", names=("lua",))
+
+    def check(entry: Entry) -> Ready | contender.Missing:
+        return contender.Missing("planted", "") if entry.name in missing else Ready("1", {})
+
+    monkeypatch.setattr(contender, "check", check)
+    monkeypatch.setattr(contender, "build", lambda _: None)
+    monkeypatch.setattr(install, "lists_step", lambda *_: None)
+    steps = (failing,) if "lua" in missing else ()
+    monkeypatch.setattr(install, "plan", lambda *_, **__: install.InstallPlan(steps))
+    done = CliRunner().invoke(install_command, [*words, "--yes"])
+    assert done.exit_code == code, done.output
+    assert ("dragstrip: lua is not installed: " in done.output) == ("lua" in missing)
+    assert ("no space left" in done.output) == ("lua" in missing)

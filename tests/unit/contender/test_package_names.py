@@ -6,6 +6,7 @@ from pathlib import Path
 
 import package_names
 import pytest
+import releases
 
 from dragstrip import contender
 
@@ -55,3 +56,25 @@ def test_who_lacks_what_is_found(tmp_path: Path) -> None:
     assert package_names.lacking(bookworm, own) == {"own": ["httpd"], "own at json": ["lua-none | lua-nil"]}
     assert {"lua-nil", "lua-none"} <= set(package_names.gone([trixie, bookworm], own))
     assert "luajit2" not in package_names.gone([trixie, bookworm], own)
+
+
+def test_a_release_has_a_version_or_a_reason_for_each() -> None:
+    """What the table of docs/CONTENDERS.md is made of: missing, passed, failed, and not tried."""
+    rows = [
+        {"name": "gone", "status": "missing", "version": "", "reason": "`gone` is neither on PATH"},
+        *({"name": name, "status": "ready", "version": "1.2 (1.2-3)", "reason": ""} for name in ("good", "bad", "new")),
+    ]
+    plan = "# can't be installed here: gone: this machine's apt has no package gone; see https://example.invalid\n"
+    verified = [
+        {"contender": "good", "status": "passed", "reason": ""},
+        {"contender": "bad", "status": "rejected", "reason": "sent status 500"},
+    ]
+    assert releases.found(rows, verified, plan, "2026-11-28") == {
+        "date": "2026-11-28",
+        "contenders": {
+            "gone": {"version": "", "reason": "this machine's apt has no package gone"},
+            "good": {"version": "1.2", "reason": ""},
+            "bad": {"version": "1.2", "reason": "sent status 500"},
+            "new": {"version": "1.2", "reason": "not verified"},
+        },
+    }
