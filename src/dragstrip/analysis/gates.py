@@ -7,8 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from dragstrip.analysis.interval import student_t
 from dragstrip.analysis.judgement import ColumnVerdict
-from dragstrip.analysis.pairs import Pair
+from dragstrip.analysis.pairs import Pair, Rules
+from dragstrip.analysis.simultaneous import range_factor
+from dragstrip.record import Plan
+
+#: A difference that a plan can see is missed by one race in twenty.
+MISSED = 0.05
 
 #: A threshold: as it was given ("slower:3%"), "slower" or "faster", and the share.
 Rule: TypeAlias = tuple[str, str, float]
@@ -48,6 +54,22 @@ class Gate:
         if pair.unfit:
             return False
         return settled(rule, *((pair.low, pair.high) if pair.b == first else (1 / pair.high, 1 / pair.low)))
+
+
+def seen(plan: Plan, scatter: float, *, contenders: int, family: int = 1) -> float:
+    """The least ratio, as a natural logarithm, that 19 of 20 races by this plan tell from 1, or from a threshold.
+
+    Args:
+        scatter: standard deviation of the log ratio from round to round.
+        contenders: how many are compared; family: in how many columns.
+    """
+    rounds, alpha = plan.planned_rounds, plan.alpha / family
+    rules = Rules(metric="", margin=plan.margin, alpha=alpha, planned=rounds, last=True, fixed=plan.rounds_fixed)
+    level = rules.level(rounds)
+    if not level:
+        return math.inf
+    errors = range_factor(contenders, rounds - 1, level) + student_t(rounds - 1, 2 * MISSED)
+    return errors * scatter / math.sqrt(rounds)
 
 
 #: Nothing but the pairs.

@@ -131,6 +131,7 @@ def diff(options: DiffOptions) -> None:
             gate=Gate(rules, compared.entries[-1].name if options.twice else ""),
         )
         with open_store(options.store_path) as store, Progress(console, quiet=options.quiet) as progress:
+            progress.when_planned = lambda race: say(revisions_report.sight(race, rules))
             result = finished(
                 console,
                 options,
@@ -180,6 +181,7 @@ def _markdown_head(compared: difference.Compared, lines: Sequence[str]) -> str:
 def _resuming(name: str, workloads: list[Workload], options: DiffOptions) -> list[str]:
     """The command that goes on with the race; it finds workload files by their paths."""
     words = ["dragstrip", "race", "--resume", name, "--workload", _files(workloads)]
+    words += [word for rule, _, _ in options.rules for word in ("--fail-if", rule)]
     return words + (["--store", str(options.store_path)] if options.store_path else [])
 
 

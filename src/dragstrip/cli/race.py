@@ -386,4 +386,4 @@ def _resuming(name: str, options: RaceOptions) -> list[str]:
         ("--workload", options.workload), ("--fleet", options.fleet), ("--store", options.store_path)
     ):  # fmt: skip
         words += [flag, str(value)] if value else []
-    return words
+    return words + [word for rule, _, _ in options.rules for word in ("--fail-if", rule)]

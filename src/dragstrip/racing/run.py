@@ -64,6 +64,7 @@ def run(request: Request, *, store: Store, progress: Progress) -> Race:
         race = _record(request, entered, started, started_ns, setup.with_facts(known))
         with writing(store.path, race.id):
             store.begin(race)
+            progress.planned(race)
             ready = [(column.setup, column.qualification.ready) for column in entered]
             loop = RaceLoop(
                 store,

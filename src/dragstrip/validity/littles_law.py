@@ -119,6 +119,6 @@ def undisturbed(blocks: Sequence[Block], cores: int) -> list[Block]:
 
 
 def reconnected(blocks: Sequence[Block], busy: float, at_once: int) -> bool:
-    """Whether fewer connections are at work because they ended: until the next one there may be time that is neither."""
+    """Whether fewer connections are at work because some ended: before the next one time may be neither."""
     answered, connects = sum(block.answered for block in blocks), sum(block.connects for block in blocks)
     return connects > 0.001 * answered and busy < at_once

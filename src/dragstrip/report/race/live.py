@@ -48,6 +48,13 @@ class Progress:
         #: Called after each round; what it raises ends the race.
         self.after_round: Callable[[], None] = lambda: None
 
+    #: Called with the race before its first round.
+    when_planned: Callable[[Race], None] = staticmethod(lambda _: None)
+
+    def planned(self, race: Race) -> None:
+        """The race is about to begin."""
+        self.when_planned(race)
+
     def __enter__(self) -> Self:
         if self._live:
             self._live.start()
