@@ -239,6 +239,8 @@ def no_answer(course: Course, race: Race, loop: RaceLoop) -> Iterator[str]:
                 yield "not comparable, and thresholds are open"
         else:
             yield f"ended: {how!r}"
+    if race.finished is Ending.DECIDED and any(column.finished is Ending.VOID for column in loop.columns):
+        yield "decided, and a column is void"
     if race.rounds and -left_s > 0.1 * race.plan.budget_s and len(race.rounds) > course.columns and not course.fixed:
         yield f"{-left_s:.1f} s over"
 
@@ -370,7 +372,7 @@ def faults_of(seeds: range, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_drawn_races_end_in_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """A sample of what the long run drives."""
-    assert faults_of(range(40), monkeypatch) == []
+    assert faults_of(range(8), monkeypatch) == []
 
 
 @pytest.mark.soak
