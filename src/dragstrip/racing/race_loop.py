@@ -212,8 +212,7 @@ class ColumnLoop(RoundLoop):
         if plan.rounds_fixed:
             return Ending.ROUNDS if self.done >= plan.planned_rounds else None
         over = not self.affordable() or (self.whole.last_round and self.done >= plan.planned_rounds)
-        unsure = self.done < validity.KINDS_ROUNDS and validity.of_two_kinds(self.race)
-        if not self.needed and (over or not unsure):
+        if not self.needed and (over or self.done >= validity.KINDS_ROUNDS or not validity.of_two_kinds(self.race)):
             return Ending.DECIDED if self.judged.all_decided else Ending.NOT_COMPARABLE
         return Ending.BUDGET if over else None
 

@@ -20,10 +20,12 @@ import pytest
 import samples
 
 from dragstrip import analysis
-from dragstrip.analysis import Gate
+from dragstrip.analysis import NO_GATE, Gate
+from dragstrip.errors import BadUsage
 from dragstrip.racing.loop import RoundLoop
 from dragstrip.racing.progress import Silent
 from dragstrip.racing.race_loop import RaceLoop
+from dragstrip.racing.resume import _refuse_ended
 from dragstrip.racing.round import Outcome, RoundPlan
 from dragstrip.record import Block, Ending, Event, Load, Plan, Race, Round
 from dragstrip.report.race import badge, formats, headline, markdown, thresholds
@@ -380,3 +382,21 @@ def test_drawn_races_end_in_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_hundred_thousand_races_end_in_an_answer(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A thousand in each part."""
     assert faults_of(range(1000 * part, 1000 * (part + 1)), monkeypatch) == []
+
+
+def test_what_was_called_decided_and_is_open_can_be_resumed() -> None:
+    """A race of an earlier version that compared nothing (V11), one with an open threshold, one that ended as unfit."""
+    held = Course(speeds=TWO, faults=dict.fromkeys("ab", ("generator", "always")), waits=True)
+    track, race = Track(held), start(held)
+    loop: Any = SimpleNamespace(race=race, spent_s=0.0, column=0)
+    plan = RoundPlan(index=0, launches=("a", "b"), blocks=(), judge=lambda blocks, _: tuple(blocks))
+    (outcome, _) = track.run(loop, plan)
+    nothing = replace(race, rounds=(outcome.round,), finished=Ending.DECIDED)
+    _refuse_ended(nothing, None, NO_GATE)
+    _refuse_ended(replace(nothing, finished=Ending.NOT_COMPARABLE), None, NO_GATE)
+    decided = samples.race({"a": 40_000.0, "b": 38_900.0}, rounds=20, noise=0.004)
+    with pytest.raises(BadUsage, match="has ended"):
+        _refuse_ended(decided, None, NO_GATE)
+    with pytest.raises(BadUsage, match="has ended"):
+        _refuse_ended(decided, None, Gate((("slower:50%", "slower", 0.5),)))
+    _refuse_ended(decided, None, Gate((("slower:2.8%", "slower", 0.028),)))
