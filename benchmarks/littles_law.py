@@ -20,7 +20,7 @@ from pathlib import Path
 import pages
 
 from dragstrip.validity import Status
-from dragstrip.validity.race import CALM, LITTLE, little_level, without_pauses
+from dragstrip.validity.littles_law import CALM, LITTLE, little_level, without_pauses
 
 PAGE = Path(__file__).resolve().parent.parent / "docs/method/details.md"
 MS = 1_000_000

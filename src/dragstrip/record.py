@@ -30,7 +30,9 @@ class Ending(StrEnum):
     BUDGET = "budget"
     ROUNDS = "rounds"
     INTERRUPTED = "interrupted"
-    #: Too many rounds in a row were void.
+    #: Nothing is open but pairs that more rounds would not make comparable.
+    NOT_COMPARABLE = "not comparable"
+    #: Its first rounds were all void.
     VOID = "void"
     #: Fewer than two contenders were left.
     TOO_FEW = "too few contenders"
@@ -281,6 +283,11 @@ class Round:
     blocks: tuple[Block, ...]
     void: tuple[Void, ...] = ()
     column: int = 0
+
+    @property
+    def lasted_s(self) -> float:
+        """Its length in seconds."""
+        return (self.ended_ns - self.started_ns) / 1e9
 
 
 class Counter(StrEnum):
@@ -645,6 +652,11 @@ class Race:
     family: int = 1
     imported: bool = False
     profiles: Sequence[Profile] = ()
+
+    @property
+    def spent_s(self) -> float:
+        """Seconds that its rounds took: what the budget is about, and what every report calls the race's time."""
+        return sum(round_.lasted_s for round_ in self.rounds)
 
     @property
     def workload(self) -> str:

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dragstrip.record import Ending, Entrant, EventKind, Race, Round
+from dragstrip.record import Column, Ending, Entrant, EventKind, Race, Round
 
-#: A void round is repeated. This many in a row end the race: a sixth attempt would not be valid either.
+#: A void round is repeated. This many in a row end a race without a valid round: a sixth would not be valid either.
+#: After a valid one, what voids rounds may pass, and the budget ends the race; a fixed number of rounds has no budget.
 MAX_VOID_ROUNDS = 5
 
 #: Events of the whole race, which belong to none of its columns.
@@ -33,7 +34,7 @@ def _as_race(race: Race, at: int) -> Race:
         columns=(column,),
         rounds=rounds,
         events=tuple(e for e in race.events if e.column == at or (e.column is None and e.kind not in _OF_WHOLE_RACE)),
-        finished=_finished(race.finished, column.entrants, rounds),
+        finished=_finished(race.finished, column, rounds),
         family=len(race.columns),
         profiles=tuple(profile for profile in race.profiles if profile.column == at),
     )
@@ -45,11 +46,11 @@ def with_column(race: Race, at: int, entrants: Sequence[Entrant]) -> Race:
     return replace(race, columns=(*race.columns[:at], column, *race.columns[at + 1 :]))
 
 
-def _finished(whole: Ending, entrants: Sequence[Entrant], rounds: Sequence[Round]) -> Ending:
+def _finished(whole: Ending, column: Column, rounds: Sequence[Round]) -> Ending:
     """How a column ended, by how the race did."""
     if whole.goes_on:
         return whole
-    if sum(not entrant.out for entrant in entrants) < 2:
+    if sum(not entrant.out for entrant in column.entrants) < 2:
         return Ending.TOO_FEW
-    last = rounds[-MAX_VOID_ROUNDS:]
-    return Ending.VOID if len(last) == MAX_VOID_ROUNDS and all(round_.void for round_ in last) else whole
+    last = rounds if not column.plan.rounds_fixed else rounds[-MAX_VOID_ROUNDS:]
+    return Ending.VOID if len(last) >= MAX_VOID_ROUNDS and all(round_.void for round_ in last) else whole

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from statistics import median
 
 import numpy as np
 
+from dragstrip.analysis.columns import with_column
 from dragstrip.analysis.cpu_shares import engine_share, lost_to_machine, server_busy, usual_waits
 from dragstrip.analysis.interval import EARLY, FLOOR, FloatArray
 from dragstrip.metrics import AUTO, KNOWN, SUSTAINED, MetricChoice
@@ -32,8 +33,11 @@ TAKEN = 0.05
 #: On one core, threads of one server take no more than this share of it from each other.
 MAX_OWN = 0.08
 
-#: A contender still gets faster if its speed rises by more than this share in a round and by this many standard errors.
-RISING, RISING_ERRORS = 0.05, 4.0
+#: A contender still gets faster if its speed rises by more than this share in a round.
+RISING = 0.05
+
+#: A mean over rounds is beyond a limit for good if it is so by this many of its standard errors.
+SURE_ERRORS = 4.0
 
 
 class UnfitReason(StrEnum):
@@ -43,6 +47,7 @@ class UnfitReason(StrEnum):
     RATE = "rate"  #: it did not sustain the offered rate
     WARMING = "warming"  #: it still warms up
     DATABASE = "database"  #: the database was its limit
+    SAME_RATE = "same rate"  #: throughput is what was offered, the same to all
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,11 +243,11 @@ def choose(race: Race, wanted: str | None = None) -> Choice:
 
 
 def _chosen(race: Race) -> tuple[str, MetricReason | None]:
-    rounds = [round_ for round_ in race.rounds if not round_.void][:FLOOR]
-    blocks = by_contender(race, rounds)
+    race = _choosing(race)
+    rounds, blocks = race.rounds, by_contender(race, race.rounds)
     if len(rounds) < EARLY and not race.load.rate_per_s:
         return "throughput", None
-    if any(block.server_cpu_ns is None for valid in blocks.values() for block in valid):
+    if any(map(_unread, blocks.values())):
         return "throughput", None
     if race.load.rate_per_s:
         return "cpu", SameRate(race.waits)
@@ -263,36 +268,88 @@ def _chosen(race: Race) -> tuple[str, MetricReason | None]:
     return "throughput", None
 
 
+def _choosing(race: Race) -> Race:
+    """The race as far as it chooses its metric: its first ten valid rounds, and who was still in after them."""
+    rounds = tuple(round_ for round_ in race.rounds if not round_.void)[:FLOOR]
+    last = rounds[-1].index if len(rounds) == FLOOR else math.inf
+    entrants = [
+        replace(entrant, out="") if entrant.out_round is not None and entrant.out_round > last else entrant
+        for entrant in race.entrants
+    ]
+    return replace(with_column(race, 0, entrants), rounds=rounds)
+
+
+def _unread(blocks: Sequence[Block]) -> bool:
+    """Whether CPU time could not be read in at least half of a contender's rounds; a round lacks it by one block."""
+    lacking = {block.round for block in blocks if block.server_cpu_ns is None}
+    return 2 * len(lacking) >= len({block.round for block in blocks})
+
+
 def unfit(race: Race, metric: str) -> dict[str, UnfitReason]:
-    """Contenders whose numbers by this metric are not their own, with the reason.
+    """Contenders whose numbers by this metric are not their own so far, with the reason.
 
     Their pairs get no verdict; the pairs of the others keep theirs.
     """
     rounds = [round_ for round_ in race.rounds if not round_.void]
     cores, reasons, asked = cores_of(race, rounds), dict[str, UnfitReason](), database_use(race)
     for name, blocks in by_contender(race, rounds).items():
-        if name in asked and asked[name].busy > DATABASE_FULL:
+        if race.load.rate_per_s and metric == "throughput":
+            reasons[name] = UnfitReason.SAME_RATE
+        elif name in asked and asked[name].busy > DATABASE_FULL:
             reasons[name] = UnfitReason.DATABASE
         elif metric == "throughput" and limited(blocks, cores[name]):
             reasons[name] = UnfitReason.GENERATOR
-        elif race.load.rate_per_s and KNOWN[metric].quantile and not _sustained(blocks):
+        elif race.load.rate_per_s and KNOWN[metric].quantile and _behind(blocks) > 1 - SUSTAINED:
             reasons[name] = UnfitReason.RATE
         elif not race.load.rate_per_s and _rising(blocks):
             reasons[name] = UnfitReason.WARMING
     return reasons
 
 
-def _sustained(blocks: Sequence[Block]) -> bool:
+def _behind(blocks: Sequence[Block]) -> float:
+    """The share of the offered requests that did not leave."""
     offered = sum(block.offered or 0 for block in blocks)
-    return not offered or sum(block.departed or 0 for block in blocks) >= SUSTAINED * offered
+    return 1 - sum(block.departed or 0 for block in blocks) / offered if offered else 0.0
 
 
 def _rising(blocks: Sequence[Block]) -> bool:
     rises = rises_of(blocks)
-    if len(rises) < FLOOR:
+    return _surely_above(rises, 0.0) and float(rises.mean()) > RISING
+
+
+def _surely_above(numbers: FloatArray, limit: float) -> bool:
+    """Whether a mean over rounds is above a limit, and by so many errors that more rounds would not change that."""
+    if len(numbers) < FLOOR:
         return False
-    mean, error = float(rises.mean()), float(rises.std(ddof=1)) / math.sqrt(len(rises))
-    return mean > max(RISING, RISING_ERRORS * error)
+    error = float(numbers.std(ddof=1)) / math.sqrt(len(numbers))
+    return float(numbers.mean()) - SURE_ERRORS * error > limit
+
+
+def lasting(race: Race, metric: str, reasons: Mapping[str, UnfitReason]) -> frozenset[str]:
+    """Those of these unfit contenders that more rounds would not make fit, by the mean and the error over rounds.
+
+    Never one that still warms up: on a disturbed machine noise can look like a rise, and more rounds show which it is.
+    """
+    rounds = [round_ for round_ in race.rounds if not round_.void]
+    cores = cores_of(race, rounds)
+    by_round = [(replace(race, rounds=(round_,)), by_contender(race, [round_])) for round_ in rounds]
+
+    def certain(name: str, why: UnfitReason) -> bool:
+        ran = [(one, blocks[name]) for one, blocks in by_round if name in blocks]
+        match why:
+            case UnfitReason.SAME_RATE:
+                return True
+            case UnfitReason.GENERATOR:
+                held = [float(limited(blocks, cores[name])) for _, blocks in ran]
+                return _surely_above(np.array(held), 0.5)
+            case UnfitReason.RATE:
+                return _surely_above(np.array([_behind(blocks) for _, blocks in ran]), 1 - SUSTAINED)
+            case UnfitReason.DATABASE:
+                used = [database_use(one).get(name) for one, _ in ran]
+                return _surely_above(np.array([use.busy for use in used if use]), DATABASE_FULL)
+        return False
+
+    return frozenset(name for name, why in reasons.items() if certain(name, why))
 
 
 def rises_of(blocks: Sequence[Block]) -> FloatArray:

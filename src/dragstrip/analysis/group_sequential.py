@@ -31,6 +31,10 @@ LATE_SHARE = 1 - 2 * (FLOOR - EARLY) * EARLY_SHARE
 #: The share of alpha that a race's first budget has; extensions share the rest.
 FIRST_SHARE = 0.8
 
+#: A race that reaches its planned last round with budget left goes on to this multiple of it: rounds become that much
+#: shorter if six of eight contenders rest.
+FURTHER = 4
+
 #: Looks are summed one by one up to this round, beyond it in steps of 2 %, which errs on the safe side.
 ONE_BY_ONE, STEP = 200, 1.02
 
@@ -81,6 +85,18 @@ def stage_of(n: int, alpha: float, planned: Sequence[int]) -> tuple[float, int]:
     """
     stage = next((at for at, last in enumerate(planned) if n <= last), len(planned) - 1)
     return alpha * (FIRST_SHARE if stage == 0 else (1 - FIRST_SHARE) / 2**stage), planned[stage]
+
+
+def stages_until(n: int, planned: Sequence[int]) -> tuple[int, ...]:
+    """The last round of each stage, up to the one that round ``n`` is in.
+
+    Args:
+        planned: as ``stage_of`` has it; beyond its last round each further stage has ``FURTHER`` times the rounds.
+    """
+    stages = list(planned)
+    while stages[-1] < n:
+        stages.append(FURTHER * stages[-1])
+    return tuple(stages)
 
 
 @cache

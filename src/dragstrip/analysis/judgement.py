@@ -12,7 +12,7 @@ from statistics import median
 import numpy as np
 
 from dragstrip.analysis.columns import by_column
-from dragstrip.analysis.fitness import MetricReason, UnfitReason, choose, unfit
+from dragstrip.analysis.fitness import MetricReason, UnfitReason, choose, lasting, unfit
 from dragstrip.analysis.interval import EARLY, FLOOR, FloatArray, Interval, quantile
 from dragstrip.analysis.numbers import RoundNumbers, Tables, numbers_of, read
 from dragstrip.analysis.pairs import Pair, Rules, pairs_of
@@ -114,6 +114,16 @@ class ColumnVerdict:
     void_rounds: int
     metric_reason: MetricReason | None = None
     more_s: float | None = None
+
+    @property
+    def open_pairs(self) -> tuple[Pair, ...]:
+        """Pairs without a verdict."""
+        return tuple(pair for pair in self.pairs if not pair.decided)
+
+    @property
+    def lasting(self) -> bool:
+        """Whether pairs are open, and more rounds would decide none of them."""
+        return not self.all_decided and all(pair.lasting for pair in self.open_pairs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +249,9 @@ def _all_pairs(
 
     def judged(by: Rules) -> tuple[Pair, ...]:
         why = unfit(race, by.metric)
-        return pairs_of(tables, by_metric[by.metric], by, why | dict.fromkeys(warming, UnfitReason.WARMING))
+        sure = lasting(race, by.metric, why)
+        why |= dict.fromkeys((name for name in warming if name not in sure), UnfitReason.WARMING)
+        return pairs_of(tables, by_metric[by.metric], by, why, sure)
 
     others = [replace(rules, metric=name, typical=False) for name in by_metric if name != rules.metric]
     return judged(rules), {by.metric: tuple(pair for pair in judged(by) if pair.rounds) for by in others}
@@ -373,17 +385,22 @@ def _pauses(numbers: RoundNumbers, margin: float, separated: Set[frozenset[str]]
     return tuple(pauses)
 
 
-def still_needed(verdict: ColumnVerdict, race: Race) -> frozenset[str]:
-    """Contenders that continue: all with an undecided pair, and one reference so that drift is seen.
+def still_needed(
+    verdict: ColumnVerdict, race: Race, asked: Sequence[Pair] = (), *, resting: bool = True
+) -> frozenset[str]:
+    """Contenders that continue: all with an open pair, and one reference so that drift is seen.
 
-    The reference is the contender with the most rounds, the first of the line-up among equals; none if all is
-    decided. A pair with a contender that is not warm yet continues as well: on a disturbed machine noise can
-    look like a rise, and more rounds show which it is. A fixed design needs all to its end.
+    A pair is open without a verdict, unless more rounds would not change why. The reference is the contender with the
+    most rounds, the first of the line-up among equals; none if nothing is open. A fixed design needs all to its end.
+
+    Args:
+        asked: pairs of which more is asked than a verdict.
+        resting: pairs that more rounds would not change rest; False: they go on too.
     """
     names = [entrant.name for entrant in race.entrants if not entrant.out]
     if race.plan.rounds_fixed:
         return frozenset(names if verdict.rounds < race.plan.planned_rounds else ())
-    open_ = [pair for pair in verdict.pairs if not pair.decided and dict(pair.unfit).keys() <= {UnfitReason.WARMING}]
+    open_ = [pair for pair in (*verdict.open_pairs, *asked) if not (resting and pair.lasting)]
     asking = {name for pair in open_ for name in (pair.a, pair.b)}
     if not asking:
         return frozenset()

@@ -145,7 +145,7 @@ def read(race: Race) -> Tables:
     return Tables(
         names=names,
         rounds=tuple(r.index for r in rounds),
-        seconds=np.array([(r.ended_ns - r.started_ns) / 1e9 for r in rounds]),
+        seconds=np.array([r.lasted_s for r in rounds]),
         used=used,
         requests=np.where(used, requests, 0.0),
         counted_ns=np.where(used, counted_ns, 0.0),

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
 
 from dragstrip.analysis.fitness import UnfitReason
-from dragstrip.analysis.group_sequential import level_within, stage_of
+from dragstrip.analysis.group_sequential import level_within, stage_of, stages_until
 from dragstrip.analysis.interval import EARLY, FLOOR, Compared, FloatArray, Interval, decide, early_half
 from dragstrip.analysis.numbers import RoundNumbers, Tables, median_over_passes
 from dragstrip.analysis.simultaneous import pair_variances, range_factor
@@ -34,6 +34,7 @@ class Pair(Compared):
         median_ratio: the same ratio by the median over passes: between pauses.
         more_rounds, more_s: forecast of rounds and seconds until a decision; None if decided or unforeseeable.
         unfit: why no verdict is given, apart from the interval: each reason with its contenders.
+        lasting: unfit for a reason that more rounds would not change.
         typical: ratio and interval are of the median over passes: between pauses, which are ignored.
         disturbed: which contender the machine disturbed more and by how much, if the difference is large
             enough to matter: the interval is widened for it. None otherwise.
@@ -50,6 +51,7 @@ class Pair(Compared):
     more_rounds: int | None = None
     more_s: float | None = None
     unfit: tuple[tuple[UnfitReason, tuple[str, ...]], ...] = ()
+    lasting: bool = False
     typical: bool = False
     disturbed: Disturbed | None = None
 
@@ -88,18 +90,32 @@ class Rules:
         """
         if self.fixed:
             return self.alpha if n >= FLOOR and (self.last or ahead) else 0.0
-        stages = (*self.extensions, self.planned)
+        stages = self.stages(n)
         if ahead and n > self.planned:
-            stages = (*stages, 1 << (n - 1).bit_length())
+            stages = (*self.extensions, self.planned, 1 << (n - 1).bit_length())
         alpha, planned = stage_of(n, self.alpha, stages)
         return level_within(n, alpha, planned)
 
+    def stages(self, n: int) -> tuple[int, ...]:
+        """The last round of each stage up to the one that round ``n`` is in.
 
-def pairs_of(tables: Tables, numbers: RoundNumbers, rules: Rules, unfit: Mapping[str, UnfitReason]) -> tuple[Pair, ...]:
+        A race that reaches its planned last round with budget left goes on as if extended, to a multiple that is fixed
+        before the race, as the levels of all looks are.
+        """
+        return stages_until(n, (*self.extensions, self.planned))
+
+
+def pairs_of(
+    tables: Tables,
+    numbers: RoundNumbers,
+    rules: Rules,
+    unfit: Mapping[str, UnfitReason],
+    lasting: Set[str] = frozenset(),
+) -> tuple[Pair, ...]:
     """All pairs by one metric, with intervals that hold for all of them at once.
 
     Args:
-        unfit: contenders that get no verdict, with the reason.
+        unfit: contenders that get no verdict, with the reason; lasting: those that more rounds would not make fit.
     """
     columns = list(combinations(range(len(numbers.names)), 2))
     if not columns:
@@ -109,8 +125,9 @@ def pairs_of(tables: Tables, numbers: RoundNumbers, rules: Rules, unfit: Mapping
     between_pauses = median_over_passes(passes[:, :, first] - passes[:, :, second])
     by_median = rules.typical or bool(KNOWN[rules.metric].quantile)  # quantiles can't be added up
     decisive = between_pauses if by_median else logs[:, first] - logs[:, second]
+    decisive, drafts = _with_earlier_stages(tables, decisive, columns, rules)
     made = []
-    for at, (draft, (a, b)) in enumerate(zip(_jointly(tables, decisive, columns, rules), columns, strict=True)):
+    for at, (draft, (a, b)) in enumerate(zip(drafts, columns, strict=True)):
         names = numbers.names[a], numbers.names[b]
         both, between = ~np.isnan(decisive[:, at]), between_pauses[:, at]
         usual = between[~np.isnan(between)]
@@ -135,6 +152,7 @@ def pairs_of(tables: Tables, numbers: RoundNumbers, rules: Rules, unfit: Mapping
                 more_rounds=more,
                 more_s=None if more is None or not draft.n else more * spent_s / draft.n,
                 unfit=reasons,
+                lasting=not lasting.isdisjoint(names),
                 typical=rules.typical,
                 disturbed=draft.disturbed,
             )
@@ -146,6 +164,29 @@ def _reasons(names: Sequence[str], unfit: Mapping[str, UnfitReason]) -> tuple[tu
     """Why a pair gets no verdict: each reason once, with its contenders; empty without names."""
     reasons = dict.fromkeys(unfit[name] for name in names)
     return tuple((why, tuple(name for name in names if unfit[name] == why)) for why in reasons)
+
+
+def _with_earlier_stages(
+    tables: Tables, decisive: FloatArray, columns: Sequence[tuple[int, int]], rules: Rules
+) -> tuple[FloatArray, list[_Draft]]:
+    """Each pair's log ratios and draft; a pair that only the end of an earlier stage decides is left as it was then.
+
+    Looks beyond a planned last round have little of alpha. What was decided with more of it stays so.
+    """
+    drafts = _jointly(tables, decisive, columns, rules)
+    if rules.fixed:
+        return decisive, drafts
+    decisive = decisive.copy()
+    for last in reversed(rules.stages(max(draft.n for draft in drafts))[:-1]):
+        open_ = [at for at, draft in enumerate(drafts) if draft.n > last and not draft.decides(rules)]
+        if not open_:
+            continue
+        count = (~np.isnan(decisive)).cumsum(axis=0)
+        then = np.where(count <= last, decisive, np.nan)
+        for at, draft in enumerate(_jointly(tables, then, columns, rules)):
+            if at in open_ and draft.decides(rules):
+                drafts[at], decisive[:, at] = draft, then[:, at]
+    return decisive, drafts
 
 
 def _jointly(tables: Tables, decisive: FloatArray, columns: Sequence[tuple[int, int]], rules: Rules) -> list[_Draft]:
@@ -205,6 +246,10 @@ class _Draft:
             return math.inf
         half = range_factor(self.contenders, self.freedom, level) * self.error + self.widened
         return half if self.n >= FLOOR else early_half(self.mean, half)
+
+    def decides(self, rules: Rules) -> bool:
+        """Whether its interval is a verdict."""
+        return decide(self.mean, self.half(rules), rules.margin)[0] is not PairVerdict.UNDECIDED
 
     def more_rounds(self, rules: Rules) -> int | None:
         """Rounds until this mean and scatter would exclude 1 or fit into the margin, whichever is sooner."""

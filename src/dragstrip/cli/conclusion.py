@@ -18,7 +18,7 @@ from dragstrip.cli.options import EXIT_FAILURE, EXIT_VOID, open_store
 from dragstrip.cli.outputs import json_text, write_all
 from dragstrip.cli.signals import as_interruptions, number_of
 from dragstrip.errors import BadUsage, DiskFull
-from dragstrip.record import Ending, Event, Race
+from dragstrip.record import Event, Race
 from dragstrip.report import glyphs
 from dragstrip.report.comparison import Outcome, Ruled, ruling_line
 from dragstrip.report.figures import visible
@@ -89,13 +89,10 @@ def conclude(console: Console, result: Race, options: Reports, *, head: str = ""
     with open_store(options.store_path) as store:  # so that a list of races need not judge them
         verdict = badge.race_badge(judged).line
         store.append_event(result.id, Event(at_ns=time.monotonic_ns(), kind=badge.KIND, text=verdict))
-    code = 0
     if why := headline.no_result_reason(judged):
         click.echo(f"dragstrip: {visible(why)}", err=True)
-        code = EXIT_VOID
-    elif result.finished is Ending.TOO_FEW:
-        code = EXIT_FAILURE
-    elif options.rules:
+    code = judged.standing.exit_code
+    if not code and options.rules:
         code = _by_thresholds(console, rules, options.strict)
     if code or unwritten:
         sys.exit(code or unwritten)

@@ -11,6 +11,7 @@ import click
 from rich.console import Console
 from rich.text import Text
 
+from dragstrip.analysis import NO_GATE, Gate
 from dragstrip.cli import options as opts
 from dragstrip.cli.conclusion import Reports, conclude, finished
 from dragstrip.cli.options import gathered, open_store, option, switch
@@ -127,8 +128,10 @@ def diff(options: DiffOptions) -> None:
             margin=options.margin,
             budget_s=options.budget,
             rounds=options.rounds,
+            gate=Gate(rules, compared.entries[-1].name if options.twice else ""),
         )
         with open_store(options.store_path) as store, Progress(console, quiet=options.quiet) as progress:
+            progress.when_planned = lambda race: say(revisions_report.sight(race, rules))
             result = finished(
                 console,
                 options,
@@ -178,6 +181,7 @@ def _markdown_head(compared: difference.Compared, lines: Sequence[str]) -> str:
 def _resuming(name: str, workloads: list[Workload], options: DiffOptions) -> list[str]:
     """The command that goes on with the race; it finds workload files by their paths."""
     words = ["dragstrip", "race", "--resume", name, "--workload", _files(workloads)]
+    words += [word for rule, _, _ in options.rules for word in ("--fail-if", rule)]
     return words + (["--store", str(options.store_path)] if options.store_path else [])
 
 
@@ -229,6 +233,7 @@ def request_of(
     margin: float,
     budget_s: float | None = None,
     rounds: int | None = None,
+    gate: Gate = NO_GATE,
 ) -> Request:
     """The race of revisions, with what the project file says and the options replace."""
     fields = asked.fields.race
@@ -240,6 +245,7 @@ def request_of(
         connections=options.connections or fields.connections,
         budget_s=budget_s or fields.budget_s or BUDGET_S,
         rounds=rounds or fields.rounds,
+        gate=gate,
         margin=margin,
         metric=options.metric or fields.metric,
         seed=options.seed,

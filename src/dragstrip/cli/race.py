@@ -13,6 +13,7 @@ import click
 from rich.console import Console
 
 from dragstrip import contender, paths
+from dragstrip.analysis import Gate
 from dragstrip.cli import completion
 from dragstrip.cli import options as opts
 from dragstrip.cli.conclusion import Reports, conclude, finished
@@ -279,6 +280,7 @@ def _resume(
         allowed=options.allowed,
         pause_after=options.pause_after,
         exclusive=options.exclusive,
+        gate=Gate(options.rules),
     )
     return store.load(recorded.id)
 
@@ -318,6 +320,7 @@ def _request(options: RaceOptions) -> Request:
             *(contender.image_entry(text, wake_s=options.wake) for text in options.image),
         ),
         workload=workload,
+        gate=Gate(options.rules),
         also=tuple(also),
         connections=_first(options.connections, line_up.own_connections if line_up else None),
         keepalive=_first(options.keepalive, line_up.keepalive if line_up else True),
@@ -386,4 +389,4 @@ def _resuming(name: str, options: RaceOptions) -> list[str]:
         ("--workload", options.workload), ("--fleet", options.fleet), ("--store", options.store_path)
     ):  # fmt: skip
         words += [flag, str(value)] if value else []
-    return words
+    return words + [word for rule, _, _ in options.rules for word in ("--fail-if", rule)]

@@ -39,6 +39,9 @@ class RoundLoop(ABC):
     #: Seconds that it may still wait, in all, for a quiet machine before rounds.
     patience_s = 0.0
 
+    #: When the round before its next one ended, whoever ran it; what is between the two belongs to the next one.
+    since_s: float | None = None
+
     def __init__(self, setup: RaceSetup, progress: Progress, contenders: Mapping[str, Qualified]) -> None:
         self.setup, self.progress, self.contenders, self.spent_s = setup, progress, dict(contenders), 0.0
         self.watch = setup.surroundings()
@@ -58,8 +61,9 @@ class RoundLoop(ABC):
         """Adds a round and its events to the record, and removes contenders that were taken out."""
 
     def _run(self, plan: RoundPlan) -> tuple[Outcome, Sequence[Event]]:
-        began_s = time.monotonic()
+        began_s = time.monotonic() if self.since_s is None else self.since_s
         if self.patience_s > 0:
+            began_s = time.monotonic()
             self.setup.wait_for_quiet(busy_below=QUIET, at_most_s=self.patience_s)
             self.patience_s -= time.monotonic() - began_s - machine.WINDOW_S
             began_s = time.monotonic()
@@ -73,8 +77,11 @@ class RoundLoop(ABC):
             events: Sequence[Event] = (*outcome.events, *more, *self.watch.after())
         except MachineLost as lost:
             outcome, events = self._without_a_machine(plan, lost, began_s)
-        self.spent_s += time.monotonic() - began_s
-        return outcome, events
+        # As long as its budget is charged for: a race's time is that of its rounds.
+        self.since_s = time.monotonic()
+        self.spent_s += self.since_s - began_s
+        record = replace(outcome.round, started_ns=round(began_s * 1e9), ended_ns=round(self.since_s * 1e9))
+        return replace(outcome, round=record), events
 
     def _without_a_machine(self, plan: RoundPlan, lost: MachineLost, began_s: float) -> tuple[Outcome, Sequence[Event]]:
         """The round in which a machine was lost: void, with nothing in it. Waits for the machine to come back."""

@@ -14,7 +14,8 @@ class Progress(Protocol):
 
     ``phase`` shows the current step; with ``waiting`` it is called repeatedly while the step lasts. The other calls
     show what happens to the contender ``name``: it is built by ``command`` within ``limit_s`` seconds, scrutineered,
-    ready (with the time ``proved_at`` of a proof that is reused), or out, with the reason.
+    ready (with the time ``proved_at`` of a proof that is reused), or out, with the reason. ``planned`` has the record
+    before its first round.
     """
 
     def phase(self, text: str, *, waiting: bool = False) -> None: ...
@@ -22,6 +23,7 @@ class Progress(Protocol):
     def scrutineering(self, name: str) -> None: ...
     def ready(self, name: str, proved_at: str | None = None) -> None: ...
     def out(self, name: str, reason: str) -> None: ...
+    def planned(self, race: Race) -> None: ...
     def round_done(self, race: Race, judged: analysis.Verdict) -> None: ...
 
 
@@ -31,7 +33,7 @@ class Silent:
     def phase(self, *_: object, **__: object) -> None:
         """Shows nothing."""
 
-    building = scrutineering = ready = out = round_done = phase
+    building = scrutineering = ready = out = planned = round_done = phase
 
 
 class ColumnProgress:
@@ -44,7 +46,7 @@ class ColumnProgress:
     def __init__(self, progress: Progress, column: str) -> None:
         self._progress, self._column = progress, column
         self.phase, self.building, self.scrutineering = progress.phase, progress.building, progress.scrutineering
-        self.ready, self.round_done = progress.ready, progress.round_done
+        self.ready, self.planned, self.round_done = progress.ready, progress.planned, progress.round_done
 
     def out(self, name: str, reason: str) -> None:
         """A contender is out of this column."""

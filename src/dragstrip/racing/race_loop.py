@@ -1,4 +1,4 @@
-"""Drives the rounds of a race: its columns take turns, each until its pairs are decided or the budget is spent.
+"""Drives the rounds of a race: its columns take turns, each until nothing is open or the budget is spent.
 
 Every round launches a column's contenders afresh, so a number at one workload does not depend on another workload's
 load. Which column has the next round depends on the seed and on how many rounds each column has, never on a ratio.
@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from statistics import fmean
 
 from dragstrip import analysis, validity
 from dragstrip.metrics import MetricChoice
-from dragstrip.racing import schedule
+from dragstrip.racing import options, schedule
 from dragstrip.racing.loop import RoundLoop
 from dragstrip.racing.progress import ColumnProgress, Progress
 from dragstrip.racing.qualification import Qualified
@@ -20,11 +21,14 @@ from dragstrip.racing.setup import RaceSetup
 from dragstrip.record import Block, Ending, Event, Plan, Race
 from dragstrip.store.database import Store
 
-#: A race may exceed its budget by this share to reach the first round that can decide anything.
-OVERTIME = 0.5
+#: A last round is begun if half of it is paid for, and it will exceed the budget by no more than this share of it.
+OVERTIME = 0.05
+
+#: How long a column's next round takes is foreseen from this many of its last ones.
+RECENT = 3
 
 #: How a race ended if its columns ended differently: the first of these that any column has.
-_ENDS = (Ending.MACHINE_LOST, Ending.BUDGET, Ending.ROUNDS, Ending.DECIDED, Ending.VOID)
+_ENDS = (Ending.MACHINE_LOST, Ending.BUDGET, Ending.ROUNDS, Ending.NOT_COMPARABLE, Ending.DECIDED, Ending.VOID)
 
 
 class RaceLoop:
@@ -33,7 +37,12 @@ class RaceLoop:
     Args:
         entered: each column's setup and contenders, in the order of the race's columns.
         pause_after: the race pauses after this many further rounds of each open column; None: never.
+        gate: thresholds that it has to settle as well.
+        last_round: its planned last round ends it, and not the budget alone.
     """
+
+    gate = analysis.NO_GATE
+    last_round = False
 
     def __init__(
         self,
@@ -42,14 +51,24 @@ class RaceLoop:
         race: Race,
         entered: Sequence[tuple[RaceSetup, Mapping[str, Qualified]]],
         pause_after: int | None = None,
+        gate: analysis.Gate = analysis.NO_GATE,
+        *,
+        last_round: bool = False,
     ) -> None:
         self.store, self.progress, self.race, self.pause_after = store, progress, race, pause_after
+        self.gate, self.last_round = gate, last_round or race.plan.budget_s >= 0.99 * options.MAX_BUDGET_S
         names = [column.name for column in race.columns]
         shown = [ColumnProgress(progress, name) for name in names] if len(names) > 1 else [progress]
         self.columns = [
             ColumnLoop(self, index, names[index], setup, shown[index], contenders)
             for index, (setup, contenders) in enumerate(entered)
         ]
+
+    def gate_by(self, gate: analysis.Gate) -> None:
+        """Has the race settle these thresholds as well."""
+        self.gate = gate
+        for column in self.columns:
+            column.judge()
 
     def drive(self) -> Race:
         """Runs rounds until every column has finished, or until the race pauses, which counts as interrupted.
@@ -77,20 +96,30 @@ class RaceLoop:
         return (column.typical_s or usual_s) / sum(other.typical_s or usual_s for other in open_)
 
     def _run_rounds(self) -> Ending:
+        since_s: float | None = None
         while open_ := self._open():
             if self.pause_after is not None and all(column.steps >= self.pause_after for column in open_):
                 return Ending.INTERRUPTED
-            self._next(open_).step()
+            column = self._next(open_)
+            column.since_s = since_s
+            column.step()
+            since_s = column.since_s
             self.progress.round_done(self.race, analysis.Verdict(tuple(column.judged for column in self.columns)))
         ends = {column.finished for column in self.columns}
+        if {Ending.DECIDED, Ending.VOID} <= ends:  # the race is not void, but what is void is not decided
+            ends.add(Ending.NOT_COMPARABLE)
         return next((end for end in _ENDS if end in ends), Ending.TOO_FEW)
 
     def _open(self) -> list[ColumnLoop]:
-        """The columns that have not finished; none after a machine was lost for good, because all columns need it."""
+        """The columns that have not finished; none after a machine was lost for good, because all columns need it.
+
+        A column whose part of the budget was spent goes on if others left something of theirs.
+        """
         for column in self.columns if any(column.lost for column in self.columns) else ():
             column.finished = Ending.MACHINE_LOST
         for column in self.columns:
-            if column.finished is None:
+            if column.finished in (None, Ending.BUDGET):
+                column.finished = None
                 column.finished = column.finish_reason()
         return [column for column in self.columns if column.finished is None]
 
@@ -122,17 +151,28 @@ class ColumnLoop(RoundLoop):
         super().__init__(setup, progress, contenders)
         self.whole, self.column, self.name = whole, column, name
         self.race = analysis.by_column(whole.race)[column]
-        self.spent_s = sum((round_.ended_ns - round_.started_ns) / 1e9 for round_ in self.race.rounds)
+        self.spent_s = self.race.spent_s
         self.void_in_a_row = 0
         #: None while it goes on.
         self.finished: Ending | None = None
+        self.had = self.done
         self.judge()
 
+    #: How many valid rounds it had when it was resumed.
+    had = 0
+
     def judge(self) -> None:
-        """Judges the column so far: contenders that can still decide something are needed, all before a first round."""
+        """Judges the column so far: contenders that can still decide something are needed, all before a first round.
+
+        Pairs that more rounds would not make comparable rest; in a resumed race only after as many rounds as show it.
+        """
         self.judged = analysis.judge_column(self.race)
-        needed = analysis.still_needed(self.judged, self.race) if self.race.rounds else frozenset(self.contenders)
-        self.needed = needed & frozenset(self.contenders)
+        needed = frozenset(self.contenders)
+        if self.race.rounds:
+            asked = self.whole.gate.open_pairs(self.judged, self.whole.race.entrants[0].name)
+            resting = self.done - self.had >= schedule.MIN_ROUNDS
+            needed &= analysis.still_needed(self.judged, self.race, asked, resting=resting)
+        self.needed = needed
 
     @property
     def done(self) -> int:
@@ -148,28 +188,33 @@ class ColumnLoop(RoundLoop):
         """The seconds that it has spent, and its part of those that are left."""
         return self.spent_s + self.whole.part(self) * self.whole.left_s()
 
-    def overtime_s(self) -> float:
-        """Its part of the seconds by which the race may exceed its budget to reach a round that decides."""
-        return self.whole.part(self) * OVERTIME * self.race.plan.budget_s
+    def affordable(self) -> bool:
+        """Whether its part of the budget pays for another round; a first one is always run."""
+        lasted_s = [round_.lasted_s for round_ in self.race.rounds]
+        if not lasted_s:
+            return True
+        next_s = self.typical_s * fmean(lasted_s[-RECENT:]) / max(fmean(lasted_s), 1e-9)
+        over_s = min(next_s / 2, OVERTIME * self.race.plan.budget_s)
+        return next_s <= self.whole.part(self) * self.whole.left_s() + over_s
 
     def finish_reason(self) -> Ending | None:
-        """How the column finished; None while it goes on."""
+        """How the column finished; None while it goes on.
+
+        While the budget pays for another round, it goes on until nothing is open that more rounds could change.
+        """
         if self.lost:
             return Ending.MACHINE_LOST
         if len(self.contenders) < 2:
             return Ending.TOO_FEW
         plan = self.race.plan
-        if self.void_in_a_row >= analysis.MAX_VOID_ROUNDS:
+        if self.void_in_a_row >= analysis.MAX_VOID_ROUNDS and (plan.rounds_fixed or not self.done):
             return Ending.VOID
         if plan.rounds_fixed:
             return Ending.ROUNDS if self.done >= plan.planned_rounds else None
-        left = plan.planned_rounds - self.done
-        if self.typical_s > 0:
-            over_s = self.overtime_s() if self.done < schedule.MIN_ROUNDS else 0.0
-            left = min(left, round((self.budget_s() + over_s - self.spent_s) / self.typical_s))
-        if not self.needed and not (self.done < validity.KINDS_ROUNDS and validity.of_two_kinds(self.race)):
-            return Ending.DECIDED
-        return Ending.BUDGET if left <= 0 else None
+        over = not self.affordable() or (self.whole.last_round and self.done >= plan.planned_rounds)
+        if not self.needed and (over or self.done >= validity.KINDS_ROUNDS or not validity.of_two_kinds(self.race)):
+            return Ending.DECIDED if self.judged.all_decided else Ending.NOT_COMPARABLE
+        return Ending.BUDGET if over else None
 
     def next_round(self) -> RoundPlan:
         """Plans the needed contenders; all if the number of rounds is fixed, or if no pair needs another round.
@@ -204,6 +249,7 @@ class ColumnLoop(RoundLoop):
                 connections=self.setup.load.at_once,
                 server_cores=len(self.setup.lanes.server),
                 shared_lanes=self.setup.lanes.servers_share,
+                law=not self.setup.load.rate_per_s and MetricChoice.of(self.race.plan.metric).name != "cpu",
                 by_cpu=MetricChoice.of(self.race.plan.metric).name != "throughput",
                 observed=self.setup.observed,
             ),

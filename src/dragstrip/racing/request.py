@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
 from dragstrip import contender, machine
+from dragstrip.analysis import NO_GATE, Gate
 from dragstrip.contender import AllowedHost, Entry, allowance, refuse_beyond
 from dragstrip.errors import BadUsage
 from dragstrip.machine import show_cores
@@ -42,6 +43,7 @@ class Request:
         also: further workloads, each a column of the same race.
         efficiency: CPU per request at two rates, each a column: a tenth and half of what the slowest serves.
         offered: for a race that is run again: rates by workload, each a column, in place of ``rate_per_s``.
+        gate: thresholds that the race has to settle as well, if its budget pays for that.
         fresh_scrutiny: checks and calibrates every contender again, even if nothing has changed since the last time.
         awake: "auto": the cores are kept from sleeping while blocks run; "off": the kernel decides.
         wait: how the engine waits for responses: "sleep", "poll", or "auto": polls if no server uses its cores.
@@ -76,6 +78,7 @@ class Request:
     explicit: bool = True
     purpose: Purpose | None = None
     fresh_scrutiny: bool = False
+    gate: Gate = NO_GATE
     also: tuple[Workload, ...] = ()
     efficiency: bool = False
     offered: Mapping[str, tuple[float, ...]] = field(default_factory=dict)

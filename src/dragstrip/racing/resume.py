@@ -7,6 +7,8 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 from dragstrip import analysis
+from dragstrip.analysis import NO_GATE, Gate
+from dragstrip.analysis.group_sequential import stages_until
 from dragstrip.contender import AllowedHost, Entry, Ready
 from dragstrip.errors import BadUsage
 from dragstrip.machine_facts import Facts
@@ -36,6 +38,7 @@ def resume(
     allowed: Sequence[AllowedHost] = (),
     pause_after: int | None = None,
     exclusive: bool = False,
+    gate: Gate = NO_GATE,
 ) -> Race:
     """Resumes a race with the same seed, plan and lanes; rounds are numbered on from the last recorded round.
 
@@ -45,6 +48,7 @@ def resume(
         site: the machine or machines that it runs on.
         allowed: hosts other than this machine that may be loaded.
         pause_after, exclusive: as in ``Request``.
+        gate: thresholds that it has to settle as well.
 
     Raises:
         BadUsage: the race has ended by its own rule, another process is running it, or a contender's definition has
@@ -53,7 +57,7 @@ def resume(
     own_id = store.load(race_id).id
     with writing(store.path, own_id), ExitStack() as resources:
         race = store.load(own_id)  # read again: another process may have added to it before
-        _refuse_ended(race, extra_s)
+        _refuse_ended(race, extra_s, gate)
         refuse_other_machine(race, site)
         by_name = _by_name(race, workloads)
         racing_on = unchanged(race, {entry.name: entry for entry in entries})
@@ -68,6 +72,7 @@ def resume(
                 race = _extended(race, extra_s, store)
             loop = _loop(replace(race, finished=Ending.NONE), racing_on, by_name, setup, store, progress, site)
             loop.pause_after = pause_after
+            loop.gate_by(gate)
             return loop.drive()
 
 
@@ -167,34 +172,47 @@ def _listed(facts: Sequence[str | None]) -> str:
     return ", ".join(map(str, facts))
 
 
-def _refuse_ended(race: Race, extra_s: float | None) -> None:
-    """A race that ended by its own rule can't go on."""
+def _refuse_ended(race: Race, extra_s: float | None, gate: Gate) -> None:
+    """A race that has settled all that was asked, or has spent its rounds or its budget, can't go on.
+
+    What settles it is the record: an earlier version called races decided that were not.
+    """
     if extra_s is not None and race.plan.rounds_fixed:
         raise BadUsage(
             f"race {race.id} has its number of rounds fixed (--rounds {race.plan.planned_rounds}), which more budget "
             "can't change; start a new race with more rounds instead"
         )
     out_of_budget = race.finished is Ending.BUDGET
-    if race.finished in (Ending.DECIDED, Ending.ROUNDS) or (out_of_budget and extra_s is None):
+    settled = race.finished is Ending.DECIDED and _settled(race, gate)
+    if settled or race.finished is Ending.ROUNDS or (out_of_budget and extra_s is None):
         more = "; `--budget +2m` continues it for two minutes" if out_of_budget else ""
         raise BadUsage(
             f"race {race.id} has ended ({race.finished}): there is nothing to resume{more or '; start a new race'}"
         )
 
 
+def _settled(race: Race, gate: Gate) -> bool:
+    """Whether each pair and each threshold is."""
+    verdict, first = analysis.judge(race), race.entrants[0].name
+    return verdict.all_decided and not any(gate.open_pairs(column, first) for column in verdict.columns)
+
+
 def _extended(race: Race, extra_s: float, store: Store) -> Race:
     """The race with more budget, recorded; its planned last round moves by what that pays for at the pace so far."""
-    spent_s = sum((round_.ended_ns - round_.started_ns) / 1e9 for round_ in race.rounds)
+    spent_s = race.spent_s
     done = max(sum(not round_.void for round_ in column.rounds) for column in analysis.by_column(race))
     budget_s = max(race.plan.budget_s, spent_s) + extra_s
     # Only open columns need a round each; this counts as if all were open.
     turn_s = len(race.columns) * spent_s / max(len(race.rounds), 1)
     pays_for = schedule.planned_rounds(budget_s - spent_s, turn_s) if race.rounds else 0
-    planned = max(race.plan.planned_rounds, done + pays_for)
-    store.extend(race.id, budget_s=budget_s, planned_rounds=planned)
-    extensions = (*race.plan.extensions, race.plan.planned_rounds)
+    # The stages that it went through beyond its planned last round keep the levels that their looks had.
+    *passed, last = stages_until(done, (race.plan.planned_rounds,))
+    stages = (*passed, last, max(last, done + pays_for))
+    for planned in stages[1:]:
+        store.extend(race.id, budget_s=budget_s, planned_rounds=planned)
+    extensions = (*race.plan.extensions, *stages[:-1])
     columns = (
-        replace(c, plan=replace(c.plan, budget_s=budget_s, planned_rounds=planned, extensions=extensions))
+        replace(c, plan=replace(c.plan, budget_s=budget_s, planned_rounds=stages[-1], extensions=extensions))
         for c in race.columns
     )
     return replace(race, columns=tuple(columns))

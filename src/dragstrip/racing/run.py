@@ -64,8 +64,18 @@ def run(request: Request, *, store: Store, progress: Progress) -> Race:
         race = _record(request, entered, started, started_ns, setup.with_facts(known))
         with writing(store.path, race.id):
             store.begin(race)
+            progress.planned(race)
             ready = [(column.setup, column.qualification.ready) for column in entered]
-            race = RaceLoop(store, progress, race, ready, request.pause_after).drive()
+            loop = RaceLoop(
+                store,
+                progress,
+                race,
+                ready,
+                request.pause_after,
+                request.gate,
+                last_round=request.last_round is not None,
+            )
+            race = loop.drive()
     for column, prepared in zip(analysis.by_column(race), entered, strict=True):
         # The next race checks again every contender that was taken out.
         out = {entrant.name for entrant in column.entrants if entrant.out}

@@ -7,12 +7,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import TypeAlias
 
 from rich.console import Console, RenderableType
 from rich.text import Text
 
 from dragstrip.analysis import FLOOR, Change, Comparison, Differs, NoInterval, Unlike
+from dragstrip.analysis.gates import Rule, edge
 from dragstrip.metrics import KNOWN, PairVerdict
 from dragstrip.record import Race
 from dragstrip.report import figures, glyphs
@@ -21,9 +21,6 @@ from dragstrip.validity import noise
 
 #: No colour alone: each weight has a mark, as each verdict has.
 _WEIGHTS = {"blocks": ("■", "bold magenta"), "caveat": ("▲", "yellow"), "change": ("·", "dim")}
-
-#: A threshold: as it was given ("slower:3%"), "slower" or "faster", and the share.
-Rule: TypeAlias = tuple[str, str, float]
 
 
 class Outcome(StrEnum):
@@ -134,24 +131,33 @@ def judge(comparison: Comparison, rules: Sequence[Rule]) -> list[Ruling]:
     ]
 
 
-def ruling(rule: Rule, name: str, interval: tuple[float, float] | None, *, lack: str = "", of: str = "") -> Ruling:
+def ruling(
+    rule: Rule,
+    name: str,
+    interval: tuple[float, float] | None,
+    *,
+    lack: str = "",
+    of: str = "",
+    more: str = "",
+) -> Ruling:
     """What becomes of a threshold, by a contender's speed over what it is compared with.
 
     Args:
         interval: None without one; ``lack``: why.
         of: text after the interval's numbers: what it is an interval of.
+        more: what would settle an open one, as the end of its sentence.
     """
     text, word, share = rule
     if interval is None:
         return Ruling(text, name, Outcome.OPEN, f"{name}: no interval, {lack}")
     low, high = interval
-    edge = 1 / (1 + share) if word == "slower" else 1 + share
+    limit = edge(rule)
     than, span = f"{word} by more than {figures.percent(share)}", f"({figures.ratio(low)}–{figures.ratio(high)}{of})"
-    if high < edge if word == "slower" else low > edge:
+    if high < limit if word == "slower" else low > limit:
         return Ruling(text, name, Outcome.FAILS, f"{name} is {than} {span}")
-    if low >= edge if word == "slower" else high <= edge:
+    if low >= limit if word == "slower" else high <= limit:
         return Ruling(text, name, Outcome.HOLDS, f"{name} is not {than} {span}")
-    return Ruling(text, name, Outcome.OPEN, f"{name}: {than} can be neither shown nor ruled out {span}")
+    return Ruling(text, name, Outcome.OPEN, f"{name}: {than} can be neither shown nor ruled out {span}{more}")
 
 
 def design(comparison: Comparison) -> str:

@@ -196,6 +196,25 @@ def percent(share: float) -> str:
     return f"{100 * share:.3g} %" if abs(share) < 9.995 else f"{100 * share:,.0f} %"
 
 
+def as_budget(seconds: float) -> str:
+    """A duration as ``--budget`` takes it, rounded up: steps of 10 s, from 1 min on of 1 min, from 10 min on of 5."""
+    if seconds <= 60:
+        whole = max(10 * math.ceil(seconds / 10), 10)
+        return f"{whole}s" if whole < 60 else "1m"
+    step = 1 if seconds <= 600 else 5
+    return f"{step * math.ceil(seconds / 60 / step)}m"
+
+
+def rounds(count: int) -> str:
+    """A number of rounds, in words."""
+    return f"{count} round{'' if count == 1 else 's'}"
+
+
+def more_time(seconds: float) -> str:
+    """The same in words: every sentence that says how much more time is needed names the same."""
+    return as_budget(seconds).replace("m", " min").replace("s", " s")
+
+
 def check(name: str) -> str:
     """A check's name as shown next to its status: "void" is a status, not a part of a name."""
     return name.removeprefix("void ")

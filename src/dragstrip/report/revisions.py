@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 
+from dragstrip.analysis import LEAST_APART
+from dragstrip.analysis.gates import Rule, seen
 from dragstrip.metrics import KNOWN
+from dragstrip.record import Race
 from dragstrip.report import figures
 from dragstrip.report.race.summary import JudgedRace, Part, pair_of
+
+#: How much the log ratio of two revisions scatters from round to round: on a quiet machine, and on a busy one.
+SCATTERS = (0.01, 0.04)
 
 
 def lines(judged: JudgedRace, *, twice: str = "") -> list[str]:
@@ -17,6 +24,28 @@ def lines(judged: JudgedRace, *, twice: str = "") -> list[str]:
     """
     first, *others = [entrant.name for entrant in judged.record.entrants]
     return [line for part in judged.parts for name in others for line in _line(part, name, first, name == twice)]
+
+
+def sight(race: Race, rules: Sequence[Rule]) -> str:
+    """Before a race's first round: which slowdown its budget can show, and from which on a threshold fails.
+
+    How much the ratio will scatter from round to round is not known yet, so it is said for little and for much.
+    """
+    plan, columns = race.plan, len(race.columns)
+    count = max(sum(not entrant.out for entrant in race.entrants), 2)
+    told = []
+    for scatter in SCATTERS:
+        least = seen(plan, scatter, contenders=count, family=columns)
+        if not math.isfinite(least):
+            return f"{plan.planned_rounds} rounds are too few for any difference below {figures.percent(LEAST_APART)}"
+        fails = [
+            f"{text} fails from {figures.as_percent(math.expm1(math.log1p(share) + least))} on"
+            for text, _, share in rules
+        ]
+        shown = f"one of {figures.as_percent(math.expm1(least))} is shown by 19 of 20 races"
+        told.append(f"if rounds scatter by {figures.percent(scatter)}, {', '.join([shown, *fails])}")
+    budget = "" if plan.rounds_fixed else f" in {plan.budget_s:.0f} s"
+    return f"about {plan.planned_rounds} rounds{budget}, which differences they can show: {'; '.join(told)}"
 
 
 def _line(part: Part, name: str, first: str, noise: bool) -> Iterator[str]:

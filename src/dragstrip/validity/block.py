@@ -12,6 +12,8 @@ from statistics import median
 from dragstrip.analysis.cpu_shares import engine_share, engine_wait, server_busy, taken_by_others, usual_waits
 from dragstrip.analysis.fitness import ENGINE_FULL, SERVER_IDLE
 from dragstrip.record import Block, Round, Void, VoidKind
+from dragstrip.validity.check import Status
+from dragstrip.validity.littles_law import beyond, little_level, reconnected, undisturbed, without_pauses
 
 #: Run-queue wait above this share of a block: others were on that core.
 MAX_WAIT = 0.15
@@ -22,6 +24,9 @@ WRONG_KINDS = ("wrong_status", "wrong_head", "wrong_length", "wrong_body", "too_
 
 #: A contender's round counts if this share of its blocks is valid; a round in which fewer than two count is run again.
 ROUND_BLOCKS_LEFT = 1 / 3
+
+#: Fewer blocks of a round than this are too few to find a contradiction between rate and latencies in them.
+LAW_BLOCKS = 6
 
 
 class LoadFaultKind(StrEnum):
@@ -64,6 +69,7 @@ class BlockRules:
         shared_lanes: engine and servers share cores and wait for each other: waits say nothing.
         by_cpu: CPU time per request may decide, which a generator at its limit does not change.
         waits: void a block in which others had the cores (of a sweep, whose quantiles carry no interval for that).
+        law: Little's law holds for its load, and a contender's blocks of a round that contradict it are void.
         observed: the server's CPU time is read on another machine: a block without it lost a mark.
     """
 
@@ -73,6 +79,7 @@ class BlockRules:
     by_cpu: bool = False
     waits: bool = False
     observed: bool = False
+    law: bool = False
 
 
 def block_reasons(
@@ -92,6 +99,7 @@ def block_reasons(
     usual = 0.0 if single_threaded else typical_wait
     waited = _waits(block, cores, usual) if rules.waits and not rules.shared_lanes else ()
     limit = () if rules.by_cpu else _generator(block, cores)
+    waited = (*waited, *(_beyond(block, rules.connections) if rules.law else ()))
     mark = (_void(VoidKind.MARK_LOST),) if rules.observed and block.server_cpu_ns is None else ()
     answers = _answers(block, rules.waits)
     return (*_accounting(block, rules.connections), *answers, *_clock(block), *waited, *limit, *mark)
@@ -159,6 +167,13 @@ def _waits(block: Block, cores: int, usual: float | None) -> Iterator[Void]:
         yield _void(VoidKind.SERVER_WAITED, share=taken, usual=usual)
 
 
+def _beyond(block: Block, connections: int) -> Iterator[Void]:
+    if beyond(block, connections):
+        waited_ns = block.latency_sum_ns + block.turn_sum_ns
+        lasted_ns = block.lead_ns + block.counted_ns
+        yield _void(VoidKind.ACCOUNTING, waited_ns=waited_ns, lasted_ns=lasted_ns, connections=connections)
+
+
 def _generator(block: Block, cores: int) -> Iterator[Void]:
     busy = server_busy(block, cores)
     if busy is not None and engine_share(block) >= ENGINE_FULL and busy < SERVER_IDLE:
@@ -174,7 +189,7 @@ def with_reasons(blocks: Sequence[Block], rules: BlockRules, single_threaded: Ma
     typical = usual_waits(blocks, rules.server_cores, median)
     readable = {block.contender for block in blocks if block.server_cpu_ns is not None}
     unread = replace(rules, observed=False)
-    return tuple(
+    judged = [
         replace(
             block,
             void=block_reasons(
@@ -185,7 +200,24 @@ def with_reasons(blocks: Sequence[Block], rules: BlockRules, single_threaded: Ma
             ),
         )
         for block in blocks
-    )
+    ]
+    if not rules.law:
+        return tuple(judged)
+    against = {
+        name: _against_law([block for block in judged if block.contender == name and not block.void], rules, alone)
+        for name, alone in ((name, single_threaded.get(name, False)) for name in {b.contender for b in blocks})
+    }
+    return tuple(replace(block, void=block.void or against[block.contender]) for block in judged)
+
+
+def _against_law(used: Sequence[Block], rules: BlockRules, single_threaded: bool) -> tuple[Void, ...]:
+    """Why one contender's blocks of a round are void, whose rate and latencies contradict each other."""
+    at_once, cores = rules.connections, 1 if single_threaded else rules.server_cores
+    calm = without_pauses(undisturbed(used, cores), used)
+    law = little_level(calm, len(used), at_once) if len(used) >= LAW_BLOCKS else None
+    if law is None or law[0] is not Status.VOID or reconnected(calm, law[1], at_once):
+        return ()
+    return (_void(VoidKind.ACCOUNTING, at_work=law[1], connections=at_once),)
 
 
 def wrong_under_load(blocks: Sequence[Block]) -> LoadFault | None:

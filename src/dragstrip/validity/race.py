@@ -7,10 +7,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
-from typing import Protocol, TypeVar
 
 from dragstrip.analysis.columns import by_column
-from dragstrip.analysis.cpu_shares import engine_share, engine_wait, lower_quartile, server_busy, taken_by_others
+from dragstrip.analysis.cpu_shares import engine_share, engine_wait, server_busy, taken_by_others
 from dragstrip.analysis.fitness import (
     DATABASE_FULL,
     SERVER_IDLE,
@@ -31,6 +30,14 @@ from dragstrip.validity.check import Check, CheckName, Finding, Status, check_re
 from dragstrip.validity.environment import MISCOUNT, surroundings
 from dragstrip.validity.launch import launch_observations, round_speeds
 from dragstrip.validity.links import links
+from dragstrip.validity.littles_law import (
+    CALM,
+    beyond,
+    little_level,
+    reconnected,
+    undisturbed,
+    without_pauses,
+)
 from dragstrip.validity.observation import ContenderShare, Observation, OwnShare, Plain, RaceShare, Share
 from dragstrip.validity.parity import tilts
 from dragstrip.validity.transient import causes, void_passes
@@ -38,21 +45,8 @@ from dragstrip.validity.transient import causes, void_passes
 #: Warn above these shares. Noise never makes a race void: the intervals carry it.
 WAIT, STEAL, TREND, VOID_PASSES = 0.05, 0.01, 0.01, 0.10
 
-#: Little's law: warn above the first, void above the second.
-LITTLE = (0.02, 0.10)
-
-#: Little's law is judged by this many calm blocks at least (by all, if there are fewer), and by this many standard
-#: errors: a pause that no counter shows makes a single block's sum too large by up to its lead-in, two fifths.
-LITTLE_BLOCKS, LITTLE_ERRORS = 10, 4.0
-
-#: A block had a pause if its longest latency or its drain exceeds the lower quartile over blocks by this factor.
-PAUSED = 3.0
-
 #: Warn if connections spend more of their time than this in the engine and the server is not busy.
 MAX_TURN = 0.05
-
-#: Others took less than this share of a calm block.
-CALM = 0.02
 
 #: The generator's own load at which a warning is due, while the server is less busy than the second.
 ENGINE_NEAR, SERVER_FULL = 0.85, 0.95
@@ -62,28 +56,6 @@ CEILING_NEAR = 0.8
 
 #: A trend must exceed this many of its standard errors, because many contenders are tested without a prior question.
 TREND_ERRORS = 4.0
-
-
-class Waits(Protocol):
-    """What Little's law needs of a block (``record.Block``)."""
-
-    @property
-    def requests(self) -> int: ...
-    @property
-    def lead_ns(self) -> int: ...
-    @property
-    def counted_ns(self) -> int: ...
-    @property
-    def duration_ns(self) -> int: ...
-    @property
-    def max_ns(self) -> int: ...
-    @property
-    def latency_sum_ns(self) -> int: ...
-    @property
-    def turn_sum_ns(self) -> int: ...
-
-
-_Waits = TypeVar("_Waits", bound=Waits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,7 +270,12 @@ def _steal(race: Race, sides: Sequence[_Side]) -> Check:
 
 def _accounting(race: Race, sides: Sequence[_Side]) -> Check:
     faults = [why for side in sides for block in side.blocks for why in accounting_faults(block, race.load.at_once)]
-    findings = [Finding(Status.VOID, observation.AccountingFaults(len(faults), first)) for first in faults[:1]]
+    blocks = [block for side in sides for block in side.blocks]
+    # Such blocks are void, and if they are many, the others can't be trusted either.
+    void = 2 * sum(bool(block.void) for block in blocks) > len(blocks)
+    counted = any(accounting_faults(block, race.load.at_once) for side in sides for block in side.used)
+    level = Status.VOID if void or counted else Status.WARN
+    findings = [Finding(level, observation.AccountingFaults(len(faults), first)) for first in faults[:1]]
     return check_result(CheckName.ACCOUNTING, findings, Plain.ADDS_UP)
 
 
@@ -320,21 +297,21 @@ def _little(race: Race, sides: Sequence[_Side]) -> Check:
     if race.load.rate_per_s:
         return check_result(CheckName.LITTLES_LAW, (), Plain.LITTLE_OPEN_LOOP)
     findings, most, judged, unjudged = list[Finding](), 0.0, False, list[str]()
+    # Neither CPU time nor the number of responses depends on when they are noticed.
+    worst = Status.WARN if choose(race).metric == "cpu" else Status.VOID
     for side in (one for one in sides if one.used):
-        if beyond := _beyond(side.used, race.load.at_once):
-            findings.append(Finding(Status.VOID, observation.LittleBeyond(side.name, beyond, len(side.used))))
-        calm = without_pauses(_undisturbed(side), side.used)
+        if count := sum(beyond(block, race.load.at_once) for block in side.used):
+            findings.append(Finding(worst, observation.LittleBeyond(side.name, count, len(side.used))))
+        calm = without_pauses(undisturbed(side.used, side.cores), side.used)
         law = little_level(calm, len(side.used), race.load.at_once)
         if law is None:
             unjudged.append(side.name)
             continue
         level, busy, off = law
         judged, most = True, max(most, off)
-        # Between a connection that the server ended and the next one there may be time that is neither.
-        answered, connects = sum(block.answered for block in calm), sum(block.connects for block in calm)
-        reconnects = connects > 0.001 * answered and busy < race.load.at_once
-        if reconnects and level is Status.VOID:
-            level = Status.WARN
+        reconnects = reconnected(calm, busy, race.load.at_once)
+        if level is Status.VOID:
+            level = Status.WARN if reconnects else worst
         findings.append(Finding(level, observation.LittleOff(side.name, busy, race.load.at_once, off, reconnects)))
     if unjudged and not _shared(race):
         names = tuple(unjudged)
@@ -342,78 +319,6 @@ def _little(race: Race, sides: Sequence[_Side]) -> Check:
     kind = Share.LITTLE_UNJUDGED if unjudged and not judged else Share.LITTLE_HOLDS
     share = CALM if kind is Share.LITTLE_UNJUDGED else most
     return check_result(CheckName.LITTLES_LAW, findings, RaceShare(kind, share, tuple(unjudged)))
-
-
-def _beyond(blocks: Sequence[Block], at_once: int) -> int:
-    """In how many blocks connections waited longer than there was time, however disturbed the machine was.
-
-    A response of the counted part was requested in the lead-in at the earliest.
-    """
-
-    def most_ns(block: Block) -> float:
-        return at_once * (block.lead_ns + block.counted_ns) * (1 + LITTLE[0])
-
-    return sum(block.latency_sum_ns + block.turn_sum_ns > most_ns(block) for block in blocks)
-
-
-def without_pauses(calm: Sequence[_Waits], used: Sequence[_Waits]) -> list[_Waits]:
-    """The calm blocks without a pause that no counter shows, in comparison with all used blocks.
-
-    A pause across the begin of the counted part shows in the longest latency, and across its end in the drain. Only
-    ratios between blocks count, so latencies that are all wrong by one factor exclude no block.
-    """
-    seen = [block for block in used if block.requests]
-    if not seen:
-        return []
-
-    def drain_ns(block: Waits) -> int:
-        return block.duration_ns - block.lead_ns - block.counted_ns
-
-    most_ns = PAUSED * lower_quartile([block.max_ns for block in seen])
-    longest_ns = PAUSED * lower_quartile([drain_ns(block) for block in seen])
-    whole = (block for block in calm if block.requests)  # in a block without a response the pause never ended
-    return [block for block in whole if block.max_ns <= most_ns and drain_ns(block) <= longest_ns]
-
-
-def little_level(calm: Sequence[Waits], used: int, at_once: int) -> tuple[Status, float, float] | None:
-    """What Little's law says of a contender's calm blocks, of this many blocks; None if the law can't judge them.
-
-    Returns: the status, connections at work on average, and by which share that is off.
-    """
-    law = _at_work(calm, at_once)
-    if law is None or len(calm) < min(LITTLE_BLOCKS, used):
-        return None
-    busy, off, error = law
-    if LITTLE[0] < off <= LITTLE_ERRORS * error:
-        return None
-    return (Status.VOID if off > LITTLE[1] else _warns(off, LITTLE[0])), busy, off
-
-
-def _at_work(blocks: Sequence[Waits], at_once: int) -> tuple[float, float, float] | None:
-    """Connections at work on average, how far that is off as a share, and the standard error of this share.
-
-    Each block's sum is inexact at its ends: it has the part of a response's wait from before the counted part, and
-    lacks the wait at its end. So a pause that begins in the lead-in makes a block's sum too large by up to the lead-in.
-    Over many blocks the two cancel out, and the scatter between blocks shows how well. None for fewer than two blocks.
-    """
-    if len(blocks) < 2:
-        return None
-    counted_ns = sum(block.counted_ns for block in blocks)
-    if not counted_ns:
-        return None
-    busy = sum(block.latency_sum_ns + block.turn_sum_ns for block in blocks) / counted_ns
-    apart = (block.latency_sum_ns + block.turn_sum_ns - busy * block.counted_ns for block in blocks)
-    scatter = math.sqrt(sum(one * one for one in apart) * len(blocks) / (len(blocks) - 1))
-    return busy, abs(busy / at_once - 1), scatter / counted_ns / at_once
-
-
-def _undisturbed(side: _Side) -> Sequence[Block]:
-    """Blocks in which hardly anything was taken from the cores, and no time by the hypervisor."""
-    return [
-        block
-        for block in side.used
-        if engine_wait(block) + (taken_by_others(block, side.cores) or 0.0) < CALM and not block.steal_ns
-    ]
 
 
 def _turnaround(race: Race, sides: Sequence[_Side]) -> Check:

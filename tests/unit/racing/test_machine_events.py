@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 import samples
 
-from dragstrip import machine, validity
+from dragstrip import analysis, machine, validity
 from dragstrip._engine import BlockPlan
 from dragstrip.machine import kernel_files
 from dragstrip.racing import calibration, machine_events
@@ -182,7 +182,7 @@ def loop_of(race: Race, *, needed: Sequence[str] = (), spent_s: float = 0.0) -> 
     loop, whole = ColumnLoop.__new__(ColumnLoop), RaceLoop.__new__(RaceLoop)
     whole.race, whole.columns = race, [loop]
     loop.whole, loop.finished, loop.needed = whole, None, frozenset(needed)
-    loop.race, loop.spent_s, loop.void_in_a_row = race, spent_s, 0
+    loop.race, loop.spent_s, loop.void_in_a_row, loop.judged = race, spent_s, 0, analysis.judge_column(race)
     for this in race.rounds:
         loop.void_in_a_row = loop.void_in_a_row + 1 if this.void else 0
     loop.contenders = dict.fromkeys(("quick", "steady"))  # type: ignore[assignment]  # only how many they are counts
@@ -224,11 +224,12 @@ def test_a_race_ends_by_what_is_decided_by_its_budget_or_by_rounds_that_can_not_
     assert ends(5, 5, 20, "quick") == "void"  # a sixth would be no truer
     assert ends(5, 5, 20, "quick", fixed=True) == "void"
     assert ends(5, 4, 20, "quick") is None
-    assert ends(12, 5, 20) == "decided"
+    assert ends(12, 0, 20) == "decided"
     assert ends(15, 5, 15, "quick") == "budget"
-    assert ends(8, 0, 8, "quick") is None  # half over, for the tenth round
-    assert ends(10, 0, 8, "quick") == "budget"
-    assert ends(9, 1, 6, "quick") == "budget"  # over by more than half
+    assert ends(15, 5, 16, "quick") is None
+    assert ends(25, 0, 24.5, "quick") == "budget"
+    assert ends(24, 0, 24.5, "quick") is None  # half a round over is within a twentieth of the budget
+    assert ends(9, 0, 9, "quick") == "budget"  # also before the tenth round
 
 
 def test_a_race_too_slow_for_ten_rounds_takes_fewer_blocks_in_each() -> None:

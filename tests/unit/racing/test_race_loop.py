@@ -195,13 +195,14 @@ def test_columns_share_what_is_left_of_the_budget_by_how_long_their_rounds_are(t
     assert sum(column.spent_s for column in loop.columns[:1]) + loop.columns[1].budget_s() == pytest.approx(300.0)
 
 
-def test_a_race_goes_half_beyond_its_budget_for_the_tenth_round_of_every_column(tmp_path: Path) -> None:
-    """The half is the whole race's: a column that is there already needs none of it."""
+def test_a_race_begins_no_round_that_its_budget_does_not_pay_for(tmp_path: Path) -> None:
+    """Also not for the tenth round; what one column can't use is left to the other."""
     race = renumbered(open_race((10, 9)))
-    spent_s = sum((this.ended_ns - this.started_ns) / 1e9 for this in race.rounds)
-    for name, times, goes_on in (("a", 1.3, ["multiply"]), ("b", 1.6, [])):
+    spent_s = race.spent_s
+    for name, left, goes_on in (("a", 0.9, ["multiply"]), ("b", 0.3, [])):
         (tmp_path / name).mkdir()
-        loop = loop_of(samples.changed(race, plan=replace(race.plan, budget_s=spent_s / times)), tmp_path / name)
+        plan = replace(race.plan, budget_s=spent_s + left * spent_s / 19)
+        loop = loop_of(samples.changed(race, plan=plan), tmp_path / name)
         assert [column.name for column in loop._open()] == goes_on
         assert loop.columns[0].finished == "budget"
 

@@ -38,7 +38,7 @@ def test_progress_without_a_terminal_writes_few_plain_lines(race: Race) -> None:
     _ran(live.Progress(Console(file=file, width=100)), race)
     lines = file.getvalue().splitlines()
     assert lines[:3] == ["checking what is installed", "return: ready", "dud: out: body differs"]
-    assert any(line.startswith("round 1 of at most 14") for line in lines)
+    assert any(line.startswith("round 1, ") for line in lines)
     assert len(lines) < 3 + len(race.rounds)
     assert "\x1b" not in file.getvalue()
 
@@ -59,7 +59,7 @@ def test_brief_progress_is_one_line_of_a_terminal_and_nothing_elsewhere(
     file = io.StringIO()
     _ran(live.Progress(Console(file=file, force_terminal=True, width=200), brief=True), race)
     assert "checking 1 of 2: return" in file.getvalue()
-    assert "round 14 of at most 14" in file.getvalue()
+    assert "round 14, 6 of 6 pairs decided" in file.getvalue()
     assert "dud" not in file.getvalue()
     elsewhere = io.StringIO()
     _ran(live.Progress(Console(file=elsewhere, width=200), brief=True), race)
@@ -76,7 +76,7 @@ def test_progress_on_a_terminal_is_redrawn_by_the_caller_alone(race: Race, monke
         progress.round_done(race, judge(race))
         assert threading.active_count() == before
         written = len(file.getvalue())
-    assert "round 14 of at most 14" in file.getvalue()
+    assert "round 14, 6 of 6 pairs decided" in file.getvalue()
     assert "118," in file.getvalue() or "117," in file.getvalue()
     assert written > 100
 
@@ -122,7 +122,7 @@ def test_void_rounds_are_told_while_a_race_runs_and_hold_up_no_decided_one() -> 
         return file.getvalue()
 
     for void in (8, 10):
-        assert f"round 24 ({void} void) of at most 24, 1 of 1 pairs decided" in told(void)
+        assert f"round 24 ({void} void), 1 of 1 pairs decided" in told(void)
         assert "may be" not in told(void)
     assert "void" not in told(0)
 
@@ -136,3 +136,21 @@ def test_time_left_is_bounded_by_budget_and_planned_rounds(race: Race) -> None:
     assert live.time_left(fixed, verdict) == f"{14 * each_s:.0f} s left at most"
     spent = samples.changed(race, plan=replace(race.plan, budget_s=1.0, planned_rounds=500))
     assert live.time_left(spent, verdict).startswith("0 s left")
+
+
+def test_a_budget_that_pays_for_too_few_rounds_is_told_after_the_first_with_what_would_do() -> None:
+    """Once, as a line; in words that are true: what five rounds decide, and what takes ten."""
+    race = samples.race(rounds=1)
+    each_s = race.spent_s
+    for rounds, told in (
+        (3, "pays for about 3 rounds like the first; nothing is decided before the 5th, and differences below"),
+        (7, "pays for about 7 rounds like the first; differences below 10 % need 10 (--budget 10s)"),
+        (12, ""),
+    ):
+        short = samples.changed(race, plan=replace(race.plan, budget_s=(rounds + 0.5) * each_s))
+        assert told in live.too_short(short)
+        file = io.StringIO()
+        progress = live.Progress(Console(file=file, width=300))
+        progress.round_done(short, judge(short))
+        assert ("pays for" in file.getvalue()) == bool(told)
+    assert live.too_short(samples.changed(race, plan=replace(race.plan, budget_s=0.1, rounds_fixed=True))) == ""

@@ -22,6 +22,7 @@ from dragstrip import validity
 from dragstrip.analysis import Verdict, judge, judge_column
 from dragstrip.analysis.unequal_disturbance import Disturbed
 from dragstrip.record import Ending, Race
+from dragstrip.report import figures
 from dragstrip.report.race import export as race_export
 from dragstrip.report.race import (
     notes,
@@ -104,7 +105,8 @@ def test_the_noise_light_tells_level_factor_and_what_more_budget_would_decide(mo
     assert notes.undecided_hint(judged_of(race, more_s=97.0), "last").endswith(
         "about 2 min more would decide it: dragstrip race --resume last --budget +2m"
     )
-    assert [notes.budget(s) for s in (1, 31, 60, 61, 600, 601, 4000)] == ["10s", "40s", "1m", "2m", "10m", "15m", "70m"]
+    budgets = [figures.as_budget(s) for s in (1, 31, 60, 61, 600, 601, 4000)]
+    assert budgets == ["10s", "40s", "1m", "2m", "10m", "15m", "70m"]
 
 
 def test_at_most_three_notes_are_told_unasked_and_each_remedy_once(race: Race) -> None:

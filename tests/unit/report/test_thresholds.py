@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from dataclasses import replace
 from xml.etree import ElementTree
 
@@ -59,6 +60,7 @@ def test_it_is_the_interval_that_decides_and_strict_wants_it_clear() -> None:
     """A point beyond the threshold is not a failure while its interval includes the threshold."""
     race = samples.race({"old": 40_000.0, "new": 38_900.0}, noise=0.02)
     assert "neither shown nor ruled out" in ruled(race, SLOWER)[1]
+    assert re.search(r"; about \d+ s more would settle it if this trend holds", ruled(race, SLOWER)[1])
     assert [ruled(race, SLOWER, strict=strict)[0] for strict in (False, True)] == [0, EXIT_FAILURE]
 
 
@@ -66,7 +68,7 @@ def test_nothing_to_be_said_is_no_success() -> None:
     """Too few rounds, a first one that is out or void; what another one shows counts before that."""
     few = samples.race({"old": 40_000.0, "new": 30_000.0}, rounds=3)
     assert ruled(few, SLOWER)[0] == EXIT_VOID
-    assert "it takes at least 10 rounds for a small difference (3 so far)" in ruled(few, SLOWER)[1]
+    assert "at least 5 rounds are needed for differences above 10 %, 10 for smaller ones (3" in ruled(few, SLOWER)[1]
     whole = samples.race({"old": 40_000.0, "new": 30_000.0, "other": 39_000.0})
     code, text = ruled(whole, SLOWER, void=("old",))
     assert (code, text.count("what was measured of old is void")) == (EXIT_VOID, 2)

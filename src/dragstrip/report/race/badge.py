@@ -12,7 +12,7 @@ from dragstrip.record import EventKind
 from dragstrip.report import figures
 from dragstrip.report.race import summary
 from dragstrip.report.race.columns import changes, leaders
-from dragstrip.report.race.summary import JudgedRace, Part, of_rates
+from dragstrip.report.race.summary import JudgedRace, Part, Standing, of_rates
 from dragstrip.report.race.wording import unfit_text
 from dragstrip.store.database import Store
 
@@ -64,6 +64,8 @@ def race_badge(judged: JudgedRace) -> Badge:
     if judged.void:
         return Badge(Colour.VOID, "VOID", f"no result at {names}")
     first = [leaders(part) for part in parts]
+    if judged.standing is Standing.NOT_COMPARABLE:
+        return Badge(Colour.NONE, "NOT COMPARABLE", f"at {names}")
     if not any(first):
         return Badge(Colour.NONE, "NO VERDICT", f"at {names} after {len(judged.record.rounds)} rounds")
     text = "; ".join(
@@ -84,16 +86,19 @@ def column_badge(part: Part) -> Badge:
     if part.void:
         racing = part.names or [entrant.name for entrant in part.race.entrants if not entrant.out]
         return Badge(Colour.VOID, "VOID", f"no result for {_named(racing)}")
+    if part.unfit and part.standing in (Standing.OPEN, Standing.NOT_COMPARABLE):
+        word = "NOT COMPARABLE" if part.standing is Standing.NOT_COMPARABLE else "NO VERDICT"
+        return Badge(Colour.UNDECIDED, word, unfit_text(part.unfit.items()))
     bad = part.void_contenders | part.unjudged.keys()
     names = [name for name in part.names if name not in bad]
     pair = summary.pair_of(part.verdict, *names[:2]) if len(names) > 1 else None
     if pair is None:
         left = sum(not entrant.out and entrant.name not in bad for entrant in part.race.entrants)
-        after = f"after {_rounds(len(part.race.rounds))}"
+        after = f"after {figures.rounds(len(part.race.rounds))}"
         few = f"{left} of {len(part.race.entrants)} contenders left"
         return Badge(Colour.NONE, "NO VERDICT", few if left < 2 else after)
     if figures.finite(pair.low) is None:
-        rounds = _rounds(pair.rounds)
+        rounds = figures.rounds(pair.rounds)
         return Badge(Colour.NONE, "TOO EARLY", f"{pair.a} {figures.ratio(pair.ratio)} × {pair.b} after {rounds}")
     if len(names) == 2:
         return _of_two(pair)
@@ -101,13 +106,7 @@ def column_badge(part: Part) -> Badge:
     return _tied(part.verdict, top, pair) if len(top) > 1 else _won(pair, comparative=False)
 
 
-def _rounds(count: int) -> str:
-    return f"{count} round{'' if count == 1 else 's'}"
-
-
 def _of_two(pair: Pair) -> Badge:
-    if pair.unfit:
-        return Badge(Colour.UNDECIDED, "NO VERDICT", f"{pair.a} against {pair.b}: {unfit_text(pair.unfit)}")
     if pair.verdict is PairVerdict.SAME:
         within = f"within {figures.percent(pair.margin)}"
         return Badge(Colour.SAME, "SAME", f"{pair.a} and {pair.b} {within}, {spread(pair)}")

@@ -120,7 +120,7 @@ def leaders(part: Part) -> tuple[str, ...]:
     """The leaders of a column: the first contender and all that are tied with it; none if nothing is decided."""
     names = [row.name for row in part.valid_rows if row.name not in part.unjudged]
     first = summary.pair_of(part.verdict, *names[:2]) if len(names) > 1 else None
-    if first is None or figures.finite(first.low) is None or part.void:
+    if first is None or figures.finite(first.low) is None or part.unfit or part.void:
         return ()
     return tuple(name for name in names if name in part.top_group(names[0]))
 

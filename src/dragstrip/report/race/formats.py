@@ -20,6 +20,7 @@ from dragstrip.report.comparison import Outcome, Ruled, Ruling
 from dragstrip.report.race import export as race_export
 from dragstrip.report.race import summary, tables
 from dragstrip.report.race.checks import check_text
+from dragstrip.report.race.headline import column_headline
 from dragstrip.report.race.summary import JudgedRace, Part
 from dragstrip.store.json_values import Json, JsonObject
 from dragstrip.validity import Status
@@ -88,7 +89,9 @@ def _go_lines(race: Race) -> list[str]:
 
 
 def junit(judged: JudgedRace, rules: Sequence[Ruled] = ()) -> str:
-    """JUnit XML: one case per contender (failed: it is out) and one per validity check (failed: it voids the race).
+    """JUnit XML: one case for what it came to, one per contender (failed: it is out) and one per validity check.
+
+    The first fails if the race has no result, a check if it voids the race.
 
     Args:
         rules: what became of ``--fail-if``: one case per threshold and contender.
@@ -97,6 +100,8 @@ def junit(judged: JudgedRace, rules: Sequence[Ruled] = ()) -> str:
     for part in judged.parts:
         suites.append(suite := _suite(f"dragstrip {part.name}", judged.record.started))
         _rule_cases(suite, [rule.ruling for rule in rules if rule.column in ("", part.name)])
+        said = column_headline(part)
+        _case(suite, "race", part.standing, failed=said if part.standing.exit_code else "", text=said)
         for entrant in part.race.entrants:
             _case(suite, "contenders", entrant.name, failed=entrant.out, text=entrant.version)
         for check in part.checks:

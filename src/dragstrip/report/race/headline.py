@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dragstrip.metrics import KNOWN, PairVerdict
-from dragstrip.record import Ending, Race
+from dragstrip.record import Race
 from dragstrip.report import figures
 from dragstrip.report.race.checks import check_text
 from dragstrip.report.race.columns import changes, leaders
-from dragstrip.report.race.summary import JudgedRace, Part, Row, pair_of
+from dragstrip.report.race.summary import JudgedRace, Part, Row, Standing, pair_of
 from dragstrip.report.race.wording import ended, metric_reason_text, sentence, unfit_text
 from dragstrip.validity import Check, CheckName, Status
 
@@ -75,6 +75,8 @@ def _lead(part: Part, rows: Sequence[Row]) -> str:
     pair = pair_of(verdict, first, rows[1].name)
     never = "The two fastest never ran in the same round, so they can't be compared."
     text = ended(sentence(pair)) if pair else never
+    if len(rows) > 2 and part.unfit:
+        return f"None of the {len(verdict.pairs)} pairs can be compared: {ended(unfit_text(part.unfit.items()))}"
     if len(rows) > 2 and all(figures.finite(pair.low) is None for pair in verdict.pairs):
         return f"It is too early to call any of the {len(verdict.pairs)} pairs. {text}"
     if len(rows) == 2:
@@ -155,16 +157,14 @@ def _order(parts: Sequence[Part]) -> list[str]:
 
 def no_result_reason(judged: JudgedRace) -> str:
     """Why a race that is over has no result at all, and what would give one on this machine; "" if it has one."""
-    race = judged.record
-    if race.finished.goes_on or race.finished is Ending.TOO_FEW:
-        numbers = True  # it was not over: nothing is refused
-    else:
-        numbers = any(figures.finite(pair.ratio) is not None for pair in judged.verdict.pairs)
-    if numbers and not judged.void:
+    if not judged.standing.fruitless:
         return ""
+    if judged.standing is Standing.NOT_COMPARABLE:
+        reasons = dict.fromkeys(unfit_text(part.unfit.items()) for part in judged.parts if part.unfit)
+        return f"no pair can be compared: {'; '.join(reasons)}"
     cause = next((check for check in judged.checks if check.status is Status.VOID), None)
     why = f"of the check “{figures.check(cause.label)}”" if cause else "no round has two valid contenders"
-    return f"no valid result, because {why}: {_advice(race, cause)}"
+    return f"no valid result, because {why}: {_advice(judged.record, cause)}"
 
 
 def _advice(race: Race, check: Check | None) -> str:

@@ -14,7 +14,7 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from dragstrip.analysis import Verdict
+from dragstrip.analysis import EARLY, FLOOR, LEAST_APART, Verdict
 from dragstrip.record import Race
 from dragstrip.report import figures, glyphs
 from dragstrip.report.race import terminal as race_terminal
@@ -47,6 +47,13 @@ class Progress:
         self._live = Live(console=console, auto_refresh=False, transient=True) if drawn else None
         #: Called after each round; what it raises ends the race.
         self.after_round: Callable[[], None] = lambda: None
+
+    #: Called with the race before its first round.
+    when_planned: Callable[[Race], None] = staticmethod(lambda _: None)
+
+    def planned(self, race: Race) -> None:
+        """The race is about to begin."""
+        self.when_planned(race)
 
     def __enter__(self) -> Self:
         if self._live:
@@ -98,20 +105,21 @@ class Progress:
         self.after_round()
         done, pairs = len(race.rounds), len(verdict.pairs)
         decided = sum(pair.decided for pair in verdict.pairs)
-        spent_s = sum(round_.ended_ns - round_.started_ns for round_ in race.rounds) / 1e9
-        budget = "" if race.plan.rounds_fixed else f" of {race.plan.budget_s:.0f} s"
-        count = len(verdict.columns)
-        most = f"{race.plan.planned_rounds}{f' for each of {count} columns' if count > 1 else ''}"
+        fixed, count = race.plan.rounds_fixed, len(verdict.columns)
+        budget = "" if fixed else f" of {race.plan.budget_s:.0f} s"
+        most = f" of {race.plan.planned_rounds}{f' for each of {count} columns' if count > 1 else ''}" if fixed else ""
         void = sum(bool(round_.void) for round_ in race.rounds)
         self._phase = (
-            f"round {done}{f' ({void} void)' if void else ''} of at most {most}, "
-            f"{decided} of {pairs} pairs decided, {spent_s:.0f} s{budget} spent"
+            f"round {done}{f' ({void} void)' if void else ''}{most}, "
+            f"{decided} of {pairs} pairs decided, {race.spent_s:.0f} s{budget} spent"
         )
         self._phase_waits = False
         if left := time_left(race, verdict):
             self._phase += f", {left}"
         self._standings = self._table(JudgedRace(race, verdict)) if self._live else None
         self._marks = [*failures(verdict), *check_marks(race)] if self._live else []
+        if done == len(verdict.columns) and (short := too_short(race)):
+            self._show(short)
         # Plain lines: often at first, then now and then, and whenever something was decided.
         worth_a_line = done in (1, 2, 5) or done % 10 == 0 or decided != self._decided
         self._decided = decided
@@ -148,15 +156,28 @@ def time_left(race: Race, verdict: Verdict) -> str:
     """The longest time that the race can still take, and the likely time; "" before its first round."""
     if not race.rounds:
         return ""
-    spent = [(r.ended_ns - r.started_ns) / 1e9 for r in race.rounds]
     done = sum(not r.void for r in race.rounds)
-    most_s = max(race.plan.planned_rounds * len(verdict.columns) - done, 0) * sum(spent) / len(spent)
-    if not race.plan.rounds_fixed:
-        most_s = max(min(most_s, race.plan.budget_s - sum(spent)), 0.0)
+    left = max(race.plan.planned_rounds * len(verdict.columns) - done, 0)
+    fixed_s, left_s = left * race.spent_s / len(race.rounds), max(race.plan.budget_s - race.spent_s, 0.0)
+    most_s = fixed_s if race.plan.rounds_fixed else left_s
     likely_s = None if race.plan.rounds_fixed else verdict.more_s
     if likely_s is not None and likely_s < most_s:
         return f"about {likely_s:.0f} s left, {most_s:.0f} s at most"
     return f"{most_s:.0f} s left at most"
+
+
+def too_short(race: Race) -> str:
+    """Said after each column's first round: that the budget pays for too few, and what would do; "" if it suffices."""
+    if race.plan.rounds_fixed or not race.rounds:
+        return ""
+    turn_s = race.spent_s / len(race.rounds) * len(race.columns)
+    pays_for = int(race.plan.budget_s / max(turn_s, 1e-9))
+    if pays_for >= FLOOR:
+        return ""
+    told = f"the budget of {race.plan.budget_s:.0f} s pays for about {figures.rounds(max(pays_for, 1))} like the first"
+    before = f"nothing is decided before the {EARLY}th, and " if pays_for < EARLY else ""
+    small = f"differences below {figures.percent(LEAST_APART)} need {FLOOR}"
+    return f"{told}; {before}{small} (--budget {figures.as_budget(FLOOR * turn_s)})"
 
 
 def failures(verdict: Verdict) -> list[RenderableType]:

@@ -36,7 +36,9 @@ def race(judged: JudgedRace, rules: Sequence[Ruled] = ()) -> str:
         explained = causes.markdown(part.race)
         named = [f"{line} at {cell(part.name)}" if line.startswith("### ") else line for line in explained]
         lines += named if len(parts) > 1 else explained
-    lines += ["", f"race {cell(record.id)}, {len(record.rounds)} rounds, workload {cell(record.workload)}"]
+    ended = judged.ended or "interrupted, or still running"
+    told = f"{len(record.rounds)} rounds, workload {cell(record.workload)}, ended: {ended}"
+    lines += ["", f"race {cell(record.id)}, {told}"]
     return "\n".join(lines) + "\n"
 
 

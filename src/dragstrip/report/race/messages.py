@@ -63,6 +63,12 @@ def _cause(void: Void) -> str:
 def _accounting(n: Mapping[str, float]) -> str:
     if "sent" in n:
         return f"{n['sent']} sent, but {n['answered']} answered, {n['failed']} failed and {n['in_flight']} in flight"
+    if "at_work" in n:
+        at_work = f"{n['at_work']:.1f} of {n['connections']:.0f} connections were at work on average"
+        return f"{at_work}: rate and latency contradict each other"
+    if "waited_ns" in n:
+        waited = f"{n['connections']:.0f} connections waited {n['waited_ns'] / 1e6:.0f} ms together"
+        return f"{waited} in {n['lasted_ns'] / 1e6:.0f} ms"
     if "connections" in n:
         return f"{n['in_flight']} in flight on {n['connections']} connections"
     if "requests" in n:

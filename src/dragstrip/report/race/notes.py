@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -106,18 +105,8 @@ def undecided_hint(judged: JudgedRace, run: str) -> str:
     if verdict.more_s is None or race.plan.rounds_fixed:
         return f"{which} open" if race.plan.rounds_fixed else f"{which} undecided; the time needed can't be predicted"
     it = "it" if open_ == 1 else "them"
-    needed = budget(verdict.more_s)
-    about = needed.replace("m", " min").replace("s", " s")
+    needed, about = figures.as_budget(verdict.more_s), figures.more_time(verdict.more_s)
     return f"{which} open; about {about} more would decide {it}: dragstrip race --resume {run} --budget +{needed}"
-
-
-def budget(seconds: float) -> str:
-    """A duration as ``--budget`` takes it, rounded up: steps of 10 s, from 1 min on of 1 min, from 10 min on of 5."""
-    if seconds <= 60:
-        whole = max(10 * math.ceil(seconds / 10), 10)
-        return f"{whole}s" if whole < 60 else "1m"
-    step = 1 if seconds <= 600 else 5
-    return f"{step * math.ceil(seconds / 60 / step)}m"
 
 
 def notes(part: Part) -> list[Note]:

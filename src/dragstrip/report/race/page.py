@@ -75,7 +75,7 @@ def render(judged: JudgedRace) -> str:
         void=content["void"],
         events=content["events"],
         title=f"{race.workload}: {', '.join(names or [e.name for e in race.entrants])}",
-        summary=race_terminal.summary(race),
+        summary=race_terminal.summary(judged),
         drawing=_inside_script(json.dumps(drawing, separators=(",", ":"))),
         scripts=scripts,
         allowed=" ".join(map(_allowed, scripts)),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from functools import cached_property
 from typing import Self
 
@@ -20,6 +21,33 @@ from dragstrip.validity import Check, Status, inspect
 
 #: This many pairs that the machine disturbed unequally have a sentence each; more have one together.
 DISTURBED_EACH = 2
+
+
+class Standing(StrEnum):
+    """What a race, or a column of it, came to; badge, headline, files and exit code show this one value."""
+
+    DECIDED = "decided"  #: a pair has a verdict
+    OPEN = "open"  #: none yet, but more rounds may give one
+    NOT_COMPARABLE = "not comparable"  #: none, and no number of rounds would give one
+    EMPTY = "no numbers"
+    TOO_FEW = "too few contenders"
+    VOID = "void"
+
+    @property
+    def exit_code(self) -> int:
+        """Of a race that came to this, apart from its thresholds."""
+        return {Standing.DECIDED: 0, Standing.OPEN: 0, Standing.TOO_FEW: 1}.get(self, 3)
+
+    @property
+    def fruitless(self) -> bool:
+        """Whether nothing that was measured is a result."""
+        return self in (Standing.NOT_COMPARABLE, Standing.EMPTY, Standing.VOID)
+
+
+def ended(race: Race, verdict: ColumnVerdict | Verdict) -> Ending:
+    """How it ended, as its record supports it: an earlier version called races decided that compared nothing."""
+    unfit = any(pair.unfit for pair in verdict.pairs if not pair.decided)
+    return Ending.NOT_COMPARABLE if race.finished is Ending.DECIDED and unfit else race.finished
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,6 +137,32 @@ class Part:
         return (self.race.finished is Ending.VOID or bool(self.void_checks)) and not self.valid_pairs
 
     @property
+    def unfit(self) -> dict[UnfitReason, tuple[str, ...]]:
+        """Why none of its pairs can be compared, and which contenders that is about; empty if some can."""
+        pairs = [pair for pair in self.verdict.pairs if not {pair.a, pair.b} & self.void_contenders]
+        if not all(pair.unfit for pair in pairs):
+            return {}
+        reasons: dict[UnfitReason, dict[str, None]] = {}
+        for why, names in (reason for pair in pairs for reason in pair.unfit):
+            reasons.setdefault(why, {}).update(dict.fromkeys(names))
+        return {why: tuple(names) for why, names in reasons.items()}
+
+    @property
+    def standing(self) -> Standing:
+        """What it came to."""
+        over = not self.race.finished.goes_on
+        if self.void:
+            return Standing.VOID
+        if sum(not entrant.out for entrant in self.race.entrants) < 2:
+            return Standing.TOO_FEW
+        if any(pair.decided for pair in self.valid_pairs):
+            return Standing.DECIDED
+        if over and self.unfit and all(pair.lasting for pair in self.verdict.pairs):
+            return Standing.NOT_COMPARABLE
+        numbers = any(figures.finite(pair.ratio) is not None for pair in self.verdict.pairs)
+        return Standing.OPEN if numbers or not over else Standing.EMPTY
+
+    @property
     def out(self) -> list[Entrant]:
         """Contenders that are out."""
         return [entrant for entrant in self.race.entrants if entrant.out]
@@ -143,7 +197,7 @@ class JudgedRace:
         return [
             Part(
                 column.name,
-                as_race,
+                replace(as_race, finished=ended(as_race, verdict)),
                 verdict,
                 [check for check in self.checks if check.column in ("", column.name)],
                 column.absent,
@@ -154,9 +208,19 @@ class JudgedRace:
         ]
 
     @property
+    def standing(self) -> Standing:
+        """What it came to: of several columns the best."""
+        return min((part.standing for part in self.parts), key=list(Standing).index)
+
+    @property
+    def ended(self) -> Ending:
+        """How it ended."""
+        return ended(self.record, self.verdict)
+
+    @property
     def void(self) -> bool:
         """Whether no measurement of it may be used as a result: every column is void."""
-        return all(part.void for part in self.parts)
+        return self.standing is Standing.VOID
 
 
 def of_rates(race: Race) -> bool:

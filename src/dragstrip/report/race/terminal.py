@@ -69,7 +69,7 @@ def show_race(
         lines += causes.lines(part.race)
     lines += _foreign(judged.record)
     lines += _beside_the_verdict(judged, run or judged.record.id, every=verbose)
-    lines.append(Text(summary(judged.record), style="dim"))
+    lines.append(Text(summary(judged), style="dim"))
     glyphs.emit(console, *lines)
 
 
@@ -366,9 +366,9 @@ def _footer(part: Part) -> list[RenderableType]:
     return [Text(line, style="dim") for line in lines]
 
 
-def summary(race: Race) -> str:
+def summary(judged: JudgedRace) -> str:
     """Load, duration, cores and seed, on one line."""
-    taken_s = (race.rounds[-1].ended_ns - race.rounds[0].started_ns) / 1e9 if race.rounds else 0.0
+    race = judged.record
     keep = "keep-alive" if race.load.keepalive else "a connection per request"
     void = sum(bool(round_.void) for round_ in race.rounds)
     return (
@@ -376,9 +376,9 @@ def summary(race: Race) -> str:
         f"{f', {race.load.streams} streams each' if race.load.streams > 1 else ''}"
         f"{'' if race.load.http == '1.1' else f', HTTP/{race.load.http}'}"
         f"{f', {race.load.rate_per_s:,g}/s offered' if race.load.rate_per_s else ''} · "
-        f"{len(race.rounds)} rounds{f' ({void} void)' if void else ''} in {taken_s:.0f} s · "
+        f"{len(race.rounds)} rounds{f' ({void} void)' if void else ''} in {race.spent_s:.0f} s · "
         f"server cores {_cores(race.server_cores)}, engine cores {_cores(race.engine_cores)} · "
-        f"seed {race.seed} · ended: {race.finished or 'interrupted, or still running'}"
+        f"seed {race.seed} · ended: {judged.ended or 'interrupted, or still running'}"
     )
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
-from dragstrip.analysis import FLOOR
+from dragstrip.analysis import Pair
+from dragstrip.analysis.gates import Rule, edge
+from dragstrip.analysis.pairs import MAX_FORECAST
 from dragstrip.metrics import KNOWN
 from dragstrip.report import figures
-from dragstrip.report.comparison import Outcome, Rule, Ruled, Ruling, ruling
+from dragstrip.report.comparison import Outcome, Ruled, Ruling, ruling
 from dragstrip.report.race.summary import JudgedRace, Part, pair_of
+from dragstrip.report.race.wording import early_text, unfit_text
 
 
 def rulings(judged: JudgedRace, rules: Sequence[Rule], *, except_for: str = "") -> list[Ruled]:
@@ -41,9 +45,11 @@ def _judged(part: Part, rule: Rule, name: str, first: str) -> Iterator[tuple[Rul
         if first in out
         else f"what was measured of {' and '.join(sorted(spoils))} is void"
         if spoils
-        else "they can't be compared, see above"
-        if pair is None or pair.unfit
-        else f"it takes at least {FLOOR} rounds for a small difference ({pair.rounds} so far)"
+        else "they never ran in the same round"
+        if pair is None
+        else f"they can't be compared: {unfit_text(pair.unfit)}"
+        if pair.unfit
+        else f"{early_text(pair)} ({pair.rounds} so far)"
         if figures.finite(pair.low) is None
         else ""
     )
@@ -51,4 +57,13 @@ def _judged(part: Part, rule: Rule, name: str, first: str) -> Iterator[tuple[Rul
         yield ruling(rule, name, None, lack=lack), False
         return
     measure = f" of {first}, {KNOWN[pair.metric].compared}"
-    yield ruling(rule, name, (pair.low, pair.high), of=measure), True
+    yield ruling(rule, name, (pair.low, pair.high), of=measure, more=_missing(pair, edge(rule))), True
+
+
+def _missing(pair: Pair, limit: float) -> str:
+    """How much more racing would move the interval to one side of a limit, if ratio and scatter stay as they are."""
+    half, off = math.log(pair.high / pair.low) / 2, abs(math.log(pair.ratio / limit))
+    rounds = pair.rounds * ((half / off) ** 2 - 1) if off else math.inf
+    if rounds > MAX_FORECAST:
+        return "; it is too near that to foresee what would"
+    return f"; about {figures.more_time(rounds * pair.spent_s / pair.rounds)} more would settle it if this trend holds"

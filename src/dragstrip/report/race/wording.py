@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 
 from dragstrip.analysis import ColumnVerdict, Contradiction, Pair, Pauses
 from dragstrip.analysis.fitness import GeneratorLimit, MetricReason, SameRate, TimeTaken, UnfitReason
-from dragstrip.analysis.interval import FLOOR, LEAST_APART
+from dragstrip.analysis.interval import EARLY, FLOOR, LEAST_APART
 from dragstrip.analysis.unequal_disturbance import Disturbed
 from dragstrip.metrics import KNOWN, PairVerdict
-from dragstrip.report.figures import as_percent, decimals, two_digits
+from dragstrip.report.figures import as_percent, decimals, more_time, two_digits
 
 #: Text before the names of the contenders concerned.
 _UNFIT = {
@@ -18,6 +18,7 @@ _UNFIT = {
     UnfitReason.RATE: "could not sustain the offered rate",
     UnfitReason.WARMING: "still warming up",
     UnfitReason.DATABASE: "limited by the database",
+    UnfitReason.SAME_RATE: "offered the same rate, which their throughput can't exceed",
 }
 
 
@@ -36,13 +37,23 @@ def sentence(pair: Pair) -> str:
     if pair.decided:
         return _separated(pair)
     if not math.isfinite(pair.low):
-        early = pair.rounds < FLOOR
-        needed = f"at least {FLOOR} rounds are needed for differences below {as_percent(LEAST_APART)}"
-        least = needed if early else "the fixed number of rounds is not complete yet"
+        least = early_text(pair)
         return f"{names}: too early to call after {_spent(pair)}, {least} (so far {_times(pair.ratio)} times the speed)"
-    more = "" if pair.more_s is None else f"; about {_seconds(pair.more_s)} more would decide it if this trend holds"
+    more = "" if pair.more_s is None else f"; about {more_time(pair.more_s)} more would decide it if this trend holds"
     edges = f"between {_edge(pair.low)} and {_edge(pair.high)}"
     return f"{names}: too close to call, {edges} ({_spent(pair)}{more})"
+
+
+def early_text(pair: Pair) -> str:
+    """Why a pair has no interval yet."""
+    apart, share = abs(math.log(pair.ratio)) > math.log1p(LEAST_APART), as_percent(LEAST_APART)
+    if pair.rounds >= FLOOR:
+        return "the fixed number of rounds is not complete yet"
+    if not apart:
+        return f"at least {FLOOR} rounds are needed for differences below {share}"
+    if pair.rounds < EARLY:
+        return f"at least {EARLY} rounds are needed for differences above {share}, {FLOOR} for smaller ones"
+    return f"its rounds differ too much among each other for fewer than {FLOOR} rounds to decide"
 
 
 def ended(text: str) -> str:
