@@ -23,4 +23,5 @@ from dragstrip.analysis.judgement import (
 )
 from dragstrip.analysis.numbers import RoundNumbers, round_numbers
 from dragstrip.analysis.pairs import Pair
+from dragstrip.analysis.ranking import ahead, consistent, over_columns
 from dragstrip.metrics import METRICS
