@@ -7,7 +7,15 @@ better one, also for CPU time: less is better.
 
 from dragstrip.analysis.columns import MAX_VOID_ROUNDS, by_column, with_column
 from dragstrip.analysis.comparability import Differs, Unlike
-from dragstrip.analysis.comparison import Change, Comparison, NoInterval, columns_of_both, compare, compare_columns
+from dragstrip.analysis.comparison import (
+    BETWEEN_RACES,
+    Change,
+    Comparison,
+    NoInterval,
+    columns_of_both,
+    compare,
+    compare_columns,
+)
 from dragstrip.analysis.fitness import UnfitReason
 from dragstrip.analysis.group_sequential import factor_within
 from dragstrip.analysis.interval import EARLY, FLOOR, LEAST_APART, Interval
