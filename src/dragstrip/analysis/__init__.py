@@ -7,7 +7,15 @@ better one, also for CPU time: less is better.
 
 from dragstrip.analysis.columns import MAX_VOID_ROUNDS, by_column, with_column
 from dragstrip.analysis.comparability import Differs, Unlike
-from dragstrip.analysis.comparison import Change, Comparison, NoInterval, columns_of_both, compare, compare_columns
+from dragstrip.analysis.comparison import (
+    BETWEEN_RACES,
+    Change,
+    Comparison,
+    NoInterval,
+    columns_of_both,
+    compare,
+    compare_columns,
+)
 from dragstrip.analysis.fitness import UnfitReason
 from dragstrip.analysis.gates import NO_GATE, Gate
 from dragstrip.analysis.group_sequential import factor_within
@@ -24,4 +32,5 @@ from dragstrip.analysis.judgement import (
 )
 from dragstrip.analysis.numbers import RoundNumbers, round_numbers
 from dragstrip.analysis.pairs import Pair
+from dragstrip.analysis.ranking import ahead, consistent, over_columns
 from dragstrip.metrics import METRICS

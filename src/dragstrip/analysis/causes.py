@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from dragstrip.analysis.interval import Interval
+from dragstrip.analysis.judgement import judge_column
 from dragstrip.analysis.launch_differences import (
     LEAST_LAUNCHES,
     LaunchDifference,
@@ -28,6 +29,7 @@ from dragstrip.analysis.layers import (
     sampled_share,
     unnamed_share,
 )
+from dragstrip.analysis.ranking import ahead, consistent
 from dragstrip.record import Counter, EventKind, Profile, Race
 
 #: Probability of any false alarm among a column's differences, and of missing a contender's own number. Counters,
@@ -450,7 +452,10 @@ def is_of_revisions(race: Race) -> bool:
 
 
 def _in_order(race: Race, by_name: Mapping[str, Sequence[Profile]]) -> tuple[str, ...]:
-    """Contenders by CPU time per response, the thriftiest first; revisions in their own order."""
+    """Contenders by CPU time per response, the thriftiest first, but by no order that the race's pairs contradict.
+
+    Revisions are in their own order.
+    """
     names = tuple(by_name)
     if is_of_revisions(race):
         return names
@@ -459,7 +464,7 @@ def _in_order(race: Race, by_name: Mapping[str, Sequence[Profile]]) -> tuple[str
         known = _numbers(COUNTERS[0], by_name[name])
         return known.mean if known else float("inf")
 
-    return tuple(sorted(names, key=cost))
+    return consistent(sorted(names, key=cost), ahead(judge_column(race, metric="cpu").pairs))
 
 
 def _both(first: LaunchNumbers | None, second: LaunchNumbers | None) -> tuple[LaunchNumbers, LaunchNumbers]:

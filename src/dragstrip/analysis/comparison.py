@@ -8,7 +8,7 @@ both between the races cancels. If there is none, the machine's own change is in
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
@@ -17,19 +17,39 @@ import numpy as np
 
 from dragstrip.analysis.columns import by_column
 from dragstrip.analysis.comparability import Unlike, unchanged, unlike
-from dragstrip.analysis.fitness import choose
+from dragstrip.analysis.fitness import UnfitReason, choose, unfit
 from dragstrip.analysis.group_sequential import factor_within
-from dragstrip.analysis.interval import FLOOR, Compared, FloatArray, Interval, decide, quantile, student_t
+from dragstrip.analysis.interval import (
+    EARLY,
+    EARLY_HALF,
+    FLOOR,
+    Compared,
+    FloatArray,
+    Interval,
+    decide,
+    quantile,
+    student_t,
+)
+from dragstrip.analysis.judgement import judge_column
 from dragstrip.analysis.numbers import RoundNumbers, round_numbers
+from dragstrip.analysis.pairs import grouped
 from dragstrip.errors import BadUsage
 from dragstrip.record import Race
+
+#: Two races of the same servers differ by more than their intervals say: each by this much, as a standard deviation of
+#: a ratio's natural logarithm. More rounds of either don't make it less.
+BETWEEN_RACES = 0.004
+
+#: Degrees of freedom of what is known: its t is as good as normal.
+MANY = 1e9
 
 
 class NoInterval(StrEnum):
     """Why a change has no interval; ``report.comparison`` has the words."""
 
-    FEW_ROUNDS = "few rounds"  #: less than ``FLOOR`` of one of the races
+    FEW_ROUNDS = "few rounds"  #: less of one of the races than decide anything
     CUT_OFF = "cut off"  #: a race with a fixed number of rounds ended before it
+    UNFIT = "unfit"  #: it, or the reference, gets no verdict in one of the races
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +61,7 @@ class Change(Compared):
             the races has no number. Its bounds hold at once for all contenders compared.
         rounds_old, rounds_new: launches that count.
         against: the contender relative to which it was taken, "" if it was taken by itself.
-        lack: why no interval exists; None if one does.
+        lack: why no interval exists; None if one does. unfit: each reason with its contenders, if that is why.
     """
 
     name: str
@@ -49,6 +69,7 @@ class Change(Compared):
     rounds_new: int
     against: str = ""
     lack: NoInterval | None = None
+    unfit: tuple[tuple[UnfitReason, tuple[str, ...]], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +132,7 @@ def compare(
         raise BadUsage(f"race {old.id} is compared with itself; name two races (`dragstrip runs` lists them)")
     metric, margin = choose(new, metric).metric, new.plan.margin if margin is None else margin
     alpha = new.plan.alpha if alpha is None else alpha
-    then, now = (_Side(race, round_numbers(race, metric)) for race in (old, new))
+    then, now = (_Side(race, round_numbers(race, metric), _unfit(race, metric)) for race in (old, new))
     sides = (then, now)
     names = [entrant.name for entrant in new.entrants if all(entrant.name in side.numbers.names for side in sides)]
     before, after = ({entrant.name: entrant for entrant in race.entrants} for race in (old, new))
@@ -181,10 +202,11 @@ def _by_place(race: Race) -> dict[tuple[str, int], Race]:
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """One race's numbers and how it was stopped."""
+    """One race's numbers, how it was stopped, and its contenders that get no verdict."""
 
     race: Race
     numbers: RoundNumbers
+    unfit: Mapping[str, UnfitReason]
 
     def logs(self, name: str, against: str | None) -> FloatArray:
         """Per round the log speed, relative to another's in that round; rounds without a number are left out."""
@@ -200,11 +222,28 @@ class _Side:
         plan = self.race.plan
         return plan.rounds_fixed and len(self.numbers.rounds) >= plan.planned_rounds
 
-    def factor(self, n: int, alpha: float) -> float:
-        """Half-width in standard errors of the interval of ``n`` rounds' mean; infinite if there is none."""
+    @property
+    def least(self) -> int:
+        """The fewest rounds that have an interval."""
+        return FLOOR if self.race.plan.rounds_fixed else EARLY
+
+    def half(self, logs: FloatArray, alpha: float) -> float:
+        """Half the width of the interval of these rounds' mean; infinite if there is none."""
+        n, error = len(logs), _error(logs)
         if self.race.plan.rounds_fixed:
-            return quantile(n, alpha) if self.complete else math.inf
-        return factor_within(n, alpha, self.race.plan.planned_rounds)
+            return quantile(n, alpha) * error if self.complete else math.inf
+        half = factor_within(n, alpha, self.race.plan.planned_rounds) * error
+        return half if n >= FLOOR else max(half, EARLY_HALF)
+
+
+def _unfit(race: Race, metric: str) -> dict[str, UnfitReason]:
+    """Contenders that get no verdict by this metric."""
+    warming = judge_column(race, metric=metric).warming
+    return unfit(race, metric) | dict.fromkeys(warming, UnfitReason.WARMING)
+
+
+def _error(logs: FloatArray) -> float:
+    return float(logs.std(ddof=1)) / math.sqrt(len(logs))
 
 
 def _reference(
@@ -227,7 +266,8 @@ def _change(
     """One contender's change; ``alpha``: the chance of a false one among all ``compared``."""
     old, new = (side.logs(name, against) for side in sides)
     mean = float(new.mean() - old.mean()) if len(old) and len(new) else math.nan
-    half, lack = _half(sides, old, new, alpha / compared)
+    reasons = {who: why for side in sides for who, why in side.unfit.items() if who in (name, against)}
+    half, lack = (math.inf, NoInterval.UNFIT) if reasons else _half(sides, old, new, alpha / compared)
     verdict, _ = decide(mean, half, margin)
     return Change(
         name=name,
@@ -237,6 +277,7 @@ def _change(
         rounds_new=len(new),
         against=against or "",
         lack=lack,
+        unfit=grouped(list(reasons), reasons),
     )
 
 
@@ -245,25 +286,30 @@ def _half(
 ) -> tuple[float, NoInterval | None]:
     """Half the interval's width on the log scale, infinite with the reason if there is none.
 
-    Fixed numbers of rounds: Welch (1947). Otherwise the sum of each race's own half-width that holds at every look,
-    with half the error each: wider, and valid however each of the races was stopped.
+    Fixed numbers of rounds: Welch (1947), with the known scatter between races as a third source. Otherwise the sum of
+    each race's own half-width that holds at every look, with half the error each: wider, and valid however each of the
+    races was stopped. The scatter between the two is independent of both, and added as such.
     """
-    if min(len(old), len(new)) < FLOOR:
+    both = tuple(zip(sides, (old, new), strict=True))
+    if any(len(logs) < side.least for side, logs in both):
         return math.inf, NoInterval.FEW_ROUNDS
-    errors = [float(logs.std(ddof=1)) / math.sqrt(len(logs)) for logs in (old, new)]
     if all(side.complete for side in sides):
-        squares = [error**2 for error in errors]
-        total = sum(squares)
-        if total == 0:
-            return 0.0, None
-        freedom = total**2 / sum(s**2 / (len(logs) - 1) for s, logs in zip(squares, (old, new), strict=True))
-        return student_t(freedom, alpha) * math.sqrt(total), None
-    halves = [
-        error * side.factor(len(logs), alpha / 2) for error, side, logs in zip(errors, sides, (old, new), strict=True)
-    ]
-    if not all(map(math.isfinite, halves)):
-        return math.inf, NoInterval.CUT_OFF
-    return sum(halves), None
+        return welch_half(old, new, alpha), None
+    half = joined([side.half(logs, alpha / 2) for side, logs in both], alpha)
+    return half, None if math.isfinite(half) else NoInterval.CUT_OFF
+
+
+def joined(halves: Sequence[float], alpha: float) -> float:
+    """Half the width of the difference's interval, from those of two races, each of which holds with half of alpha."""
+    return math.hypot(sum(halves), student_t(MANY, alpha) * math.sqrt(2) * BETWEEN_RACES)
+
+
+def welch_half(old: FloatArray, new: FloatArray, alpha: float) -> float:
+    """Half the width of Welch's interval of the difference of two races' means."""
+    squares = [_error(logs) ** 2 for logs in (old, new)]
+    total = sum(squares) + 2 * BETWEEN_RACES**2
+    own = sum(square**2 / (len(logs) - 1) for square, logs in zip(squares, (old, new), strict=True))
+    return student_t(min(total**2 / own, MANY) if own else MANY, alpha) * math.sqrt(total)
 
 
 def _few(names: Iterable[str]) -> str:

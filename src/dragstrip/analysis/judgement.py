@@ -6,7 +6,6 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from itertools import combinations
 from statistics import median
 
 import numpy as np
@@ -16,6 +15,7 @@ from dragstrip.analysis.fitness import MetricReason, UnfitReason, choose, lastin
 from dragstrip.analysis.interval import EARLY, FLOOR, FloatArray, Interval, quantile
 from dragstrip.analysis.numbers import RoundNumbers, Tables, numbers_of, read
 from dragstrip.analysis.pairs import Pair, Rules, pairs_of
+from dragstrip.analysis.ranking import ranking
 from dragstrip.errors import BadUsage
 from dragstrip.metrics import KNOWN, METRICS, PairVerdict
 from dragstrip.record import Race
@@ -87,7 +87,8 @@ class ColumnVerdict:
             its own pairs, at any time; they decide nothing about the race's end.
         contradictions: pairs in which one contender is faster and the other spends less CPU per request.
         estimates: of every entrant, those that are out too (without a number).
-        groups: the largest sets of tied contenders, fastest first; sets may overlap.
+        ranking: contenders with a number, best first by their pairs; no separated pair contradicts it.
+        groups: the largest sets of tied contenders, in that order; sets may overlap.
         all_decided: every pair has a verdict.
         warming: contenders whose warm-up had not ended in more than half of their rounds: not compared.
         pauses: contenders that lose throughput to pauses of their own.
@@ -106,6 +107,7 @@ class ColumnVerdict:
     beside: Mapping[str, tuple[Pair, ...]]
     contradictions: tuple[Contradiction, ...]
     estimates: Mapping[str, Estimate]
+    ranking: tuple[str, ...]
     groups: tuple[tuple[str, ...], ...]
     all_decided: bool
     warming: tuple[str, ...]
@@ -222,6 +224,8 @@ def judge_column(
     pairs, beside = _all_pairs(race, tables, by_metric, rules, warming)
     by_totals = pairs if rules.metric == "throughput" and not rules.typical else beside.get("throughput", ())
     separated = frozenset(frozenset((p.a, p.b)) for p in by_totals if p.verdict.separated)
+    with_number = [name for name, count in zip(tables.names, counts.sum(axis=0), strict=True) if count]
+    order = ranking(with_number, pairs)
     return ColumnVerdict(
         metric=rules.metric,
         margin=margin,
@@ -231,7 +235,8 @@ def judge_column(
         beside=beside,
         contradictions=_contradictions(beside | {rules.metric: pairs}),
         estimates=_estimates(race, tables, by_metric, typical=rules.typical),
-        groups=_groups(_ranking(numbers, typical=rules.typical), pairs),
+        ranking=order,
+        groups=_groups(order, pairs),
         all_decided=all(pair.decided for pair in pairs),
         warming=warming,
         pauses=_pauses(by_metric["throughput"], margin, separated),
@@ -273,19 +278,6 @@ def _contradictions(by_metric: Mapping[str, Sequence[Pair]]) -> tuple[Contradict
             ahead, behind = (pair.a, pair.b) if pair.verdict is PairVerdict.FASTER else (pair.b, pair.a)
             contradictions.append(Contradiction(ahead, behind))
     return tuple(contradictions)
-
-
-def _ranking(numbers: RoundNumbers, *, typical: bool) -> tuple[str, ...]:
-    """Contenders with a number, fastest first, by their mean log ratio to the others: paired, so drift cancels."""
-    logs = numbers.log_speeds(numbers.medians if typical else numbers.totals)
-    places = [k for k in range(len(numbers.names)) if not np.isnan(logs[:, k]).all()]
-    score = dict.fromkeys(places, 0.0)
-    for a, b in combinations(places, 2):
-        difference = logs[:, a] - logs[:, b]
-        if not np.isnan(difference).all():
-            mean = float(np.nanmean(difference))
-            score[a], score[b] = score[a] + mean, score[b] - mean
-    return tuple(numbers.names[k] for k in sorted(places, key=lambda k: -score[k]))
 
 
 def _groups(ranking: Sequence[str], pairs: Sequence[Pair]) -> tuple[tuple[str, ...], ...]:

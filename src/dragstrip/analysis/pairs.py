@@ -131,7 +131,7 @@ def pairs_of(
         names = numbers.names[a], numbers.names[b]
         both, between = ~np.isnan(decisive[:, at]), between_pauses[:, at]
         usual = between[~np.isnan(between)]
-        reasons = _reasons([name for name in names if name in unfit], unfit)
+        reasons = grouped([name for name in names if name in unfit], unfit)
         half = draft.half(rules)
         verdict, within = decide(draft.mean, half, rules.margin)
         verdict = PairVerdict.UNDECIDED if reasons else verdict
@@ -160,7 +160,7 @@ def pairs_of(
     return tuple(made)
 
 
-def _reasons(names: Sequence[str], unfit: Mapping[str, UnfitReason]) -> tuple[tuple[UnfitReason, tuple[str, ...]], ...]:
+def grouped(names: Sequence[str], unfit: Mapping[str, UnfitReason]) -> tuple[tuple[UnfitReason, tuple[str, ...]], ...]:
     """Why a pair gets no verdict: each reason once, with its contenders; empty without names."""
     reasons = dict.fromkeys(unfit[name] for name in names)
     return tuple((why, tuple(name for name in names if unfit[name] == why)) for why in reasons)

@@ -11,11 +11,12 @@ from enum import StrEnum
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from dragstrip.analysis import FLOOR, Change, Comparison, Differs, NoInterval, Unlike
+from dragstrip.analysis import BETWEEN_RACES, FLOOR, Change, Comparison, Differs, NoInterval, Unlike
 from dragstrip.analysis.gates import Rule, edge
 from dragstrip.metrics import KNOWN, PairVerdict
 from dragstrip.record import Race
 from dragstrip.report import figures, glyphs
+from dragstrip.report.race.wording import unfit_text
 from dragstrip.store.json_values import JSON_SCHEMA, JsonObject, picked
 from dragstrip.validity import noise
 
@@ -76,9 +77,14 @@ def sentence(change: Change, metric: str) -> str:
 
 def _lack(change: Change) -> str:
     """Why a change has no interval; "" if that is not known."""
-    if change.lack is NoInterval.FEW_ROUNDS:
-        return f"it takes {FLOOR} rounds of each ({change.rounds_old} then, {change.rounds_new} now)"
-    return "a race with a fixed number of rounds was interrupted before it" if change.lack is NoInterval.CUT_OFF else ""
+    match change.lack:
+        case NoInterval.FEW_ROUNDS:
+            return f"it takes {FLOOR} rounds of each ({change.rounds_old} then, {change.rounds_new} now)"
+        case NoInterval.CUT_OFF:
+            return "a race with a fixed number of rounds was interrupted before it"
+        case NoInterval.UNFIT:
+            return f"a race has no verdict on it: {unfit_text(change.unfit)}"
+    return ""
 
 
 def difference_text(difference: Unlike) -> str:
@@ -168,6 +174,7 @@ def design(comparison: Comparison) -> str:
         else "intervals that hold however each race was stopped (races of a fixed number, --rounds, get narrower ones)"
     )
     share = figures.percent(1 - comparison.alpha)
+    how += f"; they include the {figures.percent(BETWEEN_RACES)} by which two races of the same server differ"
     if comparison.reference:
         return (
             f"{share} for all together, {how}. Ratios are relative to {comparison.reference}, which did not change: "

@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache, lru_cache
 
+from dragstrip.analysis import ahead, over_columns
 from dragstrip.errors import DragstripError
 from dragstrip.lab.choice import Progress
 from dragstrip.lab.ledger import STORE_NAME, CellRow, Stored
-from dragstrip.metrics import KNOWN
+from dragstrip.metrics import PairVerdict
 from dragstrip.record import METHOD_VERSION, Race
 from dragstrip.report import figures
 from dragstrip.report.lab.summary import Counted
-from dragstrip.report.race.summary import JudgedRace, Part, tie_letters
+from dragstrip.report.race.summary import JudgedRace, Part, pair_of, tie_letters
 from dragstrip.store.database import Store
 from dragstrip.store.json_values import decode, encode
 from dragstrip.version import __version__
 
 #: The version of digests: of judging, and of their form.
-MADE = f"{METHOD_VERSION}.{__version__}.1"
+MADE = f"{METHOD_VERSION}.{__version__}.2"
 
 
 class Fill(StrEnum):
@@ -43,7 +43,7 @@ class Shade:
     """One contender in one cell.
 
     Args:
-        ratio: its speed over the speed of the column's best, at most 1; None without a number.
+        ratio: its speed over the speed of the column's best, by their pair; None without one.
         letters: contenders of the column that share a letter are tied.
         open: a pair of it is undecided. why: the reason without a number.
     """
@@ -64,7 +64,7 @@ class Ratio:
     estimate: float
     low: float
     high: float
-    verdict: str
+    verdict: PairVerdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +129,7 @@ class HeatMap:
     """The cells of one line-up, load and class: a column for each workload and revision.
 
     Args:
-        contenders: rows, best first by their mean ratio.
+        contenders: rows, best first by their mean ratio, but by no order that their pairs contradict.
     """
 
     line_up: str
@@ -199,7 +199,7 @@ def _digest(race: Race) -> Digest:
                 estimate=pair.interval.estimate,
                 low=pair.interval.low,
                 high=pair.interval.high,
-                verdict=str(pair.verdict),
+                verdict=pair.verdict,
             )
             for pair in part.valid_pairs
         ),
@@ -212,16 +212,14 @@ def _shades(part: Part) -> dict[str, Shade]:
     shades = {entrant.name: Shade(fill=Fill.OUT, why=entrant.out) for entrant in part.out}
     letters = tie_letters(part.names, part.verdict)
     open_ = {name for pair in part.verdict.pairs if not pair.decided for name in (pair.a, pair.b)}
-    best = part.valid_rows[0].main.estimate if part.valid_rows else math.nan
-    more_is_better = KNOWN[part.verdict.metric].more_is_better
+    best = part.valid_rows[0].name if part.valid_rows else ""
     for row in part.rows:
         if row.name in part.void_contenders or part.void:
             shades[row.name] = Shade(fill=Fill.VOID, why="no measurement of it is valid")
             continue
-        ratio = row.main.estimate / best if more_is_better else best / row.main.estimate
-        shades[row.name] = Shade(
-            fill=Fill.RATIO, ratio=figures.finite(ratio), letters=letters[row.name], open=row.name in open_
-        )
+        pair = pair_of(part.verdict, row.name, best)
+        ratio = 1.0 if row.name == best else figures.finite(pair.ratio) if pair else None
+        shades[row.name] = Shade(fill=Fill.RATIO, ratio=ratio, letters=letters[row.name], open=row.name in open_)
     return shades
 
 
@@ -237,7 +235,8 @@ def heat_maps(cells: Sequence[Judged]) -> list[HeatMap]:
         names = dict.fromkeys(name for column in columns for name in column.shades)
         known = {name: [column.shades[name].ratio for column in columns if name in column.shades] for name in names}
         mean = {name: _mean([ratio for ratio in ratios if ratio is not None]) for name, ratios in known.items()}
-        rows = tuple(sorted(names, key=lambda name: -mean[name])) or ("–",)
+        by_mean = sorted(names, key=lambda name: -mean[name])
+        rows = over_columns(by_mean, (ahead(column.ratios) for column in columns)) or ("–",)
         maps.append(HeatMap(line_up=line_up, load=load, machine=machine, contenders=rows, columns=tuple(columns)))
     return maps
 

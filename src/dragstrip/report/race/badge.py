@@ -102,7 +102,7 @@ def column_badge(part: Part) -> Badge:
         return Badge(Colour.NONE, "TOO EARLY", f"{pair.a} {figures.ratio(pair.ratio)} × {pair.b} after {rounds}")
     if len(names) == 2:
         return _of_two(pair)
-    top = tuple(name for name in part.top_group(names[0]) if name not in bad)
+    top = part.top_of(names)
     return _tied(part.verdict, top, pair) if len(top) > 1 else _won(pair, comparative=False)
 
 

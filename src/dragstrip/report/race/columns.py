@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from dragstrip.metrics import KNOWN, PairVerdict
+from dragstrip.analysis import ahead, over_columns
+from dragstrip.metrics import KNOWN
 from dragstrip.report import figures
 from dragstrip.report.race import summary
 from dragstrip.report.race.summary import JudgedRace, Part, of_rates
@@ -58,7 +59,7 @@ class Table:
 
     Args:
         heads: each column's name and what its ratios are of.
-        rows: each contender with its cells, in the order of the first column.
+        rows: each contender with its cells, in the order of the first column, and of later ones where that is open.
     """
 
     heads: tuple[tuple[str, str], ...]
@@ -88,6 +89,8 @@ def table(judged: JudgedRace) -> Table:
     names = [entrant.name for entrant in race.entrants]
     # By the first column; a contender that is not in it comes after, by the next column that has it.
     names.sort(key=lambda name: [rank.get(name, len(names)) for rank in ranks])
+    # Each pair that is tied there, by the next column that separates it.
+    names = list(over_columns(names, (ahead(part.valid_pairs) for part in parts)))
     missing = Cell(lacks=figures.NONE)
     return Table(
         heads=tuple((part.name, KNOWN[part.verdict.metric].compared) for part in parts),
@@ -117,29 +120,22 @@ def _cells(part: Part, *, all_numbers: bool) -> dict[str, Cell]:
 
 
 def leaders(part: Part) -> tuple[str, ...]:
-    """The leaders of a column: the first contender and all that are tied with it; none if nothing is decided."""
+    """The leaders of a column: the first contender, and all that are tied with it; none if nothing is decided."""
     names = [row.name for row in part.valid_rows if row.name not in part.unjudged]
     first = summary.pair_of(part.verdict, *names[:2]) if len(names) > 1 else None
     if first is None or figures.finite(first.low) is None or part.unfit or part.void:
         return ()
-    return tuple(name for name in names if name in part.top_group(names[0]))
+    return part.top_of(names)
 
 
 def changes(parts: Sequence[Part]) -> list[Change]:
     """Pairs that are separated one way in one column and the other way in another."""
     swaps = []
-    for (part, winners), (later, others) in combinations(((part, _winners(part)) for part in parts), 2):
-        for both, winner in winners.items():
-            if others.get(both, winner) != winner:
-                (loser,) = both - {winner}
-                swaps.append(Change(winner, loser, part.name, later.name))
+    for (part, winners), (later, others) in combinations(((part, ahead(part.valid_pairs)) for part in parts), 2):
+        swaps += [
+            Change(winner, loser, part.name, later.name) for winner, loser in winners if (loser, winner) in others
+        ]
     return swaps
-
-
-def _winners(part: Part) -> dict[frozenset[str], str]:
-    """Which contender of each separated pair is ahead."""
-    pairs = [pair for pair in part.valid_pairs if pair.verdict.separated and not pair.unfit]
-    return {frozenset((pair.a, pair.b)): pair.a if pair.verdict is PairVerdict.FASTER else pair.b for pair in pairs}
 
 
 def legend(judged: JudgedRace, shown: Table) -> list[str]:

@@ -87,7 +87,7 @@ def _lead(part: Part, rows: Sequence[Row]) -> str:
     quantile = KNOWN[verdict.metric].quantile
     best = "needs the least CPU per request" if verdict.metric == "cpu" else "is the fastest"
     best = f"has the lowest {quantile} latency" if quantile else best
-    at_top = tuple(row.name for row in rows if row.name in part.top_group(first))
+    at_top = part.top_of([row.name for row in rows])
     if len(at_top) > 1:
         lead = f"{figures.several(at_top)} are tied at the top. {text}"
     else:

@@ -12,7 +12,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Self
 
-from dragstrip.analysis import ColumnVerdict, Estimate, Interval, Pair, UnfitReason, Verdict, by_column, judge
+from dragstrip.analysis import ColumnVerdict, Estimate, Interval, Pair, UnfitReason, Verdict, ahead, by_column, judge
 from dragstrip.metrics import KNOWN
 from dragstrip.record import Ending, Entrant, Race
 from dragstrip.report import figures
@@ -167,9 +167,20 @@ class Part:
         """Contenders that are out."""
         return [entrant for entrant in self.race.entrants if entrant.out]
 
-    def top_group(self, first: str) -> tuple[str, ...]:
-        """The contenders that are tied with the first one, which is among them."""
-        return next((group for group in self.verdict.groups if first in group), (first,))
+    def top_of(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Of these contenders, best first: the first, and those tied with it; it alone if it is ahead of all others."""
+        if not names:
+            return ()
+        first, *others = names
+        before = ahead(self.verdict.pairs)
+        if all((first, other) in before for other in others):
+            return (first,)
+        top = [first]
+        for name in others:
+            if not any((name, tied) in before or (tied, name) in before for tied in top):
+                top.append(name)
+        # Verdicts that go round in a circle: nothing is the best.
+        return tuple(top) if len(top) > 1 else tuple(name for name in names if (first, name) not in before)
 
 
 @dataclass(frozen=True)
@@ -248,19 +259,17 @@ def deciding_interval(estimate: Estimate, metric: str) -> Interval | None:
 
 
 def ranked(race: Race, verdict: ColumnVerdict) -> list[Row]:
-    """Contenders with numbers, fastest (or thriftiest) first by estimate; contenders that are out are left out."""
-    sign = -1 if KNOWN[verdict.metric].more_is_better else 1
-    scored: list[tuple[float, Interval, Entrant]] = []
-    for entrant in race.entrants:
-        estimate = verdict.estimates.get(entrant.name)
-        main = deciding_interval(estimate, verdict.metric) if estimate and not entrant.out else None
+    """Contenders with numbers in the order of their pairs; contenders that are out are left out."""
+    entrants = {entrant.name: entrant for entrant in race.entrants if not entrant.out}
+    found: list[tuple[Interval, Entrant]] = []
+    for name in verdict.ranking:
+        main = deciding_interval(verdict.estimates[name], verdict.metric) if name in entrants else None
         if main is not None and figures.finite(main.estimate) is not None:
-            scored.append((sign * main.estimate, main, entrant))
-    scored.sort(key=lambda item: item[0])
-    ties = tie_cells([entrant.name for _, _, entrant in scored], _tied(verdict))
+            found.append((main, entrants[name]))
+    ties = tie_cells([entrant.name for _, entrant in found], _tied(verdict))
     return [
         Row(entrant=entrant, estimate=verdict.estimates[entrant.name], main=main, ties=cells, race=race)
-        for (_, main, entrant), cells in zip(scored, ties, strict=True)
+        for (main, entrant), cells in zip(found, ties, strict=True)
     ]
 
 
