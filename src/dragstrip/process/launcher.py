@@ -263,12 +263,14 @@ class Launcher:
         environment = server_environment(os.environ)
         if user is not None:
             environment |= {"HOME": str(scratch), "TMPDIR": str(scratch), "USER": "nobody", "LOGNAME": "nobody"}
-        made = make_cgroup(number)
+        # A container sees bubblewrap's environment, not the one that bubblewrap gives it.
+        env = dict(start.env) if start.box else environment | dict(start.env)
+        box, made = start.box, make_cgroup(number)
         self._send({
-            "do": "start", "launch": number, "command": list(start.command), "env": environment | dict(start.env),
+            "do": "start", "launch": number, "command": list(start.command), "env": env,
             "cwd": str(start.cwd), "cores": list(cores), "user": list(user) if user else None,
-            "network": start.box.network if start.box else "",
-            "box": start.box is not None, "ids": list(start.box.ids) if start.box and start.box.ids else None,
+            "network": box.network if box else "",
+            "box": list(box.options) if box else None, "ids": list(box.ids) if box and box.ids else None,
             "log": str(log), "log_limit_bytes": LOG_LIMIT_BYTES, "scratch": str(scratch),
             "cgroup": str(made) if made else None, "signal": start.stop_signal,
         })  # fmt: skip
