@@ -24,6 +24,10 @@ from dragstrip.errors import BadUsage, DiskFull
 
 ELSEWHERE = "give another path"
 
+#: The folder for interpreters and tools that need none. In the current folder, and in the folders above one in /tmp,
+#: others may have left files that such programs load: modules, settings, a choice of another compiler.
+NOWHERE = Path("/")
+
 #: Errors of a rename after which the file may still be written in place.
 _NOT_BY_RENAME = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY, errno.EXDEV)
 

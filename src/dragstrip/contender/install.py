@@ -20,6 +20,7 @@ from types import MappingProxyType
 
 from dragstrip.contender import Alternative, Entry, Install, environment
 from dragstrip.errors import NotReady
+from dragstrip.paths import NOWHERE
 
 #: Debian's hook that decides whether a package may start its daemon (invoke-rc.d(8)).
 POLICY = Path("/usr/sbin/policy-rc.d")
@@ -141,10 +142,10 @@ def _private_steps(pip: Sequence[str], npm: Sequence[str], names: str, root: boo
         yield Step(("npm", "install", "--no-fund", "--no-audit", "--prefix", str(folder), *npm), purpose)
         return
     base = str(SYSTEM_PYTHON) if root and SYSTEM_PYTHON.exists() else sys.executable
-    yield Step((base, "-m", "venv", "--clear", "--without-pip", str(folder)), purpose)
+    yield Step((base, "-I", "-m", "venv", "--clear", "--without-pip", str(folder)), purpose)
     into = ("--python", str(folder / "bin" / "python3"))
     # pip would count the packages in PYTHONPATH as installed in the folder.
-    yield Step((sys.executable, "-m", "pip", *into, "install", "--quiet", *pip), purpose, (("PYTHONPATH", ""),))
+    yield Step((sys.executable, "-P", "-m", "pip", *into, "install", "--quiet", *pip), purpose, (("PYTHONPATH", ""),))
 
 
 def carry_out(planned: InstallPlan, say: Callable[[str], object]) -> None:
@@ -160,7 +161,7 @@ def carry_out(planned: InstallPlan, say: Callable[[str], object]) -> None:
                 # The umask lets an unprivileged user execute the programs of a private environment.
                 done = subprocess.run(
                     step.command, env={**os.environ, **dict(step.env)}, stdout=subprocess.PIPE, text=True,
-                    stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, errors="replace", umask=0o022,
+                    stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, errors="replace", umask=0o022, cwd=NOWHERE,
                 )  # fmt: skip
             except OSError as error:
                 raise NotReady(f"{step.command[0]} can't be run: {error.strerror} ({step.purpose})") from error

@@ -35,7 +35,7 @@ ASK_S, COPY_S, INSTALL_S = 60.0, 900.0, 3600.0
 #: Marks the line that a machine's Python prints about itself.
 MARK = "dragstrip:"
 
-_START = '#!/bin/sh\nexec "$(dirname "$(readlink -f "$0")")/python" -m dragstrip "$@"\n'
+_START = '#!/bin/sh\nexec "$(dirname "$(readlink -f "$0")")/python" -P -m dragstrip "$@"\n'
 
 
 @dataclass(frozen=True, slots=True)
