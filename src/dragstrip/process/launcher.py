@@ -123,6 +123,18 @@ class ServerProcess(Running):
                 names.add(_user_name(psutil.Process(pid).uids().effective))
         return tuple(sorted(names))
 
+    def outside(self) -> tuple[str, ...]:
+        found = []
+        for pid in self.pids() if self.cgroup is not None else ():
+            with contextlib.suppress(OSError):
+                groups = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
+                name = Path(f"/proc/{pid}/comm").read_text().strip()
+                own = next((line.removeprefix("0::") for line in groups if line.startswith("0::")), "")
+                # A zombie is in the cgroup of all; its time was counted where it ran.
+                if self.cgroup.name not in Path(own).parts and _threads(pid):
+                    found.append(f"{pid} ({name})")
+        return tuple(found)
+
     def cpu_stat(self) -> str | None:
         return str(self.cgroup / "cpu.stat") if self.cgroup else None
 
@@ -362,6 +374,7 @@ class Launcher:
             exit_status=report["exit_status"], died=report["kind"] == "died" or number not in self._stopping,
             cpu_ns=report["cpu_ns"], peak_memory_bytes=report["peak_memory_bytes"], how=report["how"],
             log_tail=report["log_tail"], left_over=tuple(report["left_over"]),
+            hidden_ns=report["hidden_ns"],
         )  # fmt: skip
 
     def has_ended(self, number: int) -> bool:

@@ -79,6 +79,7 @@ class EndReport(TypedDict):
     peak_memory_bytes: int | None
     how: str
     left_over: list[str]
+    hidden_ns: int
     log_tail: str
 
 

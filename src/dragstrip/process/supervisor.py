@@ -592,12 +592,13 @@ class Supervisor:
         until = time.monotonic() + 1.0
         while not remove_cgroup(launch.cgroup) and time.monotonic() < until:
             self._turn(0.005)
+        cpu_ns = launch.rusage_ns if cgroup_us is None else cgroup_us * 1000
         if launch.why:
             self._send({"kind": "failed", "launch": launch.number, "why": launch.why})
         else:
             self._send({
                 "kind": "died" if died else "ended", "launch": launch.number, "exit_status": launch.exit_status,
-                "cpu_ns": launch.rusage_ns if cgroup_us is None else cgroup_us * 1000, "peak_memory_bytes": peak,
+                "cpu_ns": cpu_ns, "hidden_ns": max(launch.rusage_ns - cpu_ns, 0), "peak_memory_bytes": peak,
                 "how": how, "left_over": launch.left_over, "log_tail": launch.log.tail(),
             })  # fmt: skip
         self._launch = None

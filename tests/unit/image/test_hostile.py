@@ -324,14 +324,15 @@ def test_the_command_line_refuses_a_hostile_image_and_keeps_nothing(
 
 def _with_global_headers(content: bytes, each: int) -> bytes:
     """A tar file whose members each have a global header before them, which holds for all later ones."""
-    made, members = io.BytesIO(), tarfile.open(fileobj=io.BytesIO(content))
-    for number, member in enumerate(members):
-        more = {f"dragstrip.{number}.{key}": "x" * 1000 for key in range(each)}
-        made.write(tarfile.TarInfo.create_pax_global_header(more))
-        made.write(member.tobuf())
-        data = members.extractfile(member)
-        body = data.read() if data else b""
-        made.write(body + bytes(-len(body) % 512))
+    made = io.BytesIO()
+    with tarfile.open(fileobj=io.BytesIO(content)) as members:
+        for number, member in enumerate(members):
+            more = {f"dragstrip.{number}.{key}": "x" * 1000 for key in range(each)}
+            made.write(tarfile.TarInfo.create_pax_global_header(more))
+            made.write(member.tobuf())
+            data = members.extractfile(member)
+            body = data.read() if data else b""
+            made.write(body + bytes(-len(body) % 512))
     return made.getvalue() + bytes(1024)
 
 
