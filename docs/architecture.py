@@ -35,7 +35,7 @@ RUST_ROWS = (
     ("block_run", "snapshots", "coalescing", "reference_server", "observer"),
     ("barrier", "cpu_accounting", "io", "clock"),
     ("plan", "websocket", "response", "error_sample", "tally", "failure"),
-    ("schedule", "tls", "error"),
+    ("schedule", "tls", "error", "patience"),
     ("http2", "target", "script", "sys", "heads", "exchange"),
 )
 RUST_ROOMS = tuple(room for row in RUST_ROWS for room in row)

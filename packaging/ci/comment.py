@@ -27,6 +27,12 @@ MARK = "<!-- dragstrip diff -->"
 MAX_BYTES, MAX_NAME = 64 * 2**20, 80
 MAX_ROWS = 60
 
+#: Characters of a comment; GitHub refuses more than 65,536.
+MAX_COMMENT = 60_000
+
+#: What a report of another form raises.
+ODD = (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError)
+
 
 def text(value: object) -> str:
     """A text from the reports as code in Markdown: no mention, link, image or tag can come of it."""
@@ -36,7 +42,11 @@ def text(value: object) -> str:
 
 def number(value: object, sign: str = "") -> str:
     """A finite number with three decimals; with "+" as its sign if it is positive and that is given."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    try:
+        value = math.nan if isinstance(value, bool) or not isinstance(value, int | float) else float(value)
+    except OverflowError:
+        value = math.inf
+    if not math.isfinite(value) or abs(value) >= 1e15:
         return "–"
     return f"{value:{sign}.3f}"
 
@@ -57,7 +67,7 @@ def interval(low: object, high: object) -> str:
 def comment(report: Mapping[str, Any]) -> str:
     """The comment of a race's JSON."""
     lines = [MARK, "### Dragstrip diff", ""]
-    commits = [text(name) for name in _names(report)]
+    commits = [text(name) for name in _names(report)[:MAX_ROWS]]
     lines += [f"Raced beside each other: {', '.join(commits)}", ""] if commits else []
     lines += ["| workload | revisions | ratio | interval | verdict |", "|-|-|-:|-|-|"]
     lines += [row for row, _ in zip(_rows(report), range(MAX_ROWS), strict=False)]
@@ -67,6 +77,11 @@ def comment(report: Mapping[str, Any]) -> str:
         shown = (" ".join(text(rule.get(key)) for key in ("outcome", "rule", "name")) for rule in rules[:MAX_ROWS])
         lines += ["", *(f"- {line}" for line in shown)]
     lines += ["", "Above 1 the first is faster, or needs less. The workflow's artifact has the page with all numbers."]
+    length = 0
+    for at, line in enumerate(lines):
+        if (length := length + len(line) + 1) > MAX_COMMENT:
+            lines[at:] = ["", "The rest is in the workflow's artifact."]
+            break
     return "\n".join(lines) + "\n"
 
 
@@ -166,8 +181,13 @@ def main() -> None:
     if not file.is_file() or file.is_symlink():
         sys.exit(f"{file} is not there: the race left no report")
     with file.open("rb") as opened:
-        report = json.loads(opened.read(MAX_BYTES))
-    body = comment(report)
+        content = opened.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
+        sys.exit(f"{file} has more than {MAX_BYTES:,} bytes; no comment is written")
+    try:
+        body = comment(json.loads(content))
+    except ODD as error:
+        sys.exit(f"{file} is not a report of a diff ({type(error).__name__}); no comment is written")
     if options.print:
         sys.stdout.write(body)
         return

@@ -89,7 +89,8 @@ base() {
 against=${DRAGSTRIP_BASE:-$(base)}
 [ -n "$against" ] || fail "no revision to compare with: check out the history (fetch-depth: 0), or give the input \`base\`"
 
-read -r -a options <<< "${DRAGSTRIP_OPTIONS:-}"
+# Over all lines: a `--fail-if` on a second line must not be lost.
+read -r -d '' -a options <<< "${DRAGSTRIP_OPTIONS:-}" || true
 code=0
 "$DRAGSTRIP" diff "$against" "${DRAGSTRIP_HEAD:-HEAD}" --quiet --store "$temporary/dragstrip-races.sqlite" \
     --export-markdown "$reports/diff.md" --json "$reports/diff.json" --html "$reports/diff.html" \
@@ -101,7 +102,7 @@ fi
 case $code in
     0) result passed ;;
     1) result failed ;;
-    3) result unclear; echo "dragstrip: no interval to test, so the threshold neither holds nor fails" >&2; code=0 ;;
+    3) result unclear; echo "dragstrip: no interval to test, so the threshold neither holds nor fails" >&2 ;;
     *) result error ;;
 esac
 exit "$code"

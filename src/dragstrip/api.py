@@ -19,13 +19,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack
 
-from rich.console import Console
-
 from dragstrip import analysis as judging
 from dragstrip import contender
 from dragstrip.errors import BadUsage
 from dragstrip.record import Race
 from dragstrip.report import figures
+from dragstrip.report.console import Console
 from dragstrip.report.race import columns as columns_of
 from dragstrip.report.race import export as race_export
 from dragstrip.report.race import summary, tables

@@ -24,6 +24,10 @@ from dragstrip.errors import BadUsage, DiskFull
 
 ELSEWHERE = "give another path"
 
+#: The folder for interpreters and tools that need none. In the current folder, and in the folders above one in /tmp,
+#: others may have left files that such programs load: modules, settings, a choice of another compiler.
+NOWHERE = Path("/")
+
 #: Errors of a rename after which the file may still be written in place.
 _NOT_BY_RENAME = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY, errno.EXDEV)
 
@@ -53,9 +57,11 @@ def read(file: Path, max_bytes: int, *, pipes: bool = False) -> bytes:
         ValueError: the reason why it can't be read; or it is longer than ``max_bytes``.
     """
     try:
-        if not pipes and file.exists() and not file.is_file():
-            raise ValueError("it is not a regular file")
-        with file.open("rb") as opened:
+        # Without blocking: opening a pipe would wait for its other end.
+        number = os.open(file, os.O_RDONLY | os.O_CLOEXEC | (0 if pipes else os.O_NONBLOCK))
+        with open(number, "rb") as opened:  # noqa: PTH123 (a descriptor)
+            if not pipes and not stat.S_ISREG(os.fstat(number).st_mode):
+                raise ValueError("it is not a regular file")
             data = opened.read(max_bytes + 1)
     except OSError as error:
         raise ValueError(error.strerror or str(error)) from error

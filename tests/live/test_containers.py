@@ -157,6 +157,21 @@ def test_a_container_runs_as_any_other_server(launcher: Launcher, root: Path, ma
     assert running.namespace is None
 
 
+def test_a_container_sees_nothing_of_the_racing_users_environment(
+    launcher: Launcher, root: Path, made: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither in its own process nor in bubblewrap's, which are its process 1; nor does a command show its own."""
+    monkeypatch.setenv("A_TOKEN_OF_THE_USER", "secret")
+    running = _launch(launcher, root, _entry(made("plain", Env=["PGPASSWORD=of the container"])))
+    monitor, init, own = box_processes(running.pid)
+    environment = {pid: Path(f"/proc/{pid}/environ").read_bytes() for pid in (monitor, init, own)}
+    assert environment[monitor] == environment[init] == b""
+    assert b"PGPASSWORD=of the container\0" in environment[own]
+    assert b"TOKEN" not in environment[own]
+    for pid in (monitor, init, own):
+        assert b"of the container" not in Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
 def test_two_containers_have_the_same_port_and_the_machine_keeps_its_own(root: Path, made: Callable[..., Path]) -> None:
     file = made()
     with Launcher(name="a", scratch_root=root) as a, Launcher(name="b", scratch_root=root) as b:

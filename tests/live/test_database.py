@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import signal
@@ -73,7 +74,7 @@ def as_contender(instance: Instance, name: str) -> psycopg.Connection[Any]:
     where = instance.values(name)
     return psycopg.connect(
         host=str(where["database_host"]), port=int(where["database_port"]), user=str(where["database_user"]),
-        dbname=str(where["database_name"]), autocommit=True,
+        password=str(where["database_password"]), dbname=str(where["database_name"]), autocommit=True,
     )  # fmt: skip
 
 
@@ -106,6 +107,70 @@ def test_an_instance_has_the_seeds_rows_counts_by_contender_and_leaves_nothing(d
         assert data.st_mode & 0o777 == 0o700
     assert not folder.exists()
     assert not process.is_running()
+
+
+def test_nobody_else_can_log_in_and_no_contender_reaches_the_machine(database: Database, tmp_path: Path) -> None:
+    """Any other login fails, on both sockets and over TCP; a contender may read its rows, and nothing of the host."""
+    stolen = tmp_path / "stolen"
+    with database.launch() as instance, as_contender(instance, "one") as one:
+        own = instance.values("one")
+        port, password = int(own["database_port"]), str(own["database_password"])
+        other = str(instance.values("two")["database_user"])
+        assert password != instance.values("two")["database_password"]
+        assert len(password) == 64
+        hosts = [str(own["database_host"]), str(own["database_socket"]), str(instance.folder / "own")]
+        users = ["dragstrip", "postgres", "contenders", "nobody", "root", other, ""]
+        for host, user, word in itertools.product(hosts, users, ["", password, "dragstrip"]):
+            with pytest.raises(psycopg.OperationalError):
+                psycopg.connect(host=host, port=port, user=user or None, password=word, dbname="postgres").close()
+        for base in ("template0", "template1"):
+            with pytest.raises(psycopg.OperationalError):
+                psycopg.connect(
+                    host=hosts[0], port=port, user=str(own["database_user"]), password=password, dbname=base
+                ).close()
+        for statement in [
+            f"COPY (SELECT 1) TO PROGRAM 'cat > {stolen}'",
+            "COPY (SELECT 1) FROM PROGRAM 'id'",
+            "CREATE TEMP TABLE t (line text); COPY t FROM PROGRAM 'id'",
+            "CREATE TEMP TABLE t (line text); COPY t FROM '/etc/passwd'",
+            f"COPY rows TO '{stolen}'",
+            "SELECT pg_read_file('/etc/passwd')",
+            "SELECT pg_read_binary_file('/etc/passwd')",
+            "SELECT pg_ls_dir('/')",
+            "SELECT pg_stat_file('/etc/passwd')",
+            "SELECT lo_import('/etc/passwd')",
+            f"SELECT lo_export(lo_create(0), '{stolen}')",
+            "CREATE EXTENSION file_fdw",
+            "CREATE FUNCTION f() RETURNS integer LANGUAGE C AS 'libc.so.6', 'getpid'",
+            "LOAD '/usr/lib/libc.so'",
+            "ALTER SYSTEM SET archive_command = 'id'",
+            "ALTER ROLE CURRENT_USER SUPERUSER",
+            "SET ROLE dragstrip",
+            "SET SESSION AUTHORIZATION dragstrip",
+            "GRANT pg_execute_server_program TO CURRENT_USER",
+            "CREATE ROLE more LOGIN",
+            "CREATE TABLE public.mine (n integer)",
+            "CREATE FUNCTION public.pg_prewarm(text, text) RETURNS bigint LANGUAGE sql AS 'SELECT 1::bigint'",
+            "SELECT rolpassword FROM pg_authid",
+            "SELECT pg_stat_statements_reset()",
+            "UPDATE rows SET n = 1",
+            "DROP TABLE rows",
+        ]:
+            with pytest.raises(psycopg.Error), one.transaction():
+                one.execute(statement)
+        assert one.execute("SELECT count(*) FROM rows").fetchone() == (10_000,)
+        assert (instance.folder / "own").stat().st_mode & 0o777 == 0o700
+        told = "".join(file.read_text(errors="replace") for file in (instance.folder / "data").glob("*.conf"))
+        assert instance.password not in told + instance.process.log_tail()
+    assert not stolen.exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="as an ordinary user there is one user alone")
+def test_the_data_that_root_copies_for_each_round_is_roots(database: Database) -> None:
+    """A contender runs as the database's user: a link that it planted there would be followed by root."""
+    with database.launch():
+        made = next(database._scratch.glob("*-template"))
+        assert {path.lstat().st_uid for path in (made, *made.rglob("*"))} == {0}
 
 
 def segments() -> set[str]:

@@ -21,6 +21,7 @@ from dragstrip.process import launcher as launcher_module
 from dragstrip.process.launcher import Launcher, ServerProcess, scratch_root
 from dragstrip.process.ports import free_port
 from dragstrip.process.supervisor import descendants
+from dragstrip.racing.launching import hidden_text
 
 CORE = max(os.sched_getaffinity(0))
 WAIT_S = 20.0
@@ -68,6 +69,18 @@ if fault == "burns":
     while time.process_time() < end:
         pass
     memory = b"\x01" * 50_000_000
+if fault in ("leaves", "hides"):
+    own = [line for line in open("/proc/self/cgroup") if line.startswith("0::")][0][3:].strip()
+    mount = "/sys/fs/cgroup/unified" if os.path.exists("/sys/fs/cgroup/unified") else "/sys/fs/cgroup"
+    def move(to):
+        with open(f"{mount}{to}/cgroup.procs", "w") as file:
+            file.write("0")
+    move("/")
+    end = time.process_time() + 0.3
+    while time.process_time() < end:
+        pass
+    if fault == "hides":
+        move(own)
 if fault == "closes-output":
     os.close(1), os.close(2)
 listener = socket.create_server(("127.0.0.1", port))
@@ -559,3 +572,17 @@ def test_a_server_has_our_locale_and_time_zone_unless_its_start_says_otherwise(
         told.append((scratch / "told").read_text().split())
         running.stop()
     assert told == [["none", "C.UTF-8", "UTC"], ["none", "el_GR.UTF-8", "Europe/Athens"]]
+
+
+@as_root
+@pytest.mark.parametrize("fault", ["leaves", "hides", "burns", "family"])
+def test_cpu_time_outside_of_the_cgroup_is_seen(launcher: Launcher, root: Path, fault: str) -> None:
+    """While a process is outside, and by its own clock if it came back; a server that stays hides nothing."""
+    running = as_server(launcher, root, fault)
+    if running.cgroup is None:
+        pytest.skip("no cgroup v2 can be made here")
+    assert bool(running.outside()) == (fault == "leaves")
+    assert all(name.startswith(f"{running.pid} (") for name in running.outside())
+    ended = running.stop()
+    assert (hidden_text(ended) is not None) == (fault in ("leaves", "hides")), ended
+    assert (ended.hidden_ns > 250_000_000) == (fault in ("leaves", "hides"))

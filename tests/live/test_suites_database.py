@@ -110,6 +110,7 @@ def placed(database: Database, schema: Schema, name: str, folder: Path) -> Itera
         where = {key.upper(): str(value) for key, value in instance.values("servers").items()}
         env = os.environ | where | {
             "PGHOST": where["DATABASE_HOST"], "PGPORT": where["DATABASE_PORT"], "PGUSER": where["DATABASE_USER"],
+            "PGPASSWORD": where["DATABASE_PASSWORD"],
             "PGDATABASE": where["DATABASE_NAME"], "DATA": str(folder),
         }  # fmt: skip
         words = [word for fault in FAULTS[name] for word in ("0", fault)]

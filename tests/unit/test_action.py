@@ -119,7 +119,7 @@ def test_a_merge_request_of_gitlab(made: Made, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "code", "outcome"), [(0, 0, "passed"), (1, 1, "failed"), (3, 0, "unclear"), (2, 2, "error")]
+    ("given", "code", "outcome"), [(0, 0, "passed"), (1, 1, "failed"), (3, 3, "unclear"), (2, 2, "error")]
 )
 def test_the_exit_code_becomes_an_outcome(made: Made, tmp_path: Path, given: int, code: int, outcome: str) -> None:
     ended, _, outputs = _run(made, tmp_path, {}, CODE=str(given))
@@ -262,3 +262,44 @@ def test_a_wheel_is_kept_by_the_sources_that_it_is_built_from(tmp_path: Path) ->
     assert named() == first
     (tmp_path / "src" / "main.py").write_text("2")
     assert named() != first
+
+
+def test_options_of_several_lines_all_count(made: Made, tmp_path: Path) -> None:
+    """A threshold on the second line was lost, and the job was green."""
+    text = "--rounds 2\n  --fail-if slower:3%\n\n--a-a\n"
+    _, words, _ = _run(made, tmp_path, DRAGSTRIP_BASE="HEAD~1", DRAGSTRIP_OPTIONS=text)
+    assert words[-4:] == ["2", "--fail-if", "slower:3%", "--a-a"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "", "[]", "3", "{", "[" * 100_000, '{"contenders": 3}', '{"rules": {}}', '{"columns": [{"name": []}]}',
+        '{"pairs": 7}', "\udc80",
+    ],
+)  # fmt: skip
+def test_a_report_of_another_form_makes_no_traceback(tmp_path: Path, content: str) -> None:
+    (tmp_path / "diff.json").write_bytes(content.encode("utf-8", "surrogateescape"))
+    done = subprocess.run(
+        [sys.executable, str(COMMENT), str(tmp_path), "--print"], capture_output=True, text=True, check=False
+    )
+    assert "Traceback" not in done.stderr
+    assert (done.returncode == 0) == bool(done.stdout)
+
+
+def test_a_comment_has_a_length_that_github_accepts_and_odd_numbers_are_none(tmp_path: Path) -> None:
+    pair = _pair("throughput", "a" * 500, "b" * 500, 1.5, 1e300, 10**400, "faster" * 100)
+    names = [{"name": "n" * 500}] * 5_000
+    columns = [{"name": "hello", "metric": "throughput"}]
+    rules = [{"outcome": "o" * 500, "rule": "r" * 500, "name": "n" * 500}] * 5_000
+    report = {"contenders": names, "columns": columns, "pairs": [pair] * 5_000, "rules": rules}
+    (tmp_path / "diff.json").write_text(json.dumps(report))
+    done = subprocess.run(
+        [sys.executable, str(COMMENT), str(tmp_path), "--print"], capture_output=True, text=True, check=True
+    )
+    assert len(done.stdout) < 65_536
+
+
+def test_branches_of_gitlab_share_no_cache() -> None:
+    """What one has left there is code that another would run."""
+    assert re.search(r"key: .*\$CI_COMMIT_REF_SLUG", (ROOT / "packaging" / "ci" / "gitlab.yml").read_text())

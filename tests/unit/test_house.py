@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 import tomllib
 from pathlib import Path
@@ -315,3 +316,29 @@ def test_no_two_test_modules_share_a_name() -> None:
     """Pytest imports them by their names alone: with two alike, a run over both folders ends in an error."""
     names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
     assert sorted({name for name in names if names.count(name) > 1}) == []
+
+
+def unbounded_loops(source: str) -> list[str]:
+    """Loops of Rust that ask no `patience`, and have no comment `Ends: …` above them; without a file's tests."""
+    lines, found = source.partition("\n#[cfg(test)]")[0].split("\n"), []
+    for at, line in enumerate(lines):
+        if not re.match(r"\s*(?:let .* = |'\w+: )?(?:loop|while)\b", line):
+            continue
+        end = re.compile(rf"\s{{{len(line) - len(line.lstrip())}}}\}}")
+        closed = at if line.endswith("}") else next(n for n in range(at + 1, len(lines)) if end.match(lines[n]))
+        above = list(itertools.takewhile(lambda one: one.lstrip().startswith("//"), reversed(lines[:at])))
+        if "patience" not in "\n".join(lines[at : closed + 1]) and not any("// Ends: " in one for one in above):
+            found.append(f"{at + 1}: {line.strip()}")
+    return found
+
+
+def test_no_loop_over_what_a_peer_sends_is_without_end() -> None:
+    """Each loop of the engine's workers and transports asks the deadline and the stop flag, or says what ends it."""
+    engine = ROOT / "crates" / "engine" / "src"
+    files = [engine / "worker.rs", *(engine / "worker").rglob("*.rs"), *(engine / "io").rglob("*.rs")]
+    assert len(files) > 20
+    for path in (path for path in files if path.name != "tests.rs"):
+        assert unbounded_loops(path.read_text()) == [], path
+    assert unbounded_loops("    loop {\n        read();\n    }\n") == ["1: loop {"]
+    assert unbounded_loops("    while let Some(x) = f() {\n        if !patience.lasts() {\n        }\n    }\n") == []
+    assert unbounded_loops("    // Ends: soon.\n    loop {\n    }\n") == []

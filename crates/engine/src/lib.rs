@@ -18,6 +18,7 @@ pub mod heads;
 pub mod http2;
 pub mod io;
 mod observer;
+mod patience;
 pub mod plan;
 mod reference_server;
 pub mod response;
@@ -210,7 +211,8 @@ impl Engine {
         Arc::clone(&self.stop)
     }
 
-    /// Opens a session's connections (none yet without keep-alive) and returns its number.
+    /// Opens a session's connections (none yet without keep-alive) and returns its number. Clears the stop flag, which ends
+    /// the wait for a server.
     ///
     /// # Errors
     /// The plan is invalid, there are too few descriptors, or the server can't be reached.
@@ -225,13 +227,20 @@ impl Engine {
             open,
             limit,
         })?;
+        self.stop.store(false, Ordering::Relaxed);
         let (id, plan) = (self.next_session, Arc::new(plan.prepared()));
         self.next_session += 1;
         let (reply, replies) = channel();
         for (index, worker) in self.workers.iter().enumerate() {
             let count = plan.connections_of(index, self.workers.len());
             let worker_plan = plan.of_worker(index).map_or_else(|| Arc::clone(&plan), Arc::new);
-            worker.tell(Command::Open { id, plan: worker_plan, count, reply: reply.clone() })?;
+            worker.tell(Command::Open {
+                id,
+                plan: worker_plan,
+                count,
+                stop: Arc::clone(&self.stop),
+                reply: reply.clone(),
+            })?;
         }
         drop(reply);
         let mut opened = Ok(());

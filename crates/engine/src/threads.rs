@@ -24,7 +24,13 @@ const BUFFER_BYTES: usize = 64 * 1024;
 /// A command for a worker.
 pub enum Command {
     /// Opens its share of a session.
-    Open { id: u32, plan: Arc<SessionPlan>, count: usize, reply: Sender<Result<(), EngineError>> },
+    Open {
+        id: u32,
+        plan: Arc<SessionPlan>,
+        count: usize,
+        stop: Arc<AtomicBool>,
+        reply: Sender<Result<(), EngineError>>,
+    },
     /// Reports what its share runs with.
     Use { id: u32, reply: Sender<ShareUse> },
     /// Closes its share.
@@ -179,8 +185,8 @@ impl WorkerThread {
     fn work(&mut self, inbox: &Receiver<Command>) {
         while let Ok(command) = inbox.recv() {
             match command {
-                Command::Open { id, plan, count, reply } => {
-                    let opened = worker::open(&self.chosen, self.stamps, plan, count).map(|session| {
+                Command::Open { id, plan, count, stop, reply } => {
+                    let opened = worker::open(&self.chosen, self.stamps, plan, count, &stop).map(|session| {
                         self.sessions.insert(id, session);
                     });
                     let _ = reply.send(opened);

@@ -38,11 +38,14 @@ use protocol::{Protocol, Wants};
 use std::cell::Cell;
 use std::io::{Error, ErrorKind};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use websocket::WebSocket;
 
 /// Interval at which timeouts and the stop flag are checked.
 const SCAN_NS: u64 = 20_000_000;
+/// How long to read between two blocks what servers send without being asked.
+const LOOK_LIMIT: Duration = Duration::from_millis(20);
 /// How long the server may take to close a connection after its last response.
 const LINGER_NS: u64 = 10_000_000;
 /// Pause between two attempts to connect, after a failure.
@@ -111,52 +114,58 @@ pub fn open(
     stamps: bool,
     plan: Arc<SessionPlan>,
     count: usize,
+    stop: &Arc<AtomicBool>,
 ) -> Result<Box<dyn SessionWorker>, EngineError> {
     let uring = matches!(chosen, Chosen::Best(_) | Chosen::Uring(_));
     let best = matches!(chosen, Chosen::Best(_));
     match plan.protocol {
-        plan::Protocol::Http2 { .. } if plan.tls.is_some() => return boxed::<Buffered, Http2>(plan, count, stamps),
-        plan::Protocol::Http2 { .. } if uring => return boxed::<Uring, Http2>(plan, count, stamps),
-        plan::Protocol::Http2 { .. } => return boxed::<Epoll, Http2>(plan, count, stamps),
+        plan::Protocol::Http2 { .. } if plan.tls.is_some() => {
+            return boxed::<Buffered, Http2>(plan, count, stamps, stop);
+        }
+        plan::Protocol::Http2 { .. } if uring => return boxed::<Uring, Http2>(plan, count, stamps, stop),
+        plan::Protocol::Http2 { .. } => return boxed::<Epoll, Http2>(plan, count, stamps, stop),
         plan::Protocol::Pipelined { .. } if plan.tls.is_some() => {
-            return boxed::<Buffered, Http1<Pipelined>>(plan, count, stamps);
+            return boxed::<Buffered, Http1<Pipelined>>(plan, count, stamps, stop);
         }
         // With one connection a wait brings one event: over epoll a request costs a tenth less.
         plan::Protocol::Pipelined { .. } if uring && !(best && count == 1) => {
-            return boxed::<Uring, Http1<Pipelined>>(plan, count, stamps);
+            return boxed::<Uring, Http1<Pipelined>>(plan, count, stamps, stop);
         }
-        plan::Protocol::Pipelined { .. } => return boxed::<Epoll, Http1<Pipelined>>(plan, count, stamps),
-        plan::Protocol::WebSocket if plan.tls.is_some() => return boxed::<Buffered, WebSocket>(plan, count, stamps),
-        plan::Protocol::WebSocket => return boxed::<Epoll, WebSocket>(plan, count, stamps),
+        plan::Protocol::Pipelined { .. } => return boxed::<Epoll, Http1<Pipelined>>(plan, count, stamps, stop),
+        plan::Protocol::WebSocket if plan.tls.is_some() => {
+            return boxed::<Buffered, WebSocket>(plan, count, stamps, stop);
+        }
+        plan::Protocol::WebSocket => return boxed::<Epoll, WebSocket>(plan, count, stamps, stop),
         plan::Protocol::Http1 => {}
     }
     if plan.limited() {
-        return boxed::<Buffered, Http1<Limited>>(plan, count, stamps);
+        return boxed::<Buffered, Http1<Limited>>(plan, count, stamps, stop);
     }
     if plan.length_only() {
-        return boxed::<Epoll, Http1<LengthOnly>>(plan, count, stamps);
+        return boxed::<Epoll, Http1<LengthOnly>>(plan, count, stamps, stop);
     }
     if best && io::suits_blocking(&plan, count) {
-        return boxed::<Blocking, Http1<Kept>>(plan, count, stamps);
+        return boxed::<Blocking, Http1<Kept>>(plan, count, stamps, stop);
     }
     if uring && plan.keepalive {
-        return boxed::<Uring, Http1<Kept>>(plan, count, stamps);
+        return boxed::<Uring, Http1<Kept>>(plan, count, stamps, stop);
     }
     if uring && io::suits_linked(&plan) {
         // This fails if its table of files is longer than the limit of descriptors.
-        let linked = boxed::<UringLinked, Http1<Kept>>(Arc::clone(&plan), count, stamps);
-        return linked.or_else(|_| boxed::<Epoll, Http1<Kept>>(plan, count, stamps));
+        let linked = boxed::<UringLinked, Http1<Kept>>(Arc::clone(&plan), count, stamps, stop);
+        return linked.or_else(|_| boxed::<Epoll, Http1<Kept>>(plan, count, stamps, stop));
     }
     // Without linked operations, io_uring gains nothing if every request has a new socket.
-    boxed::<Epoll, Http1<Kept>>(plan, count, stamps)
+    boxed::<Epoll, Http1<Kept>>(plan, count, stamps, stop)
 }
 
 fn boxed<T: Transport + 'static, C: Protocol + 'static>(
     plan: Arc<SessionPlan>,
     count: usize,
     stamps: bool,
+    stop: &Arc<AtomicBool>,
 ) -> Result<Box<dyn SessionWorker>, EngineError> {
-    Ok(Box::new(Worker::<T, C>::open(plan, count, stamps)?))
+    Ok(Box::new(Worker::<T, C>::open(plan, count, stamps, stop)?))
 }
 
 impl<T: Transport, C: Protocol> SessionWorker for Worker<T, C> {
@@ -217,7 +226,7 @@ impl<T: Transport, C: Protocol> Worker<T, C> {
     ///
     /// # Errors
     /// [`EngineError::Connect`]: a connection could not be opened within the session's timeout.
-    fn open(plan: Arc<SessionPlan>, count: usize, stamps: bool) -> Result<Self, EngineError> {
+    fn open(plan: Arc<SessionPlan>, count: usize, stamps: bool, stop: &Arc<AtomicBool>) -> Result<Self, EngineError> {
         let () = Self::FITS;
         let proto = C::prepare(&plan, count)?;
         let Wants { requests, body_bytes, tls } = C::wants(&plan);
@@ -228,7 +237,7 @@ impl<T: Transport, C: Protocol> Worker<T, C> {
         let stamped = stamps && late && plan.target.address().is_some();
         let places = count * proto.places_per_link();
         let mut worker = Self {
-            core: Core::new(Arc::clone(&plan), places, stamped),
+            core: Core::new(Arc::clone(&plan), places, stamped, Arc::clone(stop)),
             io,
             links: (0..count).map(|_| Link::new(proto.link())).collect(),
             closers: Closers::new(count),
@@ -255,12 +264,13 @@ impl<T: Transport, C: Protocol> Worker<T, C> {
         if T::HANDSHAKES
             && let Some(plain) = io::Carrier::socket(socket)
         {
-            plain.set_nonblocking(false)?;
-            plain.set_read_timeout(Some(limit))?;
-            if !self.io.handshake(token, socket)? {
-                return Err(Error::new(ErrorKind::TimedOut, "TLS: no handshake in time"));
+            let patience = self.core.patience(limit);
+            while !self.io.handshake(token, socket)? {
+                io::await_socket(plain, libc::POLLIN, &patience).map_err(|error| match error.kind() {
+                    ErrorKind::TimedOut => Error::new(ErrorKind::TimedOut, "TLS: no handshake in time"),
+                    _ => error,
+                })?;
             }
-            plain.set_nonblocking(true)?;
         }
         Ok(())
     }
@@ -272,14 +282,15 @@ impl<T: Transport, C: Protocol> Worker<T, C> {
 
     /// Closes connections that the server has closed while they were idle, without waiting. These are not errors.
     fn look(&mut self, block_run: &mut BlockRun<impl LoadModel>, buffer: &mut [u8]) {
+        let patience = self.core.patience(LOOK_LIMIT);
         loop {
             let count = self.io.wait(0, 0, None);
             for index in 0..count {
                 if let Some(event) = self.io.event(index) {
-                    C::handle_idle(self, event, block_run, buffer);
+                    C::handle_idle(self, event, &patience, block_run, buffer);
                 }
             }
-            if count == 0 {
+            if count == 0 || !patience.lasts() {
                 return;
             }
         }
@@ -293,6 +304,7 @@ impl<T: Transport, C: Protocol> Worker<T, C> {
         for took_ns in self.core.opened_ns.drain(..) {
             block_run.counts.connecting.saturating_record(took_ns);
         }
+        // Ends: `done`, and the stop flag; a request that takes too long fails.
         loop {
             if block_run.is_open_loop() {
                 self.depart_due(block_run);
@@ -367,6 +379,7 @@ impl<T: Transport, C: Protocol> Worker<T, C> {
             return count;
         }
         let mut looked_ns = sys::now_ns();
+        // Ends: `limit_ns`.
         loop {
             count = self.io.wait(looked_ns, 0, None);
             let now_ns = sys::now_ns();
@@ -393,6 +406,7 @@ impl<T: Transport, C: Protocol> Worker<T, C> {
     /// Records the send times of queued requests: a wait in the queue is not the server's time.
     #[inline]
     fn record_departures(&mut self, block_run: &mut BlockRun<impl LoadModel>) {
+        // Ends: one for each request that was queued.
         while let Some((token, sent_ns)) = self.io.departure() {
             C::departed(self, token, sent_ns, block_run);
         }
@@ -442,6 +456,7 @@ impl<T: Transport, C: Protocol> Worker<T, C> {
     /// Starts some of the places that have not been started. Starting all at once would let the first responses wait.
     fn start_some(&mut self, block_run: &mut BlockRun<impl LoadModel>) {
         let until = self.core.ledger.places.min(self.core.ledger.cursor + START_BATCH);
+        // Ends: the cursor moves on.
         while self.core.ledger.cursor < until {
             self.core.ledger.cursor += 1;
             self.send_next(self.core.ledger.cursor - 1, sys::now_ns(), block_run);
@@ -455,6 +470,7 @@ impl<T: Transport, C: Protocol> Worker<T, C> {
     }
 
     fn wake_rested(&mut self, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
+        // Ends: `now_ns` stays.
         while self.core.timers.resting.front().is_some_and(|(due_ns, _)| *due_ns <= now_ns) {
             let Some((_, index)) = self.core.timers.resting.pop_front() else {
                 return;
@@ -567,7 +583,7 @@ mod tests {
     /// The table's cell for a pair; pairs that fit are compiled completely.
     macro_rules! cell {
         ($transport:ty, $protocol:ty, fits) => {{
-            let _: fn(Arc<SessionPlan>, usize, bool) -> _ = boxed::<$transport, $protocol>;
+            let _: fn(Arc<SessionPlan>, usize, bool, &Arc<AtomicBool>) -> _ = boxed::<$transport, $protocol>;
             assert_eq!(Worker::<$transport, $protocol>::MISFIT, None);
             let call = concat!("boxed::<", stringify!($transport), ", ", stringify!($protocol), ">(");
             if DISPATCH.contains(call) { "**used**" } else { "compiles" }

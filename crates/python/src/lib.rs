@@ -92,7 +92,10 @@ impl Engine {
     }
 
     fn open(&self, py: Python<'_>, plan: &SessionPlan) -> PyResult<u32> {
-        self.with(py, |engine| engine.open(plan.resolved(self.wait == "poll")?))
+        let (opened, signalled) =
+            self.with(py, |engine| Ok(run::watched(&self.stop, || engine.open(plan.resolved(self.wait == "poll")?))))?;
+        signalled?;
+        opened.map_err(|error| refused(error.into()))
     }
 
     fn used(&self, py: Python<'_>, session: u32) -> PyResult<SessionUse> {

@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import click
-from rich.console import Console
 from rich.text import Text
 
 from dragstrip import analysis
@@ -26,6 +25,7 @@ from dragstrip.errors import BadUsage, StageError
 from dragstrip.racing import run as racing
 from dragstrip.record import COMMIT, Race
 from dragstrip.report import figures
+from dragstrip.report.console import Console
 from dragstrip.report.race.live import Progress
 from dragstrip.report.race.summary import pair_of
 from dragstrip.revision import bisect as searching

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import click
 from pydantic import ValidationError
-from rich.console import Console
 
 from dragstrip.claim import definition
 from dragstrip.claim.contenders import contenders_of, everyone
@@ -33,6 +32,7 @@ from dragstrip.errors import BadUsage
 from dragstrip.report.claims import page as claims_page
 from dragstrip.report.claims import table as claims_report
 from dragstrip.report.claims.wording import describe_ends
+from dragstrip.report.console import Console
 from dragstrip.report.race.live import Progress
 from dragstrip.store.database import Store, default_path
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from dragstrip import analysis
 from dragstrip.analysis.causes import CausesBetween
@@ -21,6 +20,7 @@ from dragstrip.metrics import METRICS
 from dragstrip.record import Ending, Race
 from dragstrip.report import changed_causes, glyphs
 from dragstrip.report import comparison as report
+from dragstrip.report.console import Console
 from dragstrip.report.race import formats
 from dragstrip.report.race.checks import check_text
 from dragstrip.store.json_values import JSON_SCHEMA, JsonObject

@@ -9,7 +9,6 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from dragstrip import contender, image
 from dragstrip.cli import options as opts
@@ -17,6 +16,7 @@ from dragstrip.cli.options import gathered, option, switch
 from dragstrip.contender import Entry
 from dragstrip.errors import BadDefinition, BadUsage
 from dragstrip.report import listing
+from dragstrip.report.console import Console
 from dragstrip.workload import load as load_workload
 
 

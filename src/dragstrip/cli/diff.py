@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
-from rich.console import Console
 from rich.text import Text
 
 from dragstrip.analysis import NO_GATE, Gate
@@ -26,6 +25,7 @@ from dragstrip.racing.request import Request
 from dragstrip.record import EventKind, Purpose, Race
 from dragstrip.report import revisions as revisions_report
 from dragstrip.report.comparison import cell
+from dragstrip.report.console import Console
 from dragstrip.report.race.live import Progress
 from dragstrip.report.race.summary import JudgedRace
 from dragstrip.revision import builds, difference, learned, project

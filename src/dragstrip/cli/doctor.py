@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import click
-from rich.console import Console
 from rich.markup import escape
 
 from dragstrip import analysis, contender, machine
@@ -23,6 +22,7 @@ from dragstrip.racing import run as racing
 from dragstrip.racing.request import Request
 from dragstrip.record import Ending, EventKind, Purpose
 from dragstrip.report import doctor as doctor_report
+from dragstrip.report.console import Console
 from dragstrip.report.race.live import Progress
 from dragstrip.store.database import default_path
 from dragstrip.validity import inspect, is_void

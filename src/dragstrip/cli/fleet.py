@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from dragstrip.cli import completion
 from dragstrip.cli.options import EXIT_FAILURE
@@ -18,6 +17,7 @@ from dragstrip.fleet import agent as fleet_agent
 from dragstrip.fleet import packing
 from dragstrip.fleet.definition import load
 from dragstrip.fleet.down import end_agents, end_everywhere
+from dragstrip.report.console import Console
 from dragstrip.report.doctor import show_fleet
 
 fleet_file = click.argument("file", type=click.Path(path_type=Path), default="fleet.toml")

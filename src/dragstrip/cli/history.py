@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from dragstrip.analysis.history import collect
 from dragstrip.cli import options as opts
@@ -16,6 +15,7 @@ from dragstrip.cli.quantities import whole_number
 from dragstrip.errors import DragstripError, StoreError
 from dragstrip.racing.options import IntRange
 from dragstrip.record import Race
+from dragstrip.report.console import Console
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,6 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from dragstrip.cli.options import EXIT_FAILURE, EXIT_INTERRUPTED
 from dragstrip.cli.outputs import OutputFile, json_text, write_all
@@ -24,6 +23,7 @@ from dragstrip.lab import planning, runner, strip_side
 from dragstrip.lab.carrier import Carrier, Children
 from dragstrip.lab.ledger import STORE_NAME, CellRow, Ledger
 from dragstrip.lab.task import Inquiry, Taken, Task, from_json, to_json
+from dragstrip.report.console import Console
 from dragstrip.report.figures import visible
 from dragstrip.report.lab import heat, summary
 from dragstrip.report.lab import terminal as lab_terminal

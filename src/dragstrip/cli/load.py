@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from dragstrip.cli import options as opts
 from dragstrip.cli.options import EXIT_FAILURE, EXIT_INTERRUPTED, argument, gathered, option, switch, taken_from
@@ -28,6 +27,7 @@ from dragstrip.loading.request import FULL, HANDSHAKES, Handshakes
 from dragstrip.loading.request_pool import Asked, bounded, read_pool, read_raw
 from dragstrip.loading.url_template import drawn
 from dragstrip.record import DEFAULT_CONNECTIONS, LoadEnding
+from dragstrip.report.console import Console
 from dragstrip.report.load import export, terminal
 from dragstrip.report.load.limits import Limit, limits
 from dragstrip.report.load.live import Live

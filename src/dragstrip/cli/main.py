@@ -80,8 +80,11 @@ class Commands(click.Group):
 
     def invoke(self, ctx: click.Context) -> object:
         """Runs the command; if a flag is another tool's, the message names ours."""
+        from dragstrip.cli.streams import guarded
+
         try:
-            return super().invoke(ctx)
+            with guarded():
+                return super().invoke(ctx)
         except click.UsageError as error:
             from dragstrip.compat.flags import hinted
 
@@ -127,6 +130,13 @@ def main() -> None:
 
 def run(arguments: list[str]) -> int:
     """Runs one command line and returns its exit code; a failure's reason is printed to stderr."""
+    from dragstrip.cli.streams import guarded
+
+    with guarded():
+        return _run(arguments)
+
+
+def _run(arguments: list[str]) -> int:
     try:
         returned = cli.main(arguments, prog_name="dragstrip", standalone_mode=False)
         return returned if isinstance(returned, int) else 0

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 import click
-from rich.console import Console
 
 from dragstrip import contender, paths
 from dragstrip.analysis import Gate
@@ -33,6 +32,7 @@ from dragstrip.racing.resume import refuse_other_machine, resume
 from dragstrip.racing.schedule import ROUNDS_WANTED
 from dragstrip.racing.setup import Site
 from dragstrip.record import Race
+from dragstrip.report.console import Console
 from dragstrip.report.race.live import Progress
 from dragstrip.store.database import Store
 from dragstrip.workload import several as workloads_of

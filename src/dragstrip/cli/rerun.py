@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from dragstrip import analysis
 from dragstrip.cli import options as opts
@@ -17,6 +16,7 @@ from dragstrip.racing import run as racing
 from dragstrip.racing.request import request_of
 from dragstrip.record import Ending, Race
 from dragstrip.report import comparison
+from dragstrip.report.console import Console
 from dragstrip.report.race import terminal as race_terminal
 from dragstrip.report.race.live import Progress
 from dragstrip.report.race.summary import JudgedRace

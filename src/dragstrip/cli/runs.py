@@ -32,8 +32,7 @@ def runs(options: RunsOptions) -> None:
     if options.as_json:
         click.echo(json.dumps([asdict(line) | {"verdict": verdicts.get(line.race, "")} for line in lines], indent=2))
         return
-    from rich.console import Console
-
     from dragstrip.report import listing
+    from dragstrip.report.console import Console
 
     listing.runs(Console(), lines, verdicts)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from dragstrip.cli import options as opts
 from dragstrip.cli.options import gathered, read_store, switch
+from dragstrip.report.console import Console
 from dragstrip.report.race import export as race_export
 from dragstrip.report.race import terminal as race_terminal
 from dragstrip.report.race.summary import JudgedRace

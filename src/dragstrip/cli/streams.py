@@ -6,9 +6,10 @@ import errno
 import io
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any, TextIO, cast
 
 import click
 
@@ -66,6 +67,43 @@ class WatchedStream(io.RawIOBase):
     def held(self) -> bytes:
         """All that was to be printed."""
         return b"".join(self._held)
+
+
+class GuardedStream:
+    """A text stream that shows control characters instead of passing them on; see ``report.console``."""
+
+    def __init__(self, stream: TextIO) -> None:
+        #: Where ``report.console.Console`` writes, which has control sequences of its own.
+        self.unguarded = stream
+
+    def write(self, text: str) -> int:
+        if text.isprintable() or text == "\n":
+            return self.unguarded.write(text)
+        from dragstrip.report.console import harmless
+
+        self.unguarded.write(harmless(text))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.unguarded, name)
+
+
+@contextmanager
+def guarded() -> Iterator[None]:
+    """Guards both standard streams within it; once is enough."""
+    before = sys.stdout, sys.stderr
+    if isinstance(sys.stdout, GuardedStream):
+        yield
+        return
+    sys.stdout, sys.stderr = (cast(TextIO, GuardedStream(stream)) for stream in before)
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = before
 
 
 @contextmanager

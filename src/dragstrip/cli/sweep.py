@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from dragstrip import contender
 from dragstrip.cli import completion
@@ -29,6 +28,7 @@ from dragstrip.errors import BadUsage
 from dragstrip.racing.request import Request as RaceRequest
 from dragstrip.record import MAX_RATE_PER_S
 from dragstrip.report import sweep as sweep_report
+from dragstrip.report.console import Console
 from dragstrip.report.race.live import Progress
 from dragstrip.store.database import default_path
 from dragstrip.sweep import file as sweep_file

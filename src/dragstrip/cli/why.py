@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from dragstrip import analysis, contender
 from dragstrip.cli import options as opts
@@ -23,6 +22,7 @@ from dragstrip.profile.run import BUDGET_S, LAUNCHES, LONGEST, ProfileRequest, p
 from dragstrip.racing.options import IntRange
 from dragstrip.record import Race
 from dragstrip.report import glyphs
+from dragstrip.report.console import Console
 from dragstrip.report.figures import visible
 from dragstrip.report.race import causes as causes_report
 from dragstrip.report.race import export as race_export

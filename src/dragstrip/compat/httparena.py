@@ -90,21 +90,22 @@ def is_entry(file: Path) -> bool:
     return paths.is_file(file.parent / "Dockerfile") or any(file.parent.glob("compose*.yml"))
 
 
-def read(folder: Path, workloads: Collection[str]) -> SuiteEntry | LeftOut:
+def read(folder: Path, workloads: Collection[str], given: Path) -> SuiteEntry | LeftOut:
     """The entry in a folder, or the cause why it is left out.
 
     Args:
+        given: the folder that the user gave, which has the entry: nothing outside of it becomes part of a build.
         workloads: the names of the workloads that exist.
     """
     name = f"{_SUITE}:{folder.name.lower()}"
     try:
         meta = _Meta.model_validate_json(paths.read(folder / META, MAX_BYTES))
-        return _entry(name, folder.absolute(), meta, workloads)
+        return _entry(name, folder.absolute(), meta, workloads, given.absolute())
     except ValueError as error:
         return LeftOut(name, Cause.UNREADABLE, f"{META}: {fault_of(error)}")
 
 
-def _entry(name: str, folder: Path, meta: _Meta, workloads: Collection[str]) -> SuiteEntry | LeftOut:
+def _entry(name: str, folder: Path, meta: _Meta, workloads: Collection[str], given: Path) -> SuiteEntry | LeftOut:
     if not meta.enabled:
         return LeftOut(name, Cause.DISABLED)
     if not meta.tests:
@@ -125,6 +126,8 @@ def _entry(name: str, folder: Path, meta: _Meta, workloads: Collection[str]) -> 
     context = _context(folder)
     if context is None:
         return LeftOut(name, Cause.BUILD_SCRIPT, _SCRIPT)
+    if not context.is_relative_to(given):
+        return LeftOut(name, Cause.WHOLE_CHECKOUT, str(context))
     if not paths.is_file(folder / "Dockerfile"):
         return LeftOut(name, Cause.NO_DOCKERFILE, "Dockerfile")
     return SuiteEntry(

@@ -27,6 +27,7 @@ class Cause(StrEnum):
     NO_TESTS = "no tests"
     NO_DOCKERFILE = "no Dockerfile"
     BUILD_SCRIPT = "build script"
+    WHOLE_CHECKOUT = "whole checkout"
     DATABASE = "database"
     PROTOCOL = "protocol"
     SEVERAL_CONTAINERS = "several containers"

@@ -71,6 +71,6 @@ def _read(folder: Path, workloads: Collection[str]) -> Iterator[SuiteEntry | Lef
             yield from techempower.read(file.parent, workloads)
         entries = [file for file in sorted(folder.glob(f"{below}{httparena.META}")) if httparena.is_entry(file)]
         for file in entries:
-            yield httparena.read(file.parent, workloads)
+            yield httparena.read(file.parent, workloads, folder)
         if tests or entries:
             return

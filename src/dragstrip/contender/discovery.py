@@ -22,7 +22,7 @@ from pathlib import Path
 
 from dragstrip.contender.definition import fill, placeholders
 from dragstrip.contender.fields import FILE_NAME, Alternative, Contender, alternatives, texts_with_braces
-from dragstrip.paths import is_file, temporary
+from dragstrip.paths import NOWHERE, is_file, temporary
 
 #: Where Debian keeps servers.
 _SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")
@@ -215,7 +215,8 @@ def resolve(command: Sequence[str], programs: Mapping[str, Path], values: Mappin
 def output_of(command: tuple[str, ...], *, any_status: bool = False) -> str:
     """A program's output, standard error included; run again only if a file that the command names has changed.
 
-    The program's temporary files are in a folder that is removed afterwards.
+    It runs in a folder in which only root can leave files, and its temporary files are in a folder that is removed
+    afterwards.
 
     Args:
         any_status: return the output even if the program fails.
@@ -223,12 +224,14 @@ def output_of(command: tuple[str, ...], *, any_status: bool = False) -> str:
     Raises:
         _AbsentError: it can't be run, fails, or takes over 10 s.
     """
-    program = shutil.which(command[0]) or command[0]
+    program = str(Path(shutil.which(command[0]) or command[0]).absolute())
+    files = {word: Path(word).absolute() for word in command[1:] if "/" in word and is_file(Path(word))}
+    words = [str(files.get(word, word)) for word in command[1:]]
     try:
-        states = [Path(program).stat(), *(Path(word).stat() for word in command[1:] if is_file(Path(word)))]
+        states = [Path(program).stat(), *(file.stat() for file in files.values())]
     except OSError as error:
         raise _AbsentError(f"`{command[0]}` can't be run: {error.strerror}") from error
-    done = _done((program, *command[1:]), tuple((state.st_mtime_ns, state.st_size) for state in states))
+    done = _done((program, *words), tuple((state.st_mtime_ns, state.st_size) for state in states))
     if done.returncode != 0 and not any_status:
         last = (done.stderr or done.stdout).strip().splitlines()[-1:] or ["it printed nothing"]
         raise _AbsentError(f"`{' '.join(command)}` fails with status {done.returncode}: {last[0][:200]}")
@@ -241,6 +244,7 @@ def _done(command: tuple[str, ...], _states: tuple[tuple[int, int], ...]) -> sub
         with temporary(after_kill=":") as folder:
             return subprocess.run(
                 command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=_PRINT_S,
+                cwd=NOWHERE,
                 # C.UTF-8: in the user's language, some programs print other words
                 env={**os.environ, "LC_ALL": "C.UTF-8", "TMPDIR": str(folder)},
             )  # fmt: skip

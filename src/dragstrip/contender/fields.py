@@ -38,7 +38,9 @@ PROGRAM = "program"
 #: Names in braces, by the tables that may use them.
 SETTING = frozenset({"modules", "loadable", "built_in", "python", "npm", "arch"})
 BUILDING = SETTING | {"build", "cache"}
-DATABASE = frozenset(f"database_{name}" for name in ("host", "port", "socket", "user", "name", "connections"))
+DATABASE = frozenset(
+    f"database_{name}" for name in ("host", "port", "socket", "user", "password", "name", "connections")
+)
 TLS_FILES = frozenset({"certificate", "certificate_key"})
 OWN = frozenset({"address", "port", "socket", "scratch", "data", "data_files", "cores", "mark", "workload", "served"})
 STARTING = BUILDING | OWN | TLS_FILES | DATABASE
@@ -57,10 +59,11 @@ MEANING = {
     "served": "whether Dragstrip can read the server's own count here (`[served]`); for templates, `{% if served %}`",
     "certificate": "the server's certificate, a PEM file; this name and the next are empty without TLS",
     "certificate_key": "the certificate's key, a PEM file with the same name and `.key`",
-    "database_host": "the database's host; this name and the next five are empty if the workload sends no queries",
+    "database_host": "the database's host; this name and the next six are empty if the workload sends no queries",
     "database_port": "the database's port",
     "database_socket": "the folder of the database's unix socket",
-    "database_user": "this contender's own user in the database, without a password",
+    "database_user": "this contender's own user in the database",
+    "database_password": "that user's password, drawn for each launch; all users can read a command, not `PGPASSWORD`",
     "database_name": "the database with the table `rows`",
     "database_connections": "the number of connections that the server may open, over all its workers",
     "build": "the folder with the build's results",

@@ -22,6 +22,7 @@ from types import MappingProxyType
 
 from dragstrip.contender import Alternative, Entry, Install, environment
 from dragstrip.contender.fields import alternatives
+from dragstrip.paths import NOWHERE
 
 #: Debian's hook that decides whether a package may start its daemon (invoke-rc.d(8)).
 POLICY = Path("/usr/sbin/policy-rc.d")
@@ -232,17 +233,17 @@ def _private_steps(pip: Sequence[str], npm: Sequence[str], names: tuple[str, ...
     folder = environment(pip or npm)
     purpose = f"a private environment for {', '.join(names)}"
     if not pip:
-        of_wheel = (str(environment(NPM_WHEEL) / "bin" / "python3"), "-c", _NPM_OF_WHEEL)
+        of_wheel = (str(environment(NPM_WHEEL) / "bin" / "python3"), "-I", "-c", _NPM_OF_WHEEL)
         program = ("npm",) if shutil.which("npm") else of_wheel
         yield Step(
             (*program, "install", "--no-fund", "--no-audit", "--prefix", str(folder), *npm), purpose, names=names
         )
         return
     base = str(SYSTEM_PYTHON) if root and SYSTEM_PYTHON.exists() else sys.executable
-    yield Step((base, "-m", "venv", "--clear", "--without-pip", str(folder)), purpose, names=names)
+    yield Step((base, "-I", "-m", "venv", "--clear", "--without-pip", str(folder)), purpose, names=names)
     into = ("--python", str(folder / "bin" / "python3"))
     # pip would count the packages in PYTHONPATH as installed in the folder.
-    yield Step((sys.executable, "-m", "pip", *into, "install", "--quiet", *pip), purpose, (("PYTHONPATH", ""),), names)
+    yield Step((sys.executable, "-P", "-m", "pip", *into, "install", "--quiet", *pip), purpose, (("PYTHONPATH", ""),), names)
 
 
 def carry_out(planned: InstallPlan, say: Callable[[str], object]) -> dict[str, str]:
@@ -272,7 +273,7 @@ def _run(step: Step, say: Callable[[str], object]) -> str:
             # The umask lets an unprivileged user execute the programs of a private environment.
             done = subprocess.run(
                 step.command, env={**os.environ, **dict(step.env)}, stdout=subprocess.PIPE, text=True,
-                stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, errors="replace", umask=0o022,
+                stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, errors="replace", umask=0o022, cwd=NOWHERE,
             )  # fmt: skip
         except OSError as error:
             return f"{step.command[0]} can't be run: {error.strerror} ({step.purpose})"

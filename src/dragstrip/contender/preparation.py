@@ -435,6 +435,7 @@ def _database_environment(database: Mapping[str, str | int]) -> dict[str, str]:
         "PGHOST": str(database["database_host"]),
         "PGPORT": str(database["database_port"]),
         "PGUSER": str(database["database_user"]),
+        "PGPASSWORD": str(database["database_password"]),
         "PGDATABASE": str(database["database_name"]),
         "PGSSLMODE": "disable",
         CONNECTIONS_VARIABLE: str(database["database_connections"]),

@@ -38,7 +38,7 @@ MARK = "dragstrip:"
 #: The extras that go along as far as they are installed here: the servers' machine has the database and certificates.
 _EXTRAS = frozenset(extra for extra, _ in EXTRAS.values())
 
-_START = '#!/bin/sh\nexec "$(dirname "$(readlink -f "$0")")/python" -m dragstrip "$@"\n'
+_START = '#!/bin/sh\nexec "$(dirname "$(readlink -f "$0")")/python" -P -m dragstrip "$@"\n'
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,19 @@ bubblewrap's command, ``namespaces`` reaches a box's network. ``kept`` has the f
 which revisions of a repository use as well.
 """
 
-from dragstrip.image.box import DEBIAN, PROGRAM, USER_NAMESPACE, Box, Wish, boxed, bubblewrap, facts, port_of, tried
+from dragstrip.image.box import (
+    DEBIAN,
+    OPTIONS,
+    PROGRAM,
+    USER_NAMESPACE,
+    Box,
+    Wish,
+    boxed,
+    bubblewrap,
+    facts,
+    port_of,
+    tried,
+)
 from dragstrip.image.building import BUILD_S, Recipe, agree, agreed, build, built, forget, refuse_without_engine
 from dragstrip.image.building import key as build_key
 from dragstrip.image.engines import ENGINES, Examined, examined

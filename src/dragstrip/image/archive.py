@@ -34,6 +34,9 @@ ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "ppc64l
 #: What to do about a file that isn't a saved image.
 REMEDY = "save the image by `docker save IMAGE -o FILE` or `podman save IMAGE -o FILE`"
 
+#: Bytes of the headers that hold for all later members; git writes 52, its commit.
+MAX_GLOBAL_BYTES = 16_384
+
 _GZIP, _ZSTD, _XZ = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ"
 
 
@@ -216,6 +219,16 @@ def opened(file: Path) -> Iterator[Archive]:
             raise BadUsage(f"{file} is not a saved image ({why}); {REMEDY}") from error
 
 
+def refuse_global_headers(tar: tarfile.TarFile) -> None:
+    """Refuses an archive whose headers for all later members grow: ``tarfile`` copies them into each member.
+
+    Raises:
+        tarfile.ReadError: they are longer than any program writes them.
+    """
+    if sum(len(key) + len(value) for key, value in tar.pax_headers.items()) > MAX_GLOBAL_BYTES:
+        raise tarfile.ReadError(f"its global headers have more than {MAX_GLOBAL_BYTES:,} bytes")
+
+
 def _members(file: Path, stream: IO[bytes]) -> dict[str, tarfile.TarInfo]:
     """The regular files of an archive by their names; a link within the archive stands for its target."""
     start = stream.read(6)
@@ -227,6 +240,8 @@ def _members(file: Path, stream: IO[bytes]) -> dict[str, tarfile.TarInfo]:
     with tarfile.open(fileobj=Bounded(stream), mode="r:") as tar:  # type: ignore[call-overload]
         while (member := tar.next()) is not None:
             tar.members = []  # it would keep every header
+            refuse_global_headers(tar)
+            member.pax_headers = {}  # up to a megabyte for each file
             name = posixpath.normpath(member.name)
             if member.isreg():
                 found[name] = member

@@ -35,8 +35,8 @@ WRITABLE = ("/run", "/var/run", "/var/tmp", "/var/log", "/var/cache")
 MAX_WRITABLE_BYTES = 64 * 2**20
 MAX_WRITABLE_FILES = 10_000
 
-#: Stands in the command for the descriptor of the user namespace, which the supervisor makes.
-USER_NAMESPACE = "{user namespace}"
+#: Stand for descriptors that the supervisor makes: in the options of the user namespace, in the command of the options.
+USER_NAMESPACE, OPTIONS = "{user namespace}", "{options}"
 
 #: What Docker leaves to a container's root, but for making devices and raw sockets.
 _RIGHTS = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID", "SETPCAP", "NET_BIND_SERVICE")
@@ -77,13 +77,16 @@ class Box:
     """How a launch's box is started.
 
     Args:
-        command: bubblewrap's, with everything in it.
+        command: bubblewrap's, with the container's own.
+        options: bubblewrap's. They have the container's environment: every user can read a command, so they are no part
+            of it.
         ids: base, user and group of the user namespace that root's supervisor makes; None: bubblewrap makes it.
         stop_signal: the image's own, without SIG; "" if it names none.
         network: as in ``Wish``.
     """
 
     command: tuple[str, ...]
+    options: tuple[str, ...]
     ids: tuple[int, int, int] | None
     stop_signal: str
     network: str = ""
@@ -149,7 +152,7 @@ def boxed(image: Image, wish: Wish, scratch: Path) -> Box:
         _give(scratch, BASE_ID + user.user, BASE_ID + user.group)
     for place in (*start.volumes, *wish.writable):
         _mount_point(image, place, folder=True)
-    words = [bubblewrap(), "--die-with-parent", "--new-session"]
+    words = ["--die-with-parent", "--new-session"]
     words += ["--userns", USER_NAMESPACE] if ids else ["--unshare-user"]
     words += ["--uid", str(user.user), "--gid", str(user.group)]
     words += [] if wish.network else ["--unshare-net"]
@@ -169,7 +172,10 @@ def boxed(image: Image, wish: Wish, scratch: Path) -> Box:
     folder = start.folder or "/"
     words += ["--chdir", folder if posixpath.isabs(folder) else f"/{folder}"]
     stop_signal = _signal(start.stop_signal)
-    return Box(command=(*words, "--", *command), ids=ids, stop_signal=stop_signal, network=wish.network)
+    return Box(
+        command=(bubblewrap(), "--args", OPTIONS, "--", *command),
+        options=tuple(words), ids=ids, stop_signal=stop_signal, network=wish.network,
+    )  # fmt: skip
 
 
 def facts(image: Image) -> dict[str, str]:

@@ -76,7 +76,8 @@ def enter_user_namespace() -> None:
     """
     if error := why_no_user_namespace():
         raise OSError(error)
-    command = [sys.executable, "-I", "-S", __file__, *sys.orig_argv]
+    # Not the first word of the command, which PATH was searched for: here it would be a file of the current folder.
+    command = [sys.executable, "-I", "-S", __file__, sys.executable, *sys.orig_argv[1:]]
     os.execve(sys.executable, command, {**os.environ, ENTERED: "1"})
 
 

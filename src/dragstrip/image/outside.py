@@ -57,7 +57,7 @@ def begin() -> None:
     ours, theirs = socket.socketpair()
     with ours:
         subprocess.Popen(
-            [sys.executable, "-m", "dragstrip.image.outside", str(ours.fileno()), str(os.getpid())],
+            [sys.executable, "-P", "-m", "dragstrip.image.outside", str(ours.fileno()), str(os.getpid())],
             pass_fds=[ours.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
             start_new_session=True,
         )  # fmt: skip

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO
 
 from dragstrip.errors import BadUsage
-from dragstrip.image.archive import Archive, Readable
+from dragstrip.image.archive import Archive, Readable, refuse_global_headers
 
 #: Names of files in a layer that remove a lower layer's file, or all that lower layers have in the folder.
 _WHITEOUT, _OPAQUE = ".wh.", ".wh..wh..opq"
@@ -231,6 +231,7 @@ class Unpacker:
         with tarfile.open(fileobj=layer, mode="r:") as tar:  # type: ignore[call-overload]
             while (member := tar.next()) is not None:
                 tar.members = []  # it would keep every header
+                refuse_global_headers(tar)
                 layer.expect(headers=False)
                 self._member(tar, member)
                 layer.expect(headers=True)

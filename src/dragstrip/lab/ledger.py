@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from dragstrip.errors import BadUsage, StoreError, StoreFull
 from dragstrip.lab.task import Kind
@@ -164,18 +165,18 @@ class Ledger:
     def cells(self) -> list[CellRow]:
         """Planned cells, in the matrix's order."""
         names = "name, line_up, workload, load, revision, machine, weight, place, why, dropped, retried"
-        rows = self._db.execute(f"SELECT {names} FROM cell WHERE planned ORDER BY place")
+        rows = self._rows(f"SELECT {names} FROM cell WHERE planned ORDER BY place")
         return [CellRow(**dict(zip(names.split(", "), row, strict=True))) for row in rows]
 
     def attempts(self) -> list[Attempt]:
         """All attempts, oldest first."""
         names = "cell, n, strip, rounds, begun, ended, outcome, why"
-        rows = self._db.execute(f"SELECT {names} FROM attempt ORDER BY begun, n")
+        rows = self._rows(f"SELECT {names} FROM attempt ORDER BY begun, n")
         return [Attempt(**dict(zip(names.split(", "), row, strict=True))) for row in rows]
 
     def stored(self) -> dict[str, Stored]:
         """The stored race of each cell."""
-        rows = self._db.execute("SELECT cell, race, strip, rounds, more, decided, over, void FROM stored")
+        rows = self._rows("SELECT cell, race, strip, rounds, more, decided, over, void FROM stored")
         return {
             row[0]: Stored(
                 cell=row[0], race=row[1], strip=row[2], rounds=row[3], more=row[4], decided=bool(row[5]),
@@ -186,7 +187,7 @@ class Ledger:
 
     def refusals(self) -> list[tuple[str, str, str]]:
         """Records that were refused: cell, strip and reason."""
-        return [(str(a), str(b), str(c)) for a, b, c in self._db.execute("SELECT cell, strip, why FROM refused")]
+        return [(str(a), str(b), str(c)) for a, b, c in self._rows("SELECT cell, strip, why FROM refused")]
 
     def begin(self, cell: str, strip: str, rounds: int) -> Attempt:
         """Notes an attempt; it is on the disk when this returns."""
@@ -201,7 +202,7 @@ class Ledger:
 
     def digests(self) -> dict[str, str]:
         """The digest of each stored race, by cell, where it is of the race's last round."""
-        rows = self._db.execute("SELECT cell, text FROM digest JOIN stored USING (cell, race, rounds)")
+        rows = self._rows("SELECT cell, text FROM digest JOIN stored USING (cell, race, rounds)")
         return {str(cell): str(text) for cell, text in rows}
 
     def end(
@@ -212,20 +213,23 @@ class Ledger:
         stored: Stored | None = None,
         digest: str = "",
         most_s: float = math.inf,
+        took_s: float | None = None,
     ) -> None:
         """Notes an attempt's end, and the cell's race with it.
 
         Args:
             digest: what reports show of the race, so that they need not read it; "" without one.
             most_s: the machine time that it can have taken; it may have ended while no client ran.
+            took_s: the time that it took, if it is known without the wall clock, which may be set.
 
         Raises:
             StoreError: the cell has another race already.
         """
+        passed_s = max(time.time() - attempt.begun, 0.0) if took_s is None else took_s
         with self._transaction():
             self._db.execute(
                 "UPDATE attempt SET outcome = ?, why = ?, ended = ? WHERE cell = ? AND n = ?",
-                (str(kind), why[:2000], min(time.time(), attempt.begun + most_s), attempt.cell, attempt.n),
+                (str(kind), why[:2000], attempt.begun + min(passed_s, most_s), attempt.cell, attempt.n),
             )
             if stored is not None:
                 self._store(stored)
@@ -276,6 +280,12 @@ class Ledger:
             how = "unknown" if not matching else "ambiguous"
             raise BadUsage(f"cell {prefix!r} is {how}; `dragstrip lab status --cells` lists all")
         return matching[0]
+
+    def _rows(self, query: str) -> list[tuple[Any, ...]]:
+        try:
+            return self._db.execute(query).fetchall()
+        except sqlite3.Error as error:
+            raise self._refused(error, "read") from error
 
     def _refused(self, error: sqlite3.Error, how: str) -> StoreError:
         what = f"{self.path} can't be {how}"

@@ -15,7 +15,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from dragstrip import analysis, paths
 from dragstrip.errors import BadDefinition, BadUsage, DiskFull, DragstripError, MachineLost, StoreError
@@ -85,6 +85,7 @@ class Runner:
     _planned: dict[str, PlannedCell] = field(default_factory=dict)
     #: Attempts of an earlier client.
     _earlier: set[tuple[str, int]] = field(default_factory=set)
+    _began_s: dict[tuple[str, int], float] = field(default_factory=dict)
     _read_ns: int = -1
     _joined: frozenset[str] = frozenset()
     _planned_s: float = 0.0
@@ -233,7 +234,7 @@ class Runner:
 
     def _spending(self) -> Spending:
         lab, budget_s = self._matrix.fields.lab, self._matrix.budget_s
-        spent_s = sum((attempt.ended or time.time()) - attempt.begun for attempt in self._ledger.attempts())
+        spent_s = sum(map(self._spent_s, self._ledger.attempts()))
         return Spending(
             lab.first_rounds,
             lab.most_rounds,
@@ -241,6 +242,17 @@ class Runner:
             lab.spend == "even",
             None if budget_s is None else budget_s - spent_s,
         )
+
+    def _spent_s(self, attempt: Attempt) -> float:
+        """The machine time of an attempt so far; of one that runs, without the wall clock."""
+        if attempt.ended is not None:
+            return max(attempt.ended - attempt.begun, 0.0)
+        return self._took_s(attempt) or max(time.time() - attempt.begun, 0.0)
+
+    def _took_s(self, attempt: Attempt) -> float | None:
+        """How long ago this client began an attempt; None if an earlier client did."""
+        began_s = self._began_s.get((attempt.cell, attempt.n))
+        return None if began_s is None else time.monotonic() - began_s
 
     def _start(self, pool: ThreadPoolExecutor) -> None:
         """Gives each free strip its next slice; the attempt is on the disk before it starts."""
@@ -280,6 +292,7 @@ class Runner:
     def _begin(self, pool: ThreadPoolExecutor, link: Link, cell: str, rounds: int) -> None:
         planned = self._planned[cell]
         attempt = self._ledger.begin(cell, link.fields.name, rounds)
+        self._began_s[attempt.cell, attempt.n] = time.monotonic()
         taken = self._taken[link.fields.name]
         try:
             task = planning.task_of(self._matrix, planned, link, attempt.n, rounds, len(self._planned), taken)
@@ -302,7 +315,7 @@ class Runner:
             self._lost(attempt, why)
             return
         if (full := _full(outcome)) is not None:
-            self._ledger.end(attempt, Kind.FULL, full)
+            self._ledger.end(attempt, Kind.FULL, full, took_s=self._took_s(attempt))
             self._strips[attempt.strip].rests_until_s = time.monotonic() + REST_S
             self._taken[attempt.strip].append(_taken(attempt, self._ledger.stored()))
             self.say(f"strip {attempt.strip} rests, and continues by itself: {full}")
@@ -313,30 +326,32 @@ class Runner:
         try:
             said = from_json(Outcome, outcome, "its outcome")
             stored, digest = self._taken_in(attempt, said, record)
-            self._ledger.end(attempt, said.kind, said.why, stored, digest, self._most_s(attempt, said.seconds))
+            self._ledger.end(attempt, said.kind, said.why, stored, digest, **self._times(attempt, said.seconds))
         except DiskFull:
             raise
         except (BadUsage, StoreError) as error:
             stored = None
             self.say(f"cell {attempt.cell}: its record from strip {attempt.strip} is refused: {error}")
             self._ledger.refuse(attempt.cell, attempt.strip, str(error))
-            self._ledger.end(attempt, Kind.LOST, f"its record was refused: {error}", most_s=self._most_s(attempt, 0.0))
+            self._ledger.end(attempt, Kind.LOST, f"its record was refused: {error}", **self._times(attempt, 0.0))
         else:
             self.say(self._line(attempt, said.kind, said.why, stored))
         self._taken[attempt.strip].append(_taken(attempt, self._ledger.stored()))
 
-    def _most_s(self, attempt: Attempt, seconds: float) -> float:
-        """The machine time that an attempt can have taken, so that the budget does not pay for hours without a client.
+    def _times(self, attempt: Attempt, seconds: float) -> _Times:
+        """The machine time that an attempt took, so that the budget does not pay for hours without a client.
 
         Args:
             seconds: that it took by its own outcome.
         """
-        return max(seconds, 0.0) if (attempt.cell, attempt.n) in self._earlier else math.inf
+        if (attempt.cell, attempt.n) in self._earlier:
+            return {"most_s": max(seconds, 0.0), "took_s": None}
+        return {"most_s": math.inf, "took_s": self._took_s(attempt)}
 
     def _lost(self, attempt: Attempt, why: str) -> None:
         planned = self._planned.get(attempt.cell)
         self._ledger.end(
-            attempt, Kind.LOST, why, most_s=self._most_s(attempt, planned.seconds(attempt.rounds) if planned else 0.0)
+            attempt, Kind.LOST, why, **self._times(attempt, planned.seconds(attempt.rounds) if planned else 0.0)
         )
         state = self._strips[attempt.strip]
         state.lost += 1
@@ -355,7 +370,15 @@ class Runner:
         with paths.temporary() as folder:
             place = paths.write_durably(folder / f"{attempt.cell}.race", record)
             race = self._checked(place, attempt)
-            stored, digest = stored_of(race, attempt, void=said.kind is Kind.VOID), self.digest(race)
+            try:
+                stored, digest = stored_of(race, attempt, void=said.kind is Kind.VOID), self.digest(race)
+            except (
+                ValueError,
+                ArithmeticError,
+                LookupError,
+                TypeError,
+            ) as error:  # a sealed record may have any content
+                raise StoreError(f"race {race.id} can't be judged ({type(error).__name__}: {error})") from error
             self._store.import_race(place)
         return stored, digest
 
@@ -377,6 +400,13 @@ class Runner:
         return f"{label}: {stored.rounds} rounds on {attempt.strip}, {how}"
 
 
+class _Times(TypedDict):
+    """As in ``Ledger.end``."""
+
+    most_s: float
+    took_s: float | None
+
+
 def _full(outcome: bytes) -> str | None:
     """What a strip says of its full disk; None if it has room."""
     with suppress(BadUsage):
@@ -392,8 +422,17 @@ def _taken(attempt: Attempt, stored: Mapping[str, Stored]) -> Taken:
 
 
 def stored_of(race: Race, attempt: Attempt, *, void: bool) -> Stored:
-    """What the ledger keeps of a cell's race."""
-    (column,) = analysis.judge(race).columns
+    """What the ledger keeps of a cell's race.
+
+    Raises:
+        StoreError: no cell has such a race.
+    """
+    columns = analysis.judge(race).columns
+    if len(columns) != 1:
+        raise StoreError(f"race {race.id} has {len(columns)} columns; a cell has one")
+    if not race.rounds:
+        raise StoreError(f"race {race.id} has no round")
+    column = columns[0]
     open_ = [pair for pair in column.pairs if not pair.decided]
     more = [pair.more_rounds for pair in open_ if pair.more_rounds is not None]
     return Stored(

@@ -123,6 +123,18 @@ class ServerProcess(Running):
                 names.add(_user_name(psutil.Process(pid).uids().effective))
         return tuple(sorted(names))
 
+    def outside(self) -> tuple[str, ...]:
+        found = []
+        for pid in self.pids() if self.cgroup is not None else ():
+            with contextlib.suppress(OSError):
+                groups = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
+                name = Path(f"/proc/{pid}/comm").read_text().strip()
+                own = next((line.removeprefix("0::") for line in groups if line.startswith("0::")), "")
+                # A zombie is in the cgroup of all; its time was counted where it ran.
+                if self.cgroup.name not in Path(own).parts and _threads(pid):
+                    found.append(f"{pid} ({name})")
+        return tuple(found)
+
     def cpu_stat(self) -> str | None:
         return str(self.cgroup / "cpu.stat") if self.cgroup else None
 
@@ -263,12 +275,14 @@ class Launcher:
         environment = server_environment(os.environ)
         if user is not None:
             environment |= {"HOME": str(scratch), "TMPDIR": str(scratch), "USER": "nobody", "LOGNAME": "nobody"}
-        made = make_cgroup(number)
+        # A container sees bubblewrap's environment, not the one that bubblewrap gives it.
+        env = dict(start.env) if start.box else environment | dict(start.env)
+        box, made = start.box, make_cgroup(number)
         self._send({
-            "do": "start", "launch": number, "command": list(start.command), "env": environment | dict(start.env),
+            "do": "start", "launch": number, "command": list(start.command), "env": env,
             "cwd": str(start.cwd), "cores": list(cores), "user": list(user) if user else None,
-            "network": start.box.network if start.box else "",
-            "box": start.box is not None, "ids": list(start.box.ids) if start.box and start.box.ids else None,
+            "network": box.network if box else "",
+            "box": list(box.options) if box else None, "ids": list(box.ids) if box and box.ids else None,
             "log": str(log), "log_limit_bytes": LOG_LIMIT_BYTES, "scratch": str(scratch),
             "cgroup": str(made) if made else None, "signal": start.stop_signal,
         })  # fmt: skip
@@ -360,6 +374,7 @@ class Launcher:
             exit_status=report["exit_status"], died=report["kind"] == "died" or number not in self._stopping,
             cpu_ns=report["cpu_ns"], peak_memory_bytes=report["peak_memory_bytes"], how=report["how"],
             log_tail=report["log_tail"], left_over=tuple(report["left_over"]),
+            hidden_ns=report["hidden_ns"],
         )  # fmt: skip
 
     def has_ended(self, number: int) -> bool:

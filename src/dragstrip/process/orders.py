@@ -14,9 +14,10 @@ class StartOrder(TypedDict):
     ``user`` has the ids of a user and a group; None for the supervisor's own. ``signal`` (a name without SIG) is
     sent if the parent is gone; ``scratch`` and ``log`` are then removed.
 
-    ``box``: the command is bubblewrap's, whose own two processes are not the server. ``ids`` has the base, user and
-    group of the user namespace to make for it, and its descriptor replaces that word in the command. ``network`` is the
-    file of a network namespace to enter; "": none.
+    ``box`` has bubblewrap's options; None: the command is not bubblewrap's. Its own two processes are not the server.
+    ``ids`` has the base, user and group of the user namespace to make for it. Descriptors of that namespace, and of a
+    file with the options, replace a word in the options and in the command. ``network`` is the file of a network
+    namespace to enter; "": none.
     """
 
     do: Literal["start"]
@@ -26,7 +27,7 @@ class StartOrder(TypedDict):
     cwd: str
     cores: list[int]
     user: list[int] | None
-    box: bool
+    box: list[str] | None
     ids: list[int] | None
     network: str
     log: str
@@ -78,6 +79,7 @@ class EndReport(TypedDict):
     peak_memory_bytes: int | None
     how: str
     left_over: list[str]
+    hidden_ns: int
     log_tail: str
 
 

@@ -23,6 +23,7 @@ class Ended:
         peak_memory_bytes: sum of each living process's VmHWM just before the stop; None once it has died.
         how: how it was ended, in words.
         left_over: processes that outlived the main process, like "4711 (nginx)".
+        hidden_ns: CPU time by its processes' own clocks that its cgroup did not count.
         log_tail: last lines of its output.
     """
 
@@ -33,6 +34,7 @@ class Ended:
     how: str
     log_tail: str
     left_over: tuple[str, ...] = ()
+    hidden_ns: int = 0
 
     def __str__(self) -> str:
         if self.daemonized:
@@ -85,6 +87,10 @@ class Running:
 
     def users(self) -> tuple[str, ...]:
         """Names of the users that its processes run as."""
+        return ()
+
+    def outside(self) -> tuple[str, ...]:
+        """Its processes that have left the cgroup in which their CPU time is counted, like "4711 (nginx)"."""
         return ()
 
     def cpu_stat(self) -> str | None:

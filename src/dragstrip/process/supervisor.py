@@ -48,8 +48,12 @@ NO_CGROUP = "no cgroup"
 #: Lines and bytes of the log that a report of the end carries.
 TAIL_LINES, TAIL_BYTES = 20, 4096
 
-#: The word of a command that the descriptor of a new user namespace replaces, and how many ids it has.
-USER_NAMESPACE, NAMESPACE_IDS = "{user namespace}", 65_536
+#: The words that descriptors of a new user namespace and of bubblewrap's options replace; the namespace's ids.
+USER_NAMESPACE, OPTIONS, NAMESPACE_IDS = "{user namespace}", "{options}", 65_536
+
+#: keyctl(2): its number by machine, and the operation that gives a process a new session keyring.
+KEYCTL = {"x86_64": 250, "aarch64": 219, "riscv64": 219, "ppc64le": 271, "s390x": 280}
+KEYCTL_JOIN_SESSION_KEYRING = 1
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
@@ -334,6 +338,24 @@ def set_limits() -> None:
         resource.setrlimit(limit, (soft if hard == resource.RLIM_INFINITY else min(soft, hard), hard))
 
 
+def _leave_keys() -> None:
+    """Gives this process a session keyring of its own, because keys of the user's session are not for servers."""
+    if (number := KEYCTL.get(os.uname().machine)) is not None:
+        _libc.syscall(number, KEYCTL_JOIN_SESSION_KEYRING, 0, 0, 0, 0)  # if it fails, the kernel has no keys
+
+
+def _boxed(command: list[str], options: list[str], ids: list[int] | None) -> list[str]:
+    """bubblewrap's command with descriptors for its user namespace and for its options."""
+    if ids:
+        namespace = _new_user_namespace(*ids)
+        os.set_inheritable(namespace, True)
+        options = [str(namespace) if word == USER_NAMESPACE else word for word in options]
+    file = os.memfd_create("options", 0)
+    os.write(file, b"".join(os.fsencode(word) + b"\0" for word in options))
+    os.lseek(file, 0, os.SEEK_SET)
+    return [str(file) if word == OPTIONS else word for word in command]
+
+
 def _enter_network(path: str) -> None:
     """Makes this process, and all that it starts, part of a network namespace.
 
@@ -372,10 +394,10 @@ def _become_server(order: StartOrder, output: int, supervisor: int, pipe: int) -
     command = order["command"]
     if order["network"]:
         _enter_network(order["network"])
-    if order["ids"]:
-        namespace = _new_user_namespace(*order["ids"])
-        os.set_inheritable(namespace, True)
-        command = [str(namespace) if word == USER_NAMESPACE else word for word in command]
+    if order["user"] or order["box"]:
+        _leave_keys()
+    if order["box"]:
+        command = _boxed(command, order["box"], order["ids"])
     # If the supervisor itself is killed, at least the main process ends with it (set last: setuid clears it).
     _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != supervisor:
@@ -570,12 +592,13 @@ class Supervisor:
         until = time.monotonic() + 1.0
         while not remove_cgroup(launch.cgroup) and time.monotonic() < until:
             self._turn(0.005)
+        cpu_ns = launch.rusage_ns if cgroup_us is None else cgroup_us * 1000
         if launch.why:
             self._send({"kind": "failed", "launch": launch.number, "why": launch.why})
         else:
             self._send({
                 "kind": "died" if died else "ended", "launch": launch.number, "exit_status": launch.exit_status,
-                "cpu_ns": launch.rusage_ns if cgroup_us is None else cgroup_us * 1000, "peak_memory_bytes": peak,
+                "cpu_ns": cpu_ns, "hidden_ns": max(launch.rusage_ns - cpu_ns, 0), "peak_memory_bytes": peak,
                 "how": how, "left_over": launch.left_over, "log_tail": launch.log.tail(),
             })  # fmt: skip
         self._launch = None

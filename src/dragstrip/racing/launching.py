@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,6 +23,9 @@ from dragstrip.workload import Asking, Data, Exchange, Workload
 
 if TYPE_CHECKING:
     from dragstrip._engine import Engine
+
+#: CPU time that a launch's two counts may differ by: what was used before it joined its cgroup, and a share.
+HIDDEN_NS, HIDDEN_SHARE = 50_000_000, 0.05
 
 #: Seconds after which the end of a process whose connections broke is known.
 DYING_S = 0.5
@@ -148,6 +151,20 @@ class LaunchedServer:
             database_exec_ns=spent.exec_ns if spent else None,
             database_connections=spent.connections if spent else None,
         )
+
+
+def left_text(outside: Sequence[str]) -> str:
+    """Why a contender is out some of whose processes have left their cgroup."""
+    names = ", ".join(outside[:3])
+    return f"its processes {names} left the cgroup in which their CPU time is counted; expected them to stay in it"
+
+
+def hidden_text(ended: Ended) -> str | None:
+    """Why a contender is out whose cgroup did not count all of its CPU time; None if it did."""
+    if ended.hidden_ns <= HIDDEN_NS + HIDDEN_SHARE * (ended.cpu_ns or 0):
+        return None
+    used = f"{ended.hidden_ns / 1e9:.2f} s of CPU time"
+    return f"its processes used {used} that their cgroup did not count; expected them to stay in it"
 
 
 class Servers:

@@ -20,7 +20,7 @@ from dragstrip.errors import NotReady, StageError
 from dragstrip.machine import Lanes
 from dragstrip.racing import database_proof
 from dragstrip.racing.calibration import Calibrated, Calibration, calibrate, idle_shares, with_equal_warm_ups
-from dragstrip.racing.launching import LaunchedServer, Servers
+from dragstrip.racing.launching import LaunchedServer, Servers, left_text
 from dragstrip.racing.progress import Progress
 from dragstrip.racing.qualification_store import DISTURBED_S, GOOD_S, KeptQualification, QualificationStore
 from dragstrip.racing.request import Request
@@ -373,6 +373,8 @@ def _calibrate(setup: RaceSetup, servers: Servers, candidate: _Candidate, progre
         progress.phase(f"calibrating {candidate.name}")
         try:
             candidate.calibrated = calibrate(setup, launched)
+            if outside := launched.running.outside():
+                raise StageError(left_text(outside))
         except StageError as error:
             candidate.rejected = launched.death("under load") or _why(error, candidate.entry)
             servers.stop([launched])

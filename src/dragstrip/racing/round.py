@@ -17,7 +17,7 @@ from dragstrip.process.database import spent
 from dragstrip.process.launcher import one_look
 from dragstrip.process.running import awake, frozen
 from dragstrip.racing import database_proof, machine_events
-from dragstrip.racing.launching import LaunchedServer, Servers
+from dragstrip.racing.launching import LaunchedServer, Servers, hidden_text, left_text
 from dragstrip.racing.qualification import Qualified
 from dragstrip.racing.setup import RaceSetup, block_plan
 from dragstrip.racing.warm_up import wait_until_idle, warm_up
@@ -185,6 +185,7 @@ class _Round:
                 database_lost = database is not None and not database.alive()
         except StageError:  # a contender's error has been caught already: this is the database's
             database_lost = True
+        self.out = self._hidden() | self.out
         record = Round(
             index=self.plan.index,
             started_ns=started_ns,
@@ -261,7 +262,14 @@ class _Round:
                 out[launched.name] = f"refused every connection under load: {blocks[0].sample}"
             elif fault is not None:
                 out[launched.name] = _load_fault_text(fault)
+            elif outside := launched.running.outside():
+                out[launched.name] = left_text(outside)
         return out
+
+    def _hidden(self) -> dict[str, str]:
+        """Contenders whose processes used CPU time outside of their cgroup, and came back before anybody looked."""
+        ends = {launched.name: launched.ended for launched in self.servers if launched.ended is not None}
+        return {name: text for name, end in ends.items() if (text := hidden_text(end))}
 
     def _take_out_by_the_database(self) -> None:
         """Takes out contenders that responded without querying the database; none is under load any more.

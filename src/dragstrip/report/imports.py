@@ -15,6 +15,7 @@ _REASONS = {
     Cause.DISABLED: "its suite has disabled it",
     Cause.NO_TESTS: "it has no test",
     Cause.NO_DOCKERFILE: "its file {} is missing",
+    Cause.WHOLE_CHECKOUT: "its build gets the folder {} with all that is in it; import that folder if it is a checkout",
     Cause.BUILD_SCRIPT: "its {} builds in a way that Dragstrip does not know",
     Cause.DATABASE: "it needs {}; Dragstrip has PostgreSQL alone",
     Cause.PROTOCOL: "Dragstrip does not speak {}",

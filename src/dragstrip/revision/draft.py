@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
+import shlex
 import tomllib
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from dragstrip import paths
 from dragstrip.revision.project import toml_text
+
+#: Bytes of a file that is read, and files of a program that are looked at.
+MAX_BYTES, MAX_FILES = 2**20, 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +43,8 @@ def draft(folder: Path) -> Draft:
         if (folder / file).is_file():
             try:
                 return look(folder)
-            except (OSError, ValueError):
-                continue  # a file that can't be read tells nothing
+            except (OSError, ValueError, TypeError, AttributeError, LookupError, RecursionError):
+                continue  # a file that can't be read, or has another form, tells nothing
     return Draft(found="")
 
 
@@ -60,8 +67,17 @@ def text(draft: Draft, *, build: str, serve: str, workloads: tuple[str, ...], th
     return "\n".join(lines) + "\n"
 
 
+def _text(folder: Path, name: str) -> str:
+    """A file of the repository, which may be anything that can be committed.
+
+    Raises:
+        ValueError: it is not a regular file of it, is too long, or is not UTF-8.
+    """
+    return paths.read_beside(folder, name, MAX_BYTES).decode("utf-8")
+
+
 def _cargo(folder: Path) -> Draft:
-    content = tomllib.loads((folder / "Cargo.toml").read_text(encoding="utf-8"))
+    content = tomllib.loads(_text(folder, "Cargo.toml"))
     binaries = [str(part.get("name", "")) for part in content.get("bin", [])]
     name = (binaries or [str(content.get("package", {}).get("name", ""))])[0]
     return Draft(
@@ -74,12 +90,14 @@ def _cargo(folder: Path) -> Draft:
 
 
 def _go(folder: Path) -> Draft:
-    mains = sorted(
-        file.parent.relative_to(folder).as_posix()
-        for file in folder.glob("**/*.go")
-        if re.search(r"^package main\b", file.read_text(encoding="utf-8", errors="replace"), re.MULTILINE)
-    )
-    package = "." if "." in mains or not mains else f"./{mains[0]}"
+    mains = []
+    for file in itertools.islice(folder.glob("**/*.go"), MAX_FILES):
+        name = file.relative_to(folder)
+        with suppress(ValueError):  # a file that can't be read tells nothing
+            content = paths.read_beside(folder, str(name), MAX_BYTES).decode("utf-8", "replace")
+            mains += [name.parent.as_posix()] if re.search(r"^package main\b", content, re.MULTILINE) else []
+    mains.sort()
+    package = "." if "." in mains or not mains else shlex.quote(f"./{mains[0]}")
     return Draft(
         found="go.mod",
         build=f"go build -o .dragstrip-server {package}",
@@ -90,7 +108,7 @@ def _go(folder: Path) -> Draft:
 
 
 def _node(folder: Path) -> Draft:
-    content = json.loads((folder / "package.json").read_text(encoding="utf-8"))
+    content = json.loads(_text(folder, "package.json"))
     scripts = content.get("scripts", {}) if isinstance(content.get("scripts"), dict) else {}
     steps = ["npm ci" if (folder / "package-lock.json").is_file() else "npm install"]
     steps = steps if content.get("dependencies") or content.get("devDependencies") else []
@@ -107,7 +125,7 @@ def _node(folder: Path) -> Draft:
 
 
 def _python(folder: Path) -> Draft:
-    content = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))
+    content = tomllib.loads(_text(folder, "pyproject.toml"))
     scripts = content.get("project", {}).get("scripts", {})
     program = next(iter(scripts), "python -m app")
     return Draft(
@@ -120,14 +138,14 @@ def _python(folder: Path) -> Draft:
 
 
 def _make(folder: Path) -> Draft:
-    rules = re.findall(r"^([A-Za-z0-9_.-]+)\s*:(?!=)", (folder / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    rules = re.findall(r"^([A-Za-z0-9_.-]+)\s*:(?!=)", _text(folder, "Makefile"), re.MULTILINE)
     target = next((name for name in ("build", "release", "all") if name in rules), "")
     return Draft(found="Makefile", build=f"make {target}".strip())
 
 
 def _docker(folder: Path) -> Draft:
     """The start command of an image, in its list form (Dockerfile reference, CMD and ENTRYPOINT)."""
-    content = (folder / "Dockerfile").read_text(encoding="utf-8")
+    content = _text(folder, "Dockerfile")
     lists = dict(re.findall(r"^\s*(ENTRYPOINT|CMD)\s+(\[.*\])\s*$", content, re.MULTILINE))
     words = [str(word) for key in ("ENTRYPOINT", "CMD") for word in json.loads(lists.get(key, "[]"))]
     return Draft(found="Dockerfile", serve=" ".join(words))

@@ -7,12 +7,14 @@ neither the user's working tree, nor index, branches or worktrees change.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -73,7 +75,7 @@ class Repository:
         asked = _run(["git", "-C", str(folder), "rev-parse", "--show-toplevel"])
         if asked.returncode != 0:
             raise BadUsage(f"{folder} is not a git repository with a working tree ({_last_line(asked.stderr)})")
-        self.top = Path(asked.stdout.strip())
+        self.top = Path(asked.stdout.removesuffix("\n"))
         key = hashlib.sha256(str(self.top.resolve()).encode()).hexdigest()[:12]
         plain = re.sub(r"[^A-Za-z0-9.+-]+", "-", self.top.name) or "repository"
         self.cache = cache_dir() / "revisions" / f"{plain}-{key}"
@@ -223,28 +225,78 @@ class Repository:
             StageError: git can't; with its last line.
         """
         self._prepare_own()
-        self._own_git("worktree", "add", "--quiet", "--force", "--detach", str(folder), commit)
-        if not (folder / ".gitmodules").is_file():
-            return
+        with self._alone():
+            self._forget_broken()
+            self._own_git("worktree", "add", "--quiet", "--force", "--detach", str(folder), commit)
         modules = Path(self.git("rev-parse", "--path-format=absolute", "--git-path", "modules"))
-        for line in _run(
-            ["git", "-C", str(folder), "config", "--file", ".gitmodules", "--get-regexp", r"\.path$"]
-        ).stdout.splitlines():
-            name = line.partition(" ")[0].removeprefix("submodule.").removesuffix(".path")
-            if (modules / name).is_dir():
-                self._in(folder, "config", f"submodule.{name}.url", str(modules / name))
-        self._in(folder, "-c", "protocol.file.allow=always", "submodule", "--quiet", "update", "--init", "--recursive")
+        self._check_out_modules(folder, modules)
+
+    def _check_out_modules(self, folder: Path, modules: Path) -> None:
+        """Checks out the submodules of a checkout: from the user's own clones of them, otherwise from their addresses.
+
+        Git reads other repositories of this machine only where the user has cloned them: an address in a revision could
+        name a private one.
+
+        Args:
+            modules: the folder of the user's clones.
+        """
+        names = {path: name for name, path in self._modules_of(folder).items()}
+        listed = _run(["git", "-C", str(folder), "ls-files", "--stage", "-z"]).stdout.split("\0")
+        links = (entry.partition("\t")[2] for entry in listed if entry.startswith("160000 "))
+        for path in (path for path in links if path in names):
+            name = names[path]
+            clone = modules / name
+            safe = not Path(name).is_absolute() and ".." not in Path(name).parts
+            update = ["git", "-C", str(folder), "submodule", "--quiet", "update", "--init", "--", path]
+            answer = None
+            if safe and clone.is_dir():
+                given = {f"submodule.{name}.url": str(clone), "protocol.file.allow": "always"}
+                answer = _run(update, _configured(given))
+                if answer.returncode != 0:  # this revision may have another address than the clone
+                    half = _run(["git", "-C", str(folder), "rev-parse", "--path-format=absolute", "--git-path", "modules"])
+                    shutil.rmtree(Path(half.stdout.removesuffix("\n")) / name, ignore_errors=True)
+                    shutil.rmtree(folder / path, ignore_errors=True)
+            if answer is None or answer.returncode != 0:
+                _run(["git", "-C", str(folder), "submodule", "--quiet", "sync", "--", path])
+                answer = _run(update)
+            if answer.returncode != 0:
+                raise StageError(f"submodule {path}: {_last_line(answer.stderr)} (in {folder})")
+            if safe:
+                self._check_out_modules(folder / path, clone / "modules")
+
+    def _modules_of(self, folder: Path) -> dict[str, str]:
+        """The paths of the submodules that a checkout declares, by name."""
+        if not (folder / ".gitmodules").is_file():
+            return {}
+        words = ["config", "--file", ".gitmodules", "--get-regexp", "-z", r"^submodule\..*\.path$"]
+        entries = _run(["git", "-C", str(folder), *words]).stdout.split("\0")
+        found = (entry.partition("\n") for entry in entries if entry)
+        return {key.removeprefix("submodule.").removesuffix(".path"): path for key, _, path in found}
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Only one process at a time changes our own repository."""
+        self.cache.mkdir(parents=True, exist_ok=True)
+        with (self.cache / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def _forget_broken(self) -> None:
+        """Removes what a killed `git worktree add` has left: git keeps it locked, for a checkout that is not there."""
+        for entry in (self._own / "worktrees").glob("*"):
+            try:
+                text = (entry / "gitdir").read_text(errors="surrogateescape").strip()
+            except OSError:
+                text = ""
+            if not text or not Path(text).exists():
+                shutil.rmtree(entry, ignore_errors=True)
 
     def remove(self, folder: Path) -> None:
         """Removes a checkout; one that is not there is none to remove."""
         shutil.rmtree(folder, ignore_errors=True)
         if self._own.is_dir():
-            _run(["git", "--git-dir", str(self._own), "worktree", "prune"])
-
-    def _in(self, folder: Path, *words: str) -> None:
-        answer = _run(["git", "-C", str(folder), *words])
-        if answer.returncode != 0:
-            raise StageError(f"git {' '.join(words)}: {_last_line(answer.stderr)} (in {folder})")
+            with self._alone():
+                self._forget_broken()
 
     def _own_git(self, *words: str, env: Mapping[str, str] = MappingProxyType({})) -> str:
         answer = _run(["git", "--git-dir", str(self._own), *words], env, self.top)
@@ -254,9 +306,14 @@ class Repository:
 
     def _prepare_own(self) -> None:
         """Makes our own repository, and lets it find what the user's has found since."""
+        with self._alone():
+            self._make_own()
+
+    def _make_own(self) -> None:
         if not (self._own / "HEAD").is_file():
-            self._own.parent.mkdir(parents=True, exist_ok=True)
-            self._own.parent.chmod(0o755)
+            # Who may not enter the user's repository may not enter copies of it.
+            closed = any(not folder.stat().st_mode & 0o001 for folder in (self.top, *self.top.parents))
+            self._own.parent.chmod(0o700 if closed else 0o755)
             how = self._ask("rev-parse", "--show-object-format") or "sha1"
             made = _run(["git", "init", "--quiet", "--bare", f"--object-format={how}", str(self._own)])
             if made.returncode != 0:
@@ -272,6 +329,16 @@ class Repository:
                 shutil.copyfile(paths[name], self._own / name)
             else:
                 (self._own / name).unlink(missing_ok=True)
+
+
+def _configured(settings: Mapping[str, str]) -> dict[str, str]:
+    """Settings for one call of git; `-c` could not have a name with an equals sign."""
+    pairs = [
+        (f"GIT_CONFIG_{what}_{number}", text)
+        for number, pair in enumerate(settings.items())
+        for what, text in zip(("KEY", "VALUE"), pair, strict=True)
+    ]
+    return {"GIT_CONFIG_COUNT": str(len(settings)), **dict(pairs)}
 
 
 def _run(

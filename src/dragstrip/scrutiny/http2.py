@@ -5,6 +5,7 @@ The h2 library implements the protocol (RFC 9113): strict, without I/O, and inde
 
 from __future__ import annotations
 
+import re
 import socket
 import ssl
 import time
@@ -33,6 +34,10 @@ ALPN = "h2"
 
 #: Fields of an HTTP/1 connection, and Host, which ``:authority`` replaces (RFC 9113, 8.2.2 and 8.3.1).
 _LEFT_OUT = {"connection", "host", "keep-alive", "proxy-connection", "te", "transfer-encoding", "upgrade"}
+
+
+#: Three digits (RFC 9110, 15).
+_STATUS = re.compile("[1-9][0-9]{2}")
 
 
 class Http2Session:
@@ -158,7 +163,10 @@ class _Reading:
     def _take(self, event: Event) -> None:
         if isinstance(event, ResponseReceived):
             self._headers = tuple((str(name), str(value)) for name, value in event.headers or ())
-            self._status = int(dict(self._headers)[":status"])
+            status = dict(self._headers)[":status"]
+            if not _STATUS.fullmatch(status):
+                raise ResponseError(f"sends the status {quoted(status.encode())}; expected three digits, like 200")
+            self._status = int(status)
         elif isinstance(event, DataReceived):
             self._body += event.data or b""
             self._h2.acknowledge_received_data(event.flow_controlled_length or 0, self._stream)

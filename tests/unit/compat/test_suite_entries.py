@@ -254,7 +254,10 @@ docker build -t mine -f "$SCRIPT_DIR/Dockerfile" "$ROOT_DIR"
 
 def test_a_build_script_is_understood_or_refused(tmp_path: Path) -> None:
     """Its context may be the whole checkout; Dragstrip runs no script."""
-    made = imported(arena(tmp_path, {"tests": ["baseline"]}, script=WHOLE))
+    alone = arena(tmp_path, {"tests": ["baseline"]}, script=WHOLE)
+    checkout = tmp_path / "checkout"
+    assert alone.refused == (LeftOut("arena:mine", Cause.WHOLE_CHECKOUT, str(checkout)),), "nobody gave that folder"
+    made = imported(suites.read_all(checkout, WORKLOADS))
     assert made.container is not None
     assert made.container.build == str(tmp_path / "checkout")
     assert made.container.dockerfile == "frameworks/mine/Dockerfile"

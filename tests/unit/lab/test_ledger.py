@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import samples
 
 from dragstrip.errors import BadUsage, StoreError
-from dragstrip.lab.ledger import CellRow, Ledger, Stored, only_client
+from dragstrip.lab.ledger import Attempt, CellRow, Ledger, Stored, only_client
+from dragstrip.lab.runner import stored_of
 from dragstrip.lab.task import Kind
 
 
@@ -73,3 +77,50 @@ def test_another_file_is_not_taken_for_a_ledger(tmp_path: Path) -> None:
         Ledger(tmp_path)
     with pytest.raises(StoreError, match="does not exist"):
         Ledger(tmp_path / "nowhere", write=False)
+
+
+def test_a_clock_that_was_set_spends_no_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What an attempt took is known without the wall clock; a clock that goes back makes no negative time."""
+    ledger, clock = Ledger(tmp_path), [1e9]
+    monkeypatch.setattr(time, "time", lambda: clock[0])
+    ledger.plan([row("a")])
+    for jump in (7200.0, -7200.0):
+        attempt = ledger.begin("a", "s", 10)
+        clock[0] += jump
+        ledger.end(attempt, Kind.STORED, took_s=30.0)
+        ledger.end(ledger.begin("a", "s", 10), Kind.LOST, most_s=5.0)
+    spent = [(attempt.ended or 0) - attempt.begun for attempt in ledger.attempts() if attempt.outcome == "stored"]
+    assert spent == [30.0, 30.0]
+    ledger.close()
+
+
+def test_a_damaged_ledger_is_refused_with_its_path(tmp_path: Path) -> None:
+    """Whichever page is damaged, and whatever reads it."""
+    ledger = Ledger(tmp_path)
+    ledger.plan([row(f"cell-{number}", place=number) for number in range(500)])
+    ledger.end(ledger.begin("cell-1", "s", 10), Kind.LOST, "x" * 2000)
+    ledger.close()
+    data = ledger.path.read_bytes()
+    refused = []
+    for page in range(1, len(data) // 4096):
+        ledger.path.write_bytes(data[: page * 4096] + b"\xff" * 4096 + data[(page + 1) * 4096 :])
+        for read in (Ledger.cells, Ledger.attempts, Ledger.stored, Ledger.refusals, Ledger.digests):
+            try:
+                damaged = Ledger(tmp_path, write=False)
+                read(damaged)
+            except StoreError as error:
+                refused.append(str(error))
+    assert len(refused) >= 5
+    assert all(str(ledger.path) in text for text in refused)
+
+
+def test_a_race_that_no_cell_has_is_refused(tmp_path: Path) -> None:
+    """A sealed record may be valid and odd: two columns, or no round."""
+    attempt = Attempt(cell="a", n=1, strip="s", rounds=10, begun=0.0)
+    assert stored_of(samples.race(), attempt, void=False).cell == "a"
+    for odd, why in [
+        (samples.race_of_two(), "has 2 columns"),
+        (replace(samples.race(), rounds=()), "no round"),
+    ]:
+        with pytest.raises(StoreError, match=why):
+            stored_of(odd, attempt, void=False)

@@ -45,7 +45,7 @@ class Talk:
         scratch.mkdir(exist_ok=True)
         order = {
             "do": "start", "launch": number, "command": command, "env": dict(os.environ), "cwd": str(scratch),
-            "cores": [CORE], "user": None, "box": False, "ids": None, "network": "", "log": f"{scratch}.log",
+            "cores": [CORE], "user": None, "box": None, "ids": None, "network": "", "log": f"{scratch}.log",
             "log_limit_bytes": 4096, "scratch": str(scratch), "cgroup": None, "signal": "TERM",
         }  # fmt: skip
         self.say(**(order | other))
@@ -180,3 +180,26 @@ def test_the_family_has_children_and_grandchildren_only() -> None:
             time.sleep(0.01)
         os.kill(grandchild, signal.SIGKILL)
     assert peak_memory_bytes([grandchild]) is None
+
+
+def test_a_server_of_another_user_has_no_key_of_the_users_session() -> None:
+    """A key of the session keyring is found before, and not in the keyring that the process then gets."""
+    if os.uname().machine != "x86_64":
+        pytest.skip("the numbers of keyctl(2)'s relatives are x86-64's")
+    script = f"""
+import ctypes, importlib.util
+spec = importlib.util.spec_from_file_location("supervisor", {supervisor.__file__!r})
+supervisor = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(supervisor)
+libc = ctypes.CDLL(None)
+libc.syscall(250, 1, 0)  # KEYCTL_JOIN_SESSION_KEYRING: not the tester's own
+added = libc.syscall(248, b"user", b"dragstrip-secret", b"12345", 5, -3)  # add_key(2), KEY_SPEC_SESSION_KEYRING
+found = lambda: libc.syscall(250, 10, -3, b"user", b"dragstrip-secret", 0)  # KEYCTL_SEARCH
+print(added > 0, found() == added, end=" ")
+supervisor._leave_keys()
+print(found() == -1)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    if done.stdout.startswith("False"):
+        pytest.skip("this kernel has no keys")
+    assert done.stdout.split() == ["True", "True", "True"]

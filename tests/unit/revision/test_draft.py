@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -86,3 +87,47 @@ def test_without_a_start_command_nothing_is_written(tmp_path: Path, monkeypatch:
     assert refused.returncode == 2
     assert "fail_if" in refused.stderr
     assert not (made.folder / "dragstrip.toml").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("Cargo.toml", "package = 3\nbin = 4\n"),
+        ("Cargo.toml", "bin = [[1], 2]\n"),
+        ("package.json", "[]"),
+        ("package.json", "[" * 100_000),
+        ("pyproject.toml", "project = [1]\n"),
+        ("pyproject.toml", "[project]\nscripts = 7\n"),
+        ("Makefile", "\udc80"),
+        ("Dockerfile", 'CMD [["a"]\n'),
+    ],
+)
+def test_a_malformed_file_suggests_nothing(tmp_path: Path, name: str, content: str) -> None:
+    (tmp_path / name).write_bytes(content.encode("utf-8", "surrogateescape"))
+    assert drafts.draft(tmp_path) == drafts.Draft(found="")
+
+
+@pytest.mark.parametrize("name", ["Cargo.toml", "package.json", "pyproject.toml", "Makefile", "Dockerfile", "a.go"])
+@pytest.mark.parametrize("kind", ["device", "fifo", "outside", "long"])
+def test_what_is_no_short_regular_file_of_the_repository_is_not_read(tmp_path: Path, name: str, kind: str) -> None:
+    """A committed link to /dev/zero took all memory, a FIFO hung."""
+    folder, file = tmp_path / "mine", tmp_path / "mine" / name
+    folder.mkdir()
+    (tmp_path / "secret").write_text("package main\nall:\n")
+    if name == "a.go":
+        (folder / "go.mod").write_text("module x\n")
+    if kind == "fifo":
+        os.mkfifo(file)
+    elif kind == "long":
+        file.write_bytes(b"x" * (drafts.MAX_BYTES + 1))
+    else:
+        file.symlink_to("/dev/zero" if kind == "device" else tmp_path / "secret")
+    found = drafts.draft(folder)
+    assert (found.found, found.build) == (("go.mod", "go build -o .dragstrip-server .") if name == "a.go" else ("", ""))
+
+
+def test_a_suggested_command_quotes_names_of_the_repository(tmp_path: Path) -> None:
+    (tmp_path / "go.mod").write_text("module x\n")
+    (tmp_path / "a; rm -rf x").mkdir()
+    (tmp_path / "a; rm -rf x" / "main.go").write_text("package main\n")
+    assert drafts.draft(tmp_path).build == "go build -o .dragstrip-server './a; rm -rf x'"

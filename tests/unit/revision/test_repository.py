@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from repositories import Made
 
-from dragstrip.errors import BadUsage
+from dragstrip.errors import BadUsage, StageError
 from dragstrip.revision.repository import Repository
 
 
@@ -152,6 +154,87 @@ def test_a_submodule_is_checked_out_from_the_clone_that_is_here(made: Made, tmp_
     repository.check_out(made.git("rev-parse", "HEAD"), tmp_path / "out")
     assert (tmp_path / "out" / "vendor" / "lib.txt").read_text() == "inside"
     assert made.state() == before
+
+
+def test_a_submodule_s_address_copies_no_other_repository_of_this_machine(made: Made, tmp_path: Path) -> None:
+    """Git itself refuses such an address in a revision; a name that leads out of the user's clones is no way either."""
+    private = Made(tmp_path / "private")
+    secret = private.commit("secret", key_txt="secret")
+    for name, url in [("x", str(private.folder)), ("x", f"file://{private.folder}"), ("../../../../private/.git", "y")]:
+        made.git("update-index", "--add", "--cacheinfo", f"160000,{secret},vendor")
+        (made.folder / ".gitmodules").write_text(f'[submodule "{name}"]\n\tpath = vendor\n\turl = {url}\n')
+        made.git("add", ".gitmodules")
+        made.git("commit", "--quiet", "--message", "hostile")
+        out = tmp_path / f"out-{abs(hash(name + url))}"
+        with pytest.raises(StageError, match="submodule vendor"):
+            Repository(made.folder).check_out(made.git("rev-parse", "HEAD"), out)
+        assert "key.txt" not in [file.name for file in out.rglob("*")]
+
+
+def test_a_submodule_whose_address_changed_is_fetched_from_the_new_one(
+    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The user's clone is of the old address, and lacks the new commit."""
+    monkeypatch.setenv("GIT_ALLOW_PROTOCOL", "file")  # what a remote address would be
+    old, new = Made(tmp_path / "old"), Made(tmp_path / "new")
+    old.commit("old", lib_txt="old")
+    later = new.commit("new", lib_txt="new")
+    made.git("submodule", "--quiet", "add", str(old.folder), "vendor")
+    made.git("commit", "--quiet", "--message", "with a submodule")
+    text = (made.folder / ".gitmodules").read_text()
+    (made.folder / ".gitmodules").write_text(text.replace(str(old.folder), str(new.folder)))
+    made.git("update-index", "--cacheinfo", f"160000,{later},vendor")
+    made.git("add", ".gitmodules")
+    made.git("commit", "--quiet", "--message", "with another address")
+    repository = Repository(made.folder)
+    for revision, expected in (("HEAD", "new"), ("HEAD~1", "old")):
+        repository.check_out(made.git("rev-parse", revision), tmp_path / expected / "out")
+        assert (tmp_path / expected / "out" / "vendor" / "lib.txt").read_text() == expected
+
+
+def test_a_checkout_that_was_killed_hinders_no_later_one(made: Made, tmp_path: Path) -> None:
+    """Git keeps a worktree locked while it is made."""
+    repository, out = Repository(made.folder), tmp_path / "out"
+    commit = made.git("rev-parse", "HEAD")
+    repository.check_out(commit, out)
+    (entry,) = (repository.cache / "repository.git" / "worktrees").iterdir()
+    (entry / "locked").write_text("initializing")
+    shutil.rmtree(out)
+    repository.check_out(commit, out)
+    assert (out / "a.txt").read_text() == "2"
+
+
+def test_several_at_once_check_out(made: Made, tmp_path: Path) -> None:
+    """From the making of the cache on; each in its own process, as two calls of `diff` are."""
+    script = """
+import sys
+from pathlib import Path
+from dragstrip.revision.repository import Repository
+repository, out = Repository(Path(sys.argv[1])), Path(sys.argv[2])
+for number in range(4):
+    repository.check_out(repository.revision("HEAD").commit, out / str(number))
+    repository.remove(out / str(number))
+"""
+    command = [sys.executable, "-c", script, str(made.folder)]
+    running = [
+        subprocess.Popen([*command, str(tmp_path / f"out{number}")], stderr=subprocess.PIPE, text=True)
+        for number in range(6)
+    ]
+    assert [(process.communicate()[1], process.returncode) for process in running] == [("", 0)] * 6
+
+
+def test_copies_of_a_closed_repository_are_closed(made: Made, tmp_path: Path) -> None:
+    """Whoever can't enter the repository can't enter the cache of it either."""
+    made.folder.chmod(0o700)
+    repository = Repository(made.folder)
+    repository.check_out(made.git("rev-parse", "HEAD"), tmp_path / "out")
+    assert repository.cache.stat().st_mode & 0o077 == 0
+
+
+def test_a_folder_whose_name_ends_with_a_blank_is_itself(tmp_path: Path) -> None:
+    for name in ("mine", "mine "):
+        Made(tmp_path / name).commit(name, a_txt="1")
+    assert Repository(tmp_path / "mine ").top == tmp_path / "mine "
 
 
 def test_patterns_say_which_files_matter(made: Made) -> None:

@@ -10,6 +10,9 @@ use rustls::{AlertDescription, ProtocolVersion};
 use socket2::Socket;
 use std::io::{self, ErrorKind, Read, Write};
 
+/// Reads of encrypted bytes for one read of a worker.
+const MAX_READS: u32 = 64;
+
 /// One connection.
 #[derive(Default)]
 struct Link {
@@ -39,6 +42,7 @@ impl Link {
     /// Sends the waiting bytes; true if all were sent.
     fn push(&mut self, socket: &Socket) -> io::Result<bool> {
         if let Some(tls) = &mut self.tls {
+            // Ends: each turn sends some of the bytes, of which there are no more meanwhile.
             while tls.wants_write() {
                 match tls.write_tls(&mut NoSignal(socket)) {
                     Ok(_) => {}
@@ -49,6 +53,7 @@ impl Link {
             }
             return Ok(true);
         }
+        // Ends: each turn sends some of the bytes.
         while !self.out.is_empty() {
             match NoSignal(socket).write(&self.out) {
                 Ok(sent) => drop(self.out.drain(..sent)),
@@ -131,6 +136,7 @@ impl Transport for Buffered {
     }
 
     fn handshake(&mut self, token: u64, mut socket: &Socket) -> io::Result<bool> {
+        // Ends: rustls refuses a handshake with too many bytes or alerts.
         loop {
             let link = &mut self.links[split_token(token).0];
             if !link.push(socket)? {
@@ -217,7 +223,8 @@ impl Transport for Buffered {
         let Some(tls) = &mut self.links[self.turn].tls else {
             return self.inner.receive(socket, buffer);
         };
-        let (mut filled, mut arrived) = (0, Arrived { socket, exhausted: false });
+        let (mut filled, mut arrived, mut reads) = (0, Arrived { socket, exhausted: false }, 0);
+        // Ends: each turn fills the buffer further, or reads, of which there is a limit.
         loop {
             match tls.reader().read(&mut buffer[filled..]) {
                 // The connection ended without close_notify. Bodies are compared completely, so a cut one is found anyway.
@@ -234,7 +241,10 @@ impl Transport for Buffered {
                 // WouldBlock, one more call per response.
                 Err(error) if arrived.exhausted && filled == 0 => return Err(error),
                 Err(_) if arrived.exhausted => break,
-                Err(_) => {}
+                Err(_) if reads == MAX_READS && filled > 0 => break,
+                // Records without bytes; the worker continues after other connections had their turn.
+                Err(_) if reads == MAX_READS => return Err(ErrorKind::Interrupted.into()),
+                Err(_) => reads += 1,
             }
             let refill = match tls.read_tls(&mut arrived) {
                 Ok(_) => tls.process_new_packets().map(drop).map_err(broken),

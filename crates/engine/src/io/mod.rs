@@ -13,6 +13,7 @@ mod timestamps;
 mod uring;
 mod uring_linked;
 
+use crate::patience::Patience;
 use crate::plan::{SessionPlan, Target};
 use crate::tls::TlsPlan;
 pub use blocking::Blocking;
@@ -290,31 +291,45 @@ pub fn connect(target: &Target, source: Option<Ipv4Addr>, keepalive: bool) -> io
     }
 }
 
-/// Waits until a connection is open or refused.
-fn opened(socket: &Socket, limit: Duration) -> io::Result<()> {
-    let limit_ms = libc::c_int::try_from(limit.as_millis()).unwrap_or(libc::c_int::MAX).max(1);
-    let mut entry = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
-    // SAFETY: one entry, which outlives the call; the descriptor is open.
-    match unsafe { libc::poll(&raw mut entry, 1, limit_ms) } {
-        0 => Err(io::ErrorKind::TimedOut.into()),
-        ..=-1 => Err(io::Error::last_os_error()),
-        _ => socket.take_error()?.map_or(Ok(()), Err),
+/// Waits for one of these events on a socket.
+///
+/// # Errors
+/// TimedOut: the patience has ended; or the kernel's error.
+pub fn await_socket(socket: &Socket, events: libc::c_short, patience: &Patience) -> io::Result<()> {
+    let mut entry = libc::pollfd { fd: socket.as_raw_fd(), events, revents: 0 };
+    while patience.lasts() {
+        let limit_ms = patience.next_wait_ns().div_ceil(1_000_000) as libc::c_int;
+        // SAFETY: one entry, which outlives the call; the descriptor is open.
+        match unsafe { libc::poll(&raw mut entry, 1, limit_ms) } {
+            0 => {}
+            ..=-1 => return Err(io::Error::last_os_error()),
+            _ => return Ok(()),
+        }
     }
+    Err(io::ErrorKind::TimedOut.into())
 }
 
 /// Connects and waits for it.
-pub fn connect_wait(target: &Target, source: Option<Ipv4Addr>, limit: Duration) -> io::Result<Socket> {
+pub fn connect_wait(target: &Target, source: Option<Ipv4Addr>, patience: &Patience) -> io::Result<Socket> {
     if target.address().is_some() {
         let (socket, connected) = connect(target, source, true)?;
-        return if connected { Ok(socket) } else { opened(&socket, limit).map(|()| socket) };
+        if !connected {
+            await_socket(&socket, libc::POLLOUT, patience)?;
+            socket.take_error()?.map_or(Ok(()), Err)?;
+        }
+        return Ok(socket);
     }
     let (socket, address) = socket(target, source)?;
     // Connecting a unix socket waits as long as sending does (unix(7)).
     socket.set_nonblocking(false)?;
-    socket.set_write_timeout(Some(limit))?;
-    socket.connect(&address)?;
-    socket.set_nonblocking(true)?;
-    Ok(socket)
+    while patience.lasts() {
+        socket.set_write_timeout(Some(Duration::from_nanos(patience.next_wait_ns().max(1_000_000))))?;
+        match socket.connect(&address) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            done => return done.and_then(|()| socket.set_nonblocking(true)).map(|()| socket),
+        }
+    }
+    Err(io::ErrorKind::TimedOut.into())
 }
 
 /// Sends without raising SIGPIPE and without waiting; returns how many bytes were accepted.

@@ -199,6 +199,7 @@ impl TimestampSource {
         let (mut theirs, _) = listener.accept().ok()?;
         ask(&ours).ok()?;
         let (begun, mut byte) = (Instant::now(), [0]);
+        // Ends: by its limit.
         while begun.elapsed() < BEGIN_LIMIT {
             theirs.write_all(b"x").ok()?;
             if receive(&ours, &mut byte).ok()?.stamp_ns > 0 {

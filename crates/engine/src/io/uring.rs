@@ -607,6 +607,7 @@ impl Drop for Uring {
             if index % CANCELS == CANCELS - 1 || index == self.places.len() - 1 {
                 // The kernel does a part of its deferred work in each call.
                 self.enter(0, 0, None);
+                // Ends: buffers are not given back, so that the kernel has ever fewer to fill.
                 while self.ring.completion().count() > 0 {
                     self.enter(0, 0, None);
                 }

@@ -249,6 +249,7 @@ fn probe() -> io::Result<()> {
 fn await_event(ring: &mut UringLinked, token: u64, readable: bool) -> io::Result<()> {
     for _ in 0..10 {
         let count = ring.wait(sys::now_ns(), 50_000_000, None);
+        // Ends: one for each request.
         while ring.departure().is_some() {}
         for index in 0..count {
             match ring.event(index) {

@@ -6,10 +6,13 @@ use crate::clock::{Clocks, Reading};
 use crate::coalescing::CoalescingRule;
 use crate::error_sample::ErrorSample;
 use crate::io::Transport;
+use crate::patience::Patience;
 use crate::plan::SessionPlan;
 use crate::sys;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 /// The part of a worker that is the same for all protocols.
 pub(super) struct Core {
@@ -24,11 +27,13 @@ pub(super) struct Core {
     pub unread: VecDeque<(u64, bool)>,
     /// How long opening each of the session's first connections took; the first block records these times.
     pub opened_ns: Vec<u64>,
+    /// The engine's stop flag.
+    stop: Arc<AtomicBool>,
 }
 
 impl Core {
     /// For a share with this many places; `stamped`: see [`Clock::stamped`].
-    pub(super) fn new(plan: Arc<SessionPlan>, places: usize, stamped: bool) -> Self {
+    pub(super) fn new(plan: Arc<SessionPlan>, places: usize, stamped: bool, stop: Arc<AtomicBool>) -> Self {
         Self {
             clock: Clock { clocks: Clocks::new(&Reading::now()), now_ns: 0, stamped },
             cycle: Cycle::new(&plan),
@@ -39,11 +44,15 @@ impl Core {
             unread: VecDeque::with_capacity(places),
             opened_ns: Vec::with_capacity(if plan.keepalive { places } else { 0 }),
             plan,
+            stop,
         }
     }
-}
 
-impl Core {
+    /// Patience with servers for this long, unless the engine is stopped.
+    pub(super) fn patience(&self, limit: Duration) -> Patience {
+        Patience::new(limit, &self.stop)
+    }
+
     /// Reads the clock after a read from a connection. It need not if the wait has brought the bytes with the kernel's
     /// timestamp: then the time at which the wait ended will do.
     #[inline]

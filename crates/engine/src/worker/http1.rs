@@ -20,6 +20,7 @@ use crate::coalescing::{CoalescingRule, MIN_OUTSTANDING};
 use crate::error::EngineError;
 use crate::failure::Failure;
 use crate::io::{self, Carrier, Coalescing, Event, Transport, split_token};
+use crate::patience::Patience;
 use crate::plan::{Exchange, SessionPlan};
 use crate::response::{KnownHead, Reader, Verdict};
 use crate::schedule::NEVER_NS;
@@ -397,6 +398,7 @@ impl<M: Mode> Protocol for Http1<M> {
     fn handle_idle<T: Transport>(
         worker: &mut Worker<T, Self>,
         event: Event,
+        _: &Patience,
         block_run: &mut BlockRun<impl LoadModel>,
         buffer: &mut [u8],
     ) {
@@ -518,6 +520,7 @@ impl<T: Transport, M: Mode> Worker<T, Http1<M>> {
         let Some(socket) = held.socket() else { return };
         let Http1Link { place, out_at, .. } = &mut link.proto;
         let request = &self.core.plan.exchanges[place.exchange as usize].request;
+        // Ends: each turn sends some of the bytes.
         while *out_at < request.len() {
             match io::send(socket, &request[*out_at..]) {
                 Ok(sent) => {

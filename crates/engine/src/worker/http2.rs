@@ -19,6 +19,7 @@ use crate::error::EngineError;
 use crate::http2::frame::code_name;
 use crate::http2::{Broken, Connection, Request};
 use crate::io::{Coalescing, Event, Transport, split_token};
+use crate::patience::Patience;
 use crate::plan::SessionPlan;
 use crate::response::Reader;
 use crate::sys;
@@ -251,10 +252,11 @@ impl Protocol for Http2 {
     fn handle_idle<T: Transport>(
         worker: &mut Worker<T, Self>,
         event: Event,
+        patience: &Patience,
         block_run: &mut BlockRun<impl LoadModel>,
         buffer: &mut [u8],
     ) {
-        worker.look_at_link(event, block_run, buffer);
+        worker.look_at_link(event, patience, block_run, buffer);
     }
 
     fn scan<T: Transport>(worker: &mut Worker<T, Self>, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {

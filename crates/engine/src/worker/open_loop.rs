@@ -208,6 +208,7 @@ impl LoadModel for OpenLoop {
         let Some(open) = &mut counts.open_loop else { return end_ns };
         open.unsent += self.returned.iter().filter(|due_ns| Self::counts(window, **due_ns)).count() as u64;
         self.returned.clear();
+        // Ends: the schedule advances.
         while self.next_ns(window) < end_ns {
             let counted = u64::from(Self::counts(window, self.next_ns(window)));
             (open.offered, open.unsent) = (open.offered + counted, open.unsent + counted);

@@ -11,6 +11,7 @@ use crate::block_run::{BlockRun, LoadModel};
 use crate::coalescing::{CoalescingRule, MIN_OUTSTANDING};
 use crate::error::EngineError;
 use crate::io::{Coalescing, Event, Transport};
+use crate::patience::Patience;
 use crate::plan::SessionPlan;
 use crate::schedule::NEVER_NS;
 use crate::tls::TlsPlan;
@@ -166,10 +167,11 @@ pub(super) trait Protocol: Sized {
         buffer: &mut [u8],
     );
 
-    /// Handles an event of a connection between blocks.
+    /// Handles an event of a connection between blocks, as long as the patience lasts.
     fn handle_idle<T: Transport>(
         worker: &mut Worker<T, Self>,
         event: Event,
+        patience: &Patience,
         block_run: &mut BlockRun<impl LoadModel>,
         buffer: &mut [u8],
     );

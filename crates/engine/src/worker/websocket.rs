@@ -13,6 +13,7 @@ use super::protocol::{Protocol, Wants};
 use crate::block_run::{BlockRun, LoadModel};
 use crate::error::EngineError;
 use crate::io::{Event, Transport, split_token};
+use crate::patience::Patience;
 use crate::plan::SessionPlan;
 use crate::sys;
 use crate::websocket::{Message, Reader, Upgrade};
@@ -142,13 +143,14 @@ impl Protocol for WebSocket {
     fn handle_idle<T: Transport>(
         worker: &mut Worker<T, Self>,
         event: Event,
+        patience: &Patience,
         block_run: &mut BlockRun<impl LoadModel>,
         buffer: &mut [u8],
     ) {
         let (index, generation) = split_token(event.token);
         let link = &worker.links[index];
         if link.generation == generation && link.proto.place.state == State::Idle {
-            worker.idle_event(index, block_run, buffer);
+            worker.idle_event(index, patience, block_run, buffer);
         }
     }
 
@@ -181,6 +183,11 @@ fn push<T: Transport>(
 ) -> Result<usize, Error> {
     let token = link.token(index);
     let Link { socket: Some(socket), proto, .. } = link else { return Ok(0) };
+    if !proto.out.is_empty() && !bytes.is_empty() {
+        // The socket is full, and an event reports when it is not. Thousands of replies must not copy all that wait.
+        proto.out.extend_from_slice(bytes);
+        return Ok(0);
+    }
     let mut waited = std::mem::take(&mut proto.out);
     let all: &[u8] = if waited.is_empty() {
         bytes
@@ -189,6 +196,7 @@ fn push<T: Transport>(
         &waited
     };
     let mut sent = 0;
+    // Ends: each turn sends some of the bytes.
     while sent < all.len() {
         match io.send_now(token, socket, &all[sent..]) {
             Ok(more) => sent += more,

@@ -226,3 +226,21 @@ pub fn check(done: &Tally) {
 pub fn errors(done: &Tally) -> Vec<(&'static str, u64)> {
     tally::NAMES.into_iter().zip(done.errors).filter(|(_, count)| *count > 0).collect()
 }
+
+/// Sends these bytes again and again until the other end closes the connection.
+pub fn endless(stream: &mut TcpStream, bytes: &[u8]) {
+    while stream.write_all(bytes).is_ok() {}
+}
+
+/// Fails if the work hangs; how long it takes otherwise decides nothing.
+pub fn ends_in_time(name: &str, work: impl FnOnce() + Send + 'static) {
+    let (done, finished) = std::sync::mpsc::channel();
+    let worker = std::thread::spawn(move || {
+        work();
+        let _ = done.send(());
+    });
+    match finished.recv_timeout(std::time::Duration::from_secs(60)) {
+        Err(std::sync::mpsc::RecvTimeoutError::Timeout) => panic!("{name}: it hangs"),
+        _ => worker.join().unwrap(),
+    }
+}

@@ -1,5 +1,6 @@
 //! HTTP/2 over real connections: exact counts, and one kind of failure for each server fault.
 
+mod endless;
 mod faults;
 mod oracle;
 mod peer;

@@ -365,3 +365,36 @@ fn what_websocket_has_not_is_refused_with_the_field_named() {
         assert!(refusal(SessionPlan { exchanges, ..good.clone() }).starts_with("exchanges: request 1"));
     }
 }
+
+#[test]
+fn a_server_that_never_stops_sending_holds_no_block() {
+    let floods: [(&str, fn() -> Vec<u8>); 5] = [
+        ("pings", || framed(0x89, b"x").repeat(100)),
+        ("pongs", || framed(0x8a, b"").repeat(100)),
+        ("empty continuations", || framed(0, b"").repeat(100)),
+        ("messages", || framed(0x81, b"hello").repeat(100)),
+        ("pieces of a message", || [framed(1, b"x"), framed(0, b"y").repeat(100)].concat()),
+    ];
+    for (name, flood) in floods {
+        for (echoes, connections) in [(true, 8), (false, 8), (true, 100)] {
+            let (server, _) = serve(move |stream, frame, number| {
+                if number < 40 || echoes {
+                    let _ = stream.write_all(&frame.echo());
+                }
+                if number >= 40 {
+                    crate::faulty::endless(stream, &flood());
+                }
+                Then::GoOn
+            });
+            let plan = SessionPlan { timeout_ns: 1_000_000_000, ..plan(server.address, connections) };
+            crate::faulty::ends_in_time(&format!("{name}, {echoes}, {connections}"), move || {
+                let mut engine = engine(1);
+                // On a busy machine not all connections may be open in time.
+                let Ok(session) = engine.open(plan) else { return };
+                let block =
+                    BlockPlan { session, lead_ns: 0, counted_ns: 100_000_000, max_requests: 0, open_loop: None };
+                assert_eq!(engine.run(&[block.clone(), block], &[]).unwrap().len(), 2);
+            });
+        }
+    }
+}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import secrets
 import shutil
 import subprocess
 import sys
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 
 #: Connections that the server of each contender may open, over all its workers.
 CONNECTIONS = 16
+
+#: Folders of the owner's socket, which only the database's user and root may enter, and of the contenders' socket.
+OWN, SOCKET = "own", "socket"
 
 #: Seconds from its start to the first connection. Its stop signal ends sessions and writes nothing back.
 WAKE_S, STOP_SIGNAL = 30.0, "QUIT"
@@ -134,6 +138,7 @@ class Database:
         self._launcher: Launcher | None = None
         self._process: ServerProcess | None = None
         self._root = scratch
+        self._password = secrets.token_hex(32)
         self._count = 0
 
     def launch(self, schema: Schema = "rows", *, writes: bool = False) -> Instance:
@@ -152,16 +157,18 @@ class Database:
         self._count += 1
         folder = self._root / f"{NAME}-{self._count:03d}"
         folder.mkdir()
+        (folder / OWN).mkdir(mode=0o700)
+        (folder / SOCKET).mkdir()
         try:
-            shutil.copytree(self._data[schema], folder / "data")
+            shutil.copytree(self._data[schema], folder / "data", symlinks=True)
         except OSError as error:
             raise StageError(f"{TITLE}: its data can't be copied to {folder} ({error})") from error
         port = free_port()
         start = Start(
             name=TITLE,
             command=(
-                *(self.programs.place("postgres"), "-D", str(folder / "data")),
-                *("-h", HOST, "-p", str(port), "-k", str(folder)),
+                *(self.programs.place("postgres"), "-D", str(folder / "data"), "-h", HOST, "-p", str(port)),
+                *("-k", f'"{folder / OWN}","{folder / SOCKET}"'),
             ),
             cwd=folder,
             port=port,
@@ -169,13 +176,19 @@ class Database:
             stop_signal=STOP_SIGNAL,
         )
         process = self._process = self._launcher.launch(
-            start, scratch=folder, cores=self.cores, is_right=_why_not_ready
+            start,
+            scratch=folder,
+            cores=self.cores,
+            is_right=lambda _, port: _why_not_ready(folder, port, self._password),
         )
         tables = drawn_tables(schema, self._seed)
         if writes:
             tables.changing = OWN_CHANGING
         drawn_by = f"{self._seed} {self._count}"
-        return Instance(process=process, folder=folder, tables=tables, drawn_by=drawn_by, writes=writes)
+        return Instance(
+            process=process, folder=folder, tables=tables, drawn_by=drawn_by, writes=writes, password=self._password,
+            segment=_segment_of(folder / "data"),
+        )  # fmt: skip
 
     def log_tail(self) -> str:
         """The end of the latest instance's output, also after its end; "" before the first instance."""
@@ -184,7 +197,7 @@ class Database:
     def _prepare(self, schema: Schema) -> None:
         making = self._scratch / f"{NAME}-{schema}-template"
         making.mkdir()
-        self._data[schema] = template.make(self.programs, drawn_tables(schema, self._seed), making)
+        self._data[schema] = template.make(self.programs, drawn_tables(schema, self._seed), making, self._password)
         if self._launcher is not None:
             return
         if self._moves_to_memory():
@@ -207,14 +220,19 @@ class Instance:
     Args:
         tables: the current rows. drawn_by: the text that draws rows which differ from launch to launch.
         writes: contenders change rows, each in tables of its own.
+        password: the owner's. segment: System V shared memory with which it guards its data, read before a contender
+            runs: one that runs as the same user could change the file.
     """
 
     process: ServerProcess
     folder: Path
     tables: Tables
+    password: str = field(repr=False)
+    segment: int | None
     drawn_by: str = ""
     writes: bool = False
     _roles: dict[str, str] = field(default_factory=dict)
+    _passwords: dict[str, str] = field(default_factory=dict, repr=False)
     _asking: threading.RLock = field(default_factory=threading.RLock)
     _connection: psycopg.Connection[Any] | None = None
     _doors: list[subprocess.Popen[str]] = field(default_factory=list)
@@ -252,11 +270,10 @@ class Instance:
             process.communicate()
         if self._connection is not None:
             self._connection.close()
-        segment = _segment_of(self.folder / "data")
         self.process.stop()
-        if segment is not None:
+        if self.segment is not None:
             # A killed PostgreSQL leaves this segment of 56 bytes behind (its manual, 19.4.1).
-            _libc.shmctl(segment, _IPC_RMID, None)
+            _libc.shmctl(self.segment, _IPC_RMID, None)
 
     def alive(self) -> bool:
         """Whether it runs and its first connection still works."""
@@ -267,19 +284,24 @@ class Instance:
         return self.process.alive()
 
     def values(self, name: str) -> Mapping[str, str | int]:
-        """Placeholders for a contender's definition; each contender has its own role, by which its use is counted."""
+        """Placeholders for a contender's definition.
+
+        Each contender has its own role, by which its use is counted, with a password that this instance draws.
+        """
         with self._asking:
             role = self._roles.get(name)
             if role is None:
                 role = self._roles[name] = f"contender_{len(self._roles) + 1}"
-                self.ask(f"CREATE ROLE {role} LOGIN")
+                password = self._passwords[name] = secrets.token_hex(32)
+                self.ask(f"CREATE ROLE {role} LOGIN IN ROLE {template.CONTENDERS} PASSWORD '{door.verifier(password)}'")
                 for statement in schemas.own_copies(role, self.tables.schema) if self.writes else ():
                     self.ask(statement)
         return {
             "database_host": HOST,
             "database_port": self.process.port,
-            "database_socket": str(self.folder),
+            "database_socket": str(self.folder / SOCKET),
             "database_user": role,
+            "database_password": self._passwords[name],
             "database_name": template.DATABASE,
             "database_connections": CONNECTIONS,
         }
@@ -291,12 +313,15 @@ class Instance:
             StageError: it can't be made.
         """
         place = self.values(name)
-        path = self.folder / f".s.PGSQL.{self.process.port}"
+        path = self.folder / SOCKET / f".s.PGSQL.{self.process.port}"
         command = [sys.executable, "-I", "-S", door.__file__, str(path), place["database_user"], place["database_name"]]
         process = subprocess.Popen(
             list(map(str, command)), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
         )
         self._doors.append(process)
+        assert process.stdin is not None
+        process.stdin.write(f"{place['database_password']}\n")  # every user can read a command
+        process.stdin.flush()
         os.sched_setaffinity(process.pid, os.sched_getaffinity(self.process.pid))
         said = process.stdout.readline().strip() if process.stdout else ""
         if said != "ready":
@@ -352,10 +377,7 @@ class Instance:
         with self._asking:
             try:
                 if self._connection is None:
-                    self._connection = psycopg.connect(
-                        host=str(self.folder), port=self.process.port, user=template.OWNER, dbname=template.DATABASE,
-                        connect_timeout=5, autocommit=True,
-                    )  # fmt: skip
+                    self._connection = _as_owner(self.folder, self.process.port, self.password)
                 cursor = self._connection.execute(statement.encode(), values or None)
                 return cursor.fetchall() if cursor.description else []
             except psycopg.OperationalError as error:
@@ -369,12 +391,21 @@ def _segment_of(data: Path) -> int | None:
     return None
 
 
-def _why_not_ready(host: str, port: int) -> str | None:
+def _as_owner(folder: Path, port: int, password: str) -> psycopg.Connection[Any]:
+    import psycopg
+
+    return psycopg.connect(
+        host=str(folder / OWN), port=port, user=template.OWNER, password=password, dbname=template.DATABASE,
+        connect_timeout=5, autocommit=True,
+    )  # fmt: skip
+
+
+def _why_not_ready(folder: Path, port: int, password: str) -> str | None:
     """Why the database is not ready yet; None once it is ready."""
     import psycopg
 
     try:
-        psycopg.connect(host=host, port=port, user=template.OWNER, dbname=template.DATABASE, connect_timeout=2).close()
+        _as_owner(folder, port, password).close()
     except psycopg.OperationalError as error:
         return str(error).strip()
     return None

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.terminal_theme import TerminalTheme
@@ -17,6 +17,7 @@ from dragstrip.analysis import ColumnVerdict, Pair, by_column
 from dragstrip.metrics import KNOWN
 from dragstrip.record import Race
 from dragstrip.report import figures, glyphs
+from dragstrip.report.console import Console
 from dragstrip.report.race import causes, columns, database, external, notes, wording
 from dragstrip.report.race.badge import column_badge, race_badge
 from dragstrip.report.race.headline import headline

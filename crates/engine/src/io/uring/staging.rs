@@ -154,6 +154,7 @@ impl Uring {
     pub(super) fn send_kept(&mut self, token: u64, socket: &Socket) {
         let Some(index) = self.staging.kept.iter().position(|(kept, _)| *kept == token) else { return };
         let (_, mut rest) = self.staging.kept.swap_remove(index);
+        // Ends: each turn sends some of the bytes.
         while !rest.is_empty() {
             match super::super::send(socket, &rest) {
                 Ok(sent) => drop(rest.drain(..sent)),

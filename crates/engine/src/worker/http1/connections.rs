@@ -13,7 +13,8 @@ use std::time::Duration;
 
 impl<T: Transport, M: Mode> Worker<T, Http1<M>> {
     pub(super) fn open_one(&mut self, index: usize, limit: Duration) -> Result<(), Error> {
-        let socket = io::connect_wait(&self.core.plan.target, self.core.plan.source(index), limit)?;
+        let socket =
+            io::connect_wait(&self.core.plan.target, self.core.plan.source(index), &self.core.patience(limit))?;
         self.attach(index, socket.into(), State::Idle);
         self.place(index).fresh = false;
         self.renew(index);

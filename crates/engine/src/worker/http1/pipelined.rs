@@ -243,6 +243,7 @@ impl<T: Transport> Worker<T, Http1<Pipelined>> {
         let mut together = std::mem::take(&mut self.proto.mode.together);
         together.clear();
         let (mut sent, depth) = (0, self.core.plan.protocol.depth());
+        // Ends: each turn puts one more request in flight.
         while self.in_flight(index) < depth && block_run.may_send(now_ns) {
             if self.spent(index) || !block_run.take_permit(&mut self.place(index).due_ns) {
                 break;
@@ -318,6 +319,7 @@ impl<T: Transport> Worker<T, Http1<Pipelined>> {
         let Http1Link { place, extra: queue, .. } = &mut link.proto;
         let Some(socket) = &link.socket else { return Ok(0) };
         let (mut pushed, mut result) = (0, Ok(()));
+        // Ends: each turn sends some of the bytes.
         while pushed < queue.out.len() {
             match self.io.send_now(token, socket, &queue.out[pushed..]) {
                 Ok(sent) => {
@@ -406,6 +408,7 @@ impl<T: Transport> Worker<T, Http1<Pipelined>> {
     /// Matches bytes with the requests in flight; false: the connection was closed or replaced.
     fn take_responses(&mut self, index: usize, read: Read, block_run: &mut BlockRun<impl LoadModel>) -> bool {
         let Read { mut bytes, stamp_ns, now_ns, closing } = read;
+        // Ends: each turn uses some of the bytes, or returns.
         while !bytes.is_empty() {
             let Self { core, links, proto, .. } = self;
             let link = &mut links[index].proto;

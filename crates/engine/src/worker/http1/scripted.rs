@@ -166,6 +166,7 @@ impl<T: Transport> Worker<T, Http1<Pipelined>> {
     ) -> Result<usize, &'static str> {
         let (mut at, mut count) = (0, 0);
         kinds.clear();
+        // Ends: a request has a length.
         while at < bytes.len() {
             let (length, bodiless) = script::first_request(&bytes[at..])?;
             kinds.push((length, u32::from(bodiless)));
@@ -220,6 +221,7 @@ impl<T: Transport> Worker<T, Http1<Pipelined>> {
 
     /// Continues with connections whose pause is over.
     pub(super) fn wake_paused(&mut self, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
+        // Ends: `now_ns` stays, and a pause lasts.
         while self.proto.mode.scripted.as_ref().is_some_and(|scripted| scripted.pause_ends_ns() <= now_ns) {
             let Some(Reverse((_, index))) =
                 self.proto.mode.scripted.as_mut().and_then(|scripted| scripted.pauses.pop())

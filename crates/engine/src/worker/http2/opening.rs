@@ -1,12 +1,13 @@
 //! How a link is opened: TCP, TLS if the session uses it, then preface and SETTINGS of both sides.
 
 use super::super::link::State;
-use super::super::{MAX_FAILURES, SCAN_NS, Worker};
+use super::super::{LOOK_LIMIT, MAX_FAILURES, Worker};
 use super::{Http2, LinkState, socket_of, why_broken};
 use crate::block_run::{BlockRun, LoadModel};
 use crate::failure::Failure;
 use crate::http2::{Connection, Event};
 use crate::io::{self, Carrier, Event as Ready, Transport, split_token};
+use crate::patience::Patience;
 use crate::sys;
 use std::io::{Error, ErrorKind};
 use std::time::Duration;
@@ -24,18 +25,17 @@ impl<T: Transport> Worker<T, Http2> {
         for link in 0..self.links.len() {
             self.open_link_waiting(link, limit, &mut buffer).map_err(|error| (link, error))?;
         }
-        let end_ns = sys::now_ns() + limit.as_nanos() as u64;
+        let patience = self.core.patience(limit);
         while let Some(silent) = self.links.iter().position(|link| link.proto.state == LinkState::Greeting) {
-            let now_ns = sys::now_ns();
-            if now_ns >= end_ns {
+            if !patience.lasts() {
                 let error = Error::new(ErrorKind::TimedOut, "HTTP/2: no SETTINGS from the server in time");
                 return Err((silent, error));
             }
-            for index in 0..self.io.wait(now_ns, (end_ns - now_ns).min(SCAN_NS), None) {
+            for index in 0..self.io.wait(sys::now_ns(), patience.next_wait_ns(), None) {
                 let Some(event) = self.io.event(index) else { continue };
                 let (link, generation) = split_token(event.token);
                 if self.links[link].generation == generation {
-                    self.listen(link, &mut buffer).map_err(|error| (link, error))?;
+                    self.listen(link, &self.core.patience(LOOK_LIMIT), &mut buffer).map_err(|error| (link, error))?;
                 }
             }
         }
@@ -44,7 +44,7 @@ impl<T: Transport> Worker<T, Http2> {
 
     fn open_link_waiting(&mut self, link: usize, limit: Duration, buffer: &mut [u8]) -> Result<(), Error> {
         let began_ns = sys::now_ns();
-        let socket = io::connect_wait(&self.core.plan.target, self.core.plan.source(link), limit)?;
+        let socket = io::connect_wait(&self.core.plan.target, self.core.plan.source(link), &self.core.patience(limit))?;
         self.attach_link(link, socket.into(), began_ns);
         self.shake_hands(link, limit)?;
         let connection = &mut self.links[link];
@@ -54,7 +54,7 @@ impl<T: Transport> Worker<T, Http2> {
         connection.proto.http2.wrote(sent); // a new socket accepts these 100 bytes
         // Bytes that came with the end of the handshake are not reported by an event.
         self.io.turn_to(token);
-        self.listen(link, buffer)
+        self.listen(link, &self.core.patience(LOOK_LIMIT), buffer)
     }
 
     fn attach_link(&mut self, link: usize, socket: T::Socket, now_ns: u64) {
@@ -73,8 +73,9 @@ impl<T: Transport> Worker<T, Http2> {
     /// Reads what arrived on a link without requests in flight.
     ///
     /// # Errors
-    /// UnexpectedEof: the connection has ended. Unsupported: the server does not speak valid HTTP/2.
-    fn listen(&mut self, link: usize, buffer: &mut [u8]) -> Result<(), Error> {
+    /// UnexpectedEof: the connection has ended. Unsupported: the server does not speak valid HTTP/2. TimedOut: it did not
+    /// stop sending while the patience lasted.
+    fn listen(&mut self, link: usize, patience: &Patience, buffer: &mut [u8]) -> Result<(), Error> {
         loop {
             let got = match self.receive_link(link, buffer) {
                 Ok((0, _)) => {
@@ -86,6 +87,7 @@ impl<T: Transport> Worker<T, Http2> {
                 Err(error) => return Err(error),
             };
             let mut rest = &buffer[..got];
+            // Ends: each turn uses some of the bytes.
             while !rest.is_empty() {
                 let connection = &mut self.links[link].proto;
                 let (used, event) = match connection.http2.next(rest) {
@@ -110,12 +112,24 @@ impl<T: Transport> Worker<T, Http2> {
             if T::BRINGS_BYTES {
                 break;
             }
+            if !patience.lasts() {
+                return Err(Error::new(
+                    ErrorKind::TimedOut,
+                    "HTTP/2: the server sends without end and without a request",
+                ));
+            }
         }
         self.push_link(link).map(drop)
     }
 
     /// Handles an event before a block: the server closes the link, or sends frames to be acknowledged.
-    pub(super) fn look_at_link(&mut self, event: Ready, block_run: &mut BlockRun<impl LoadModel>, buffer: &mut [u8]) {
+    pub(super) fn look_at_link(
+        &mut self,
+        event: Ready,
+        patience: &Patience,
+        block_run: &mut BlockRun<impl LoadModel>,
+        buffer: &mut [u8],
+    ) {
         let (link, generation) = split_token(event.token);
         let connection = &self.links[link];
         let idle = connection.proto.state == LinkState::Open && connection.proto.http2.active() == 0;
@@ -126,7 +140,7 @@ impl<T: Transport> Worker<T, Http2> {
         if event.writable {
             self.io.go_on(event.token, socket);
         }
-        if let Err(error) = self.listen(link, buffer) {
+        if let Err(error) = self.listen(link, patience, buffer) {
             if error.kind() == ErrorKind::Unsupported {
                 block_run.count_error(Failure::BadResponse);
                 self.core.judge.sample.note(Failure::BadResponse, error.to_string().as_bytes());

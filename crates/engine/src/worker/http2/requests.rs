@@ -14,6 +14,7 @@ impl<T: Transport> Worker<T, Http2> {
         let token = self.links[link].token(link);
         let mut pushed = 0;
         let Link { socket: Some(socket), proto: connection, .. } = &mut self.links[link] else { return Ok(pushed) };
+        // Ends: each turn sends some of the bytes, and windows bound what follows them.
         while !connection.http2.out().is_empty() {
             match self.io.send_now(token, socket, connection.http2.out()) {
                 Ok(sent) => {
@@ -149,6 +150,7 @@ impl<T: Transport> Worker<T, Http2> {
     /// Sends the queued bytes of all links.
     #[inline]
     pub(super) fn flush_links(&mut self, block_run: &mut BlockRun<impl LoadModel>) {
+        // Ends: flushing a link adds none.
         while let Some(link) = self.proto.dirty.pop() {
             self.flush_link(link, block_run);
         }

@@ -109,6 +109,7 @@ impl<T: Transport> Worker<T, Http2> {
         let first = link * self.proto.streams;
         // The slot of a response that began in these bytes, and the bytes from its first one on.
         let mut began: Option<(usize, &[u8])> = None;
+        // Ends: each turn uses some of the bytes, or returns.
         while !bytes.is_empty() && self.links[link].generation == generation {
             if self.links[link].socket.is_none() {
                 return;

@@ -1,11 +1,12 @@
 //! How connections are opened and upgraded, lost and closed.
 
 use super::super::link::State;
-use super::super::{MAX_FAILURES, SCAN_NS, Worker};
+use super::super::{LOOK_LIMIT, MAX_FAILURES, Worker};
 use super::{WebSocket, push};
 use crate::block_run::{BlockRun, LoadModel};
 use crate::failure::Failure;
 use crate::io::{self, Carrier, Event, Transport, split_token};
+use crate::patience::Patience;
 use crate::sys;
 use crate::websocket::Upgrade;
 use std::io::{Error, ErrorKind};
@@ -24,17 +25,16 @@ impl<T: Transport> Worker<T, WebSocket> {
         for index in 0..self.links.len() {
             self.open_one(index, limit, &mut buffer).map_err(|error| (index, error))?;
         }
-        let end_ns = sys::now_ns() + limit.as_nanos() as u64;
+        let patience = self.core.patience(limit);
         while let Some(silent) = self.links.iter().position(|link| link.proto.upgrade.is_some()) {
-            let now_ns = sys::now_ns();
-            if now_ns >= end_ns {
+            if !patience.lasts() {
                 return Err((silent, Error::new(ErrorKind::TimedOut, "WebSocket: no response to the upgrade in time")));
             }
-            for index in 0..self.io.wait(now_ns, (end_ns - now_ns).min(SCAN_NS), None) {
+            for index in 0..self.io.wait(sys::now_ns(), patience.next_wait_ns(), None) {
                 let Some(event) = self.io.event(index) else { continue };
                 let (index, generation) = split_token(event.token);
                 if self.links[index].generation == generation {
-                    self.listen(index, &mut buffer).map_err(|error| (index, error))?;
+                    self.listen(index, &self.core.patience(LOOK_LIMIT), &mut buffer).map_err(|error| (index, error))?;
                 }
             }
         }
@@ -44,14 +44,15 @@ impl<T: Transport> Worker<T, WebSocket> {
 
     fn open_one(&mut self, index: usize, limit: Duration, buffer: &mut [u8]) -> Result<(), Error> {
         let began_ns = sys::now_ns();
-        let socket = io::connect_wait(&self.core.plan.target, self.core.plan.source(index), limit)?;
+        let socket =
+            io::connect_wait(&self.core.plan.target, self.core.plan.source(index), &self.core.patience(limit))?;
         self.attach(index, socket.into());
         self.links[index].proto.place.since_ns = began_ns;
         self.shake_hands(index, limit)?;
         self.request_upgrade(index)?;
         // Bytes that came with the end of the handshake are not reported by an event.
         self.io.turn_to(self.links[index].token(index));
-        self.listen(index, buffer)
+        self.listen(index, &self.core.patience(LOOK_LIMIT), buffer)
     }
 
     fn attach(&mut self, index: usize, socket: T::Socket) {
@@ -209,9 +210,15 @@ impl<T: Transport> Worker<T, WebSocket> {
     }
 
     /// Handles an event before or after a block: the server closes the connection, or sends a ping.
-    pub(super) fn idle_event(&mut self, index: usize, block_run: &mut BlockRun<impl LoadModel>, buffer: &mut [u8]) {
+    pub(super) fn idle_event(
+        &mut self,
+        index: usize,
+        patience: &Patience,
+        block_run: &mut BlockRun<impl LoadModel>,
+        buffer: &mut [u8],
+    ) {
         self.go_on(index);
-        if let Err(error) = self.listen(index, buffer) {
+        if let Err(error) = self.listen(index, patience, buffer) {
             if error.kind() == ErrorKind::Unsupported {
                 block_run.count_error(Failure::BadResponse);
                 self.core.judge.sample.note(Failure::BadResponse, error.to_string().as_bytes());

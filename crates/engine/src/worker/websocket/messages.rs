@@ -8,6 +8,7 @@ use super::{WebSocket, WebSocketLink, push};
 use crate::block_run::{BlockRun, LoadModel};
 use crate::failure::{Failure, Wrong};
 use crate::io::Transport;
+use crate::patience::Patience;
 use crate::response::Verdict;
 use crate::sys;
 use crate::websocket::frames::reply;
@@ -150,6 +151,7 @@ impl<T: Transport> Worker<T, WebSocket> {
             self.links[index].failures = 0;
             freed = true;
         }
+        // Ends: each turn uses some of the bytes.
         while !bytes.is_empty() {
             let Self { core, links, proto, .. } = self;
             let WebSocketLink { place, reader, .. } = &mut links[index].proto;
@@ -215,8 +217,9 @@ impl<T: Transport> Worker<T, WebSocket> {
     /// Reads what arrived on a connection without a message in flight.
     ///
     /// # Errors
-    /// UnexpectedEof: the connection has ended. Unsupported: the server does not speak valid WebSocket.
-    pub(super) fn listen(&mut self, index: usize, buffer: &mut [u8]) -> Result<(), Error> {
+    /// UnexpectedEof: the connection has ended. Unsupported: the server does not speak valid WebSocket. TimedOut: it did
+    /// not stop sending while the patience lasted.
+    pub(super) fn listen(&mut self, index: usize, patience: &Patience, buffer: &mut [u8]) -> Result<(), Error> {
         loop {
             let arrived = match self.take_arrived(index, buffer) {
                 Ok((Arrived::Read(0), _)) => {
@@ -233,6 +236,12 @@ impl<T: Transport> Worker<T, WebSocket> {
             if T::BRINGS_BYTES {
                 return Ok(());
             }
+            if !patience.lasts() {
+                return Err(Error::new(
+                    ErrorKind::TimedOut,
+                    "WebSocket: the server sends without end and without a message",
+                ));
+            }
         }
     }
 
@@ -242,6 +251,7 @@ impl<T: Transport> Worker<T, WebSocket> {
             self.core.opened_ns.push(sys::now_ns() - self.links[index].proto.place.since_ns);
             bytes = &bytes[used..];
         }
+        // Ends: each turn uses some of the bytes.
         while !bytes.is_empty() {
             let (used, event) = match self.links[index].proto.reader.feed(bytes, None) {
                 Ok(read) => read,

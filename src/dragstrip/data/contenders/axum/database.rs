@@ -29,6 +29,7 @@ pub fn routes() -> Option<Router> {
     let given = |name| std::env::var(name).ok();
     let mut config = Config::new();
     (config.host, config.user, config.dbname) = (given("PGHOST"), given("PGUSER"), given("PGDATABASE"));
+    config.password = given("PGPASSWORD");
     config.port = given("PGPORT").and_then(|text| text.parse().ok());
     config.pool = Some(PoolConfig::new(connections));
     config.manager = Some(ManagerConfig { recycling_method: RecyclingMethod::Fast });

@@ -2,9 +2,10 @@
 const ROWS = 10000;
 
 export function database(connections) {
-  const { PGHOST, PGPORT, PGUSER, PGDATABASE } = process.env;
+  const { PGHOST, PGPORT, PGUSER, PGPASSWORD, PGDATABASE } = process.env;
   const sql = new Bun.SQL({
-    hostname: PGHOST, port: Number(PGPORT), username: PGUSER, database: PGDATABASE, tls: false, max: connections,
+    hostname: PGHOST, port: Number(PGPORT), username: PGUSER, password: PGPASSWORD, database: PGDATABASE, tls: false,
+    max: connections,
   });
 
   async function row(id) {
