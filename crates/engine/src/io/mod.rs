@@ -151,6 +151,12 @@ pub trait Transport: Sized {
     #[inline]
     fn go_on(&mut self, _token: u64, _socket: &Self::Socket) {}
 
+    /// How many bytes that were accepted for a connection still wait to be sent.
+    #[inline]
+    fn unsent(&self, _token: u64) -> usize {
+        0
+    }
+
     /// The next read is from this connection, as after its event.
     #[inline]
     fn turn_to(&mut self, _token: u64) {}

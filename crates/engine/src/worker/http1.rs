@@ -121,6 +121,15 @@ pub(super) trait Mode: Sized {
         worker.read(index, closing, block_run, buffer);
     }
 
+    /// If the request whose response is due was not sent completely: how many of its bytes were, and its length.
+    #[inline]
+    fn cut<T: Transport>(worker: &Worker<T, Http1<Self>>, index: usize) -> Option<(usize, usize)> {
+        let link = &worker.links[index];
+        let length = worker.core.plan.exchanges[link.proto.place.exchange as usize].request.len();
+        let sent = link.proto.out_at - worker.io.unsent(link.token(index)).min(link.proto.out_at);
+        (sent < length).then_some((sent, length))
+    }
+
     /// Continues with requests that the socket did not accept completely.
     #[inline]
     fn send_rest<T: Transport>(

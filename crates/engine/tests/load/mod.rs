@@ -103,6 +103,42 @@ fn large_bodies_and_large_requests_arrive_whole() {
 }
 
 #[test]
+fn a_response_that_is_complete_before_its_request_is_sent_is_counted_apart() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let mut open = Vec::new();
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            if stream.read_exact(&mut [0; 4096]).is_ok() {
+                stream.write_all(RIGHT).unwrap(); // and reads no more: the rest of the request can't be sent
+            }
+            open.push(stream);
+        }
+    });
+    let mut request = b"POST / HTTP/1.1\r\nContent-Length: 20000000\r\n\r\n".to_vec();
+    request.resize(request.len() + 20_000_000, b'x');
+    let whole = request.len() as u64;
+    let exchanges = vec![Exchange::new(request, 200, BODY.to_vec())];
+    let plain = SessionPlan { exchanges, ..plan(address, 1) };
+    for plan in [
+        plain.clone(),
+        SessionPlan { keepalive: false, ..plain.clone() },
+        SessionPlan { first_byte: true, ..plain.clone() },
+        SessionPlan { requests_per_connection: NonZeroU32::new(5), ..plain.clone() },
+        SessionPlan { protocol: Protocol::Pipelined { depth: 3 }, ..plain },
+    ] {
+        let mut engine = engine(1);
+        let session = engine.open(plan).unwrap();
+        let done = engine.run(&[count(session, 4)], &[]).unwrap().pop().unwrap();
+        check(&done);
+        assert_eq!((done.answered, errors(&done)), (0, vec![("request_cut", 4)]));
+        let sample = &done.samples[0].1;
+        assert!(sample.ends_with(" %)") && sample.contains(&format!("of the request's {whole} bytes")), "{sample}");
+    }
+}
+
+#[test]
 fn an_announced_close_is_not_an_error_and_opens_a_new_connection() {
     let closing = b"HTTP/1.1 200 OK\r\nContent-Length: 11\r\nConnection: close\r\n\r\nhello world";
     for (bytes, then) in [

@@ -45,6 +45,7 @@ KIND_MEANS = {
     "tls": "TLS handshake failed, or data could not be decrypted",
     "refused_stream": "the server refused a stream (REFUSED_STREAM); its request was sent again",
     "wrong_head": "other headers than the reference response's",
+    "request_cut": "the response was complete before its request was sent: the server has not read all of it",
 }
 
 

@@ -133,7 +133,8 @@ impl Connection {
         let slot = self.slot_of(id).filter(|_| id != 0)?;
         let KnownResponse { length, block, requests, .. } = self.known.all[0];
         let stream = &self.slots[slot];
-        let due = !stream.head && stream.whole && stream.request < u64::BITS && requests >> stream.request & 1 == 1;
+        let sent = stream.whole && stream.ends <= self.wrote;
+        let due = !stream.head && sent && stream.request < u64::BITS && requests >> stream.request & 1 == 1;
         if !due || !self.headers.is_valid(block) {
             return None;
         }

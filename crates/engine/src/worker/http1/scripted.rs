@@ -176,7 +176,7 @@ impl<T: Transport> Worker<T, Http1<Pipelined>> {
             if count > 0 && !block_run.take_permit(&mut self.links[index].proto.place.due_ns) {
                 break;
             }
-            self.put(index, *kind, now_ns, block_run);
+            self.put(index, (*kind, *length as u32), now_ns, block_run);
             at += length;
             count += 1;
         }
