@@ -49,6 +49,9 @@ _CONTROL = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]")
 #: A blank line: the end of a head, as h11 reads it.
 _BLANK_LINE = re.compile(rb"\n\r?\n")
 
+#: A line that continues the one before; with the white space around it, it is one blank (RFC 9112, 5.2).
+_FOLD = re.compile(rb"[ \t]*\n[ \t]+")
+
 #: Maximum digits of a Content-Length that h11 accepts.
 _LENGTH_DIGITS = 20
 
@@ -363,8 +366,18 @@ class _Reading:
         received = f"{self._wire_bytes:,} byte{'s' if self._wire_bytes > 1 else ''} came"
         part = "still in its head" if self._head is None else f"{len(self._body):,} bytes of body{self._of_so_many()}"
         return (
-            f"did not complete its response within {self._deadline.text()} ({received}, {part}); expected a whole one "
-            "in that time"
+            f"did not complete its response within {self._deadline.text()} ({received}, {part}){self._endless()}; "
+            "expected a whole one in that time"
+        )
+
+    def _endless(self) -> str:
+        """Why the response can't be complete while the connection is open, if nothing declares its length."""
+        names = {name.lower() for name, _ in self._fields}
+        if self._head is None or self._empty() or names & {b"content-length", b"transfer-encoding"}:
+            return ""
+        return (
+            ": it has neither Content-Length nor Transfer-Encoding, so its body lasts until the connection ends "
+            "(RFC 9112, 6.3), and the server keeps the connection open"
         )
 
     def _unsound(self, error: h11.RemoteProtocolError) -> str:
@@ -399,7 +412,7 @@ class _Reading:
 def _fields_of(heads: bytes) -> tuple[tuple[bytes, bytes], ...]:
     """The last head's fields as they came over the wire: h11 merges duplicate lengths."""
     lines = heads.replace(b"\r\n", b"\n").rstrip(b"\n").rpartition(b"\n\n")[2].split(b"\n")
-    whole = b"\n".join(lines[1:]).replace(b"\n ", b" ").replace(b"\n\t", b" ")  # a line may be folded
+    whole = _FOLD.sub(b" ", b"\n".join(lines[1:]))
     split = (line.partition(b":") for line in whole.split(b"\n") if line)
     return tuple((name.strip(), value.strip()) for name, _, value in split)
 

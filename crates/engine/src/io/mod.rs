@@ -24,10 +24,13 @@ use socket2::{Domain, SockAddr, Socket, Type};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::AsRawFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 pub use timestamps::{Received, TimestampSource, discard};
 pub use uring::Uring;
 pub use uring_linked::{Direct, UringLinked};
+
+/// Pause between two attempts to connect while the server's queue of connections is full.
+const AGAIN: Duration = Duration::from_millis(2);
 
 /// What a transport reports about one connection.
 #[derive(Clone, Copy, Debug)]
@@ -308,11 +311,25 @@ fn opened(socket: &Socket, limit: Duration) -> io::Result<()> {
     }
 }
 
+/// Connects, and waits for it. If the server's queue of connections is full, the kernel would try again only after a second.
+/// On loopback, where nothing is on its way, a new socket tries again soon.
+fn connect_again(target: &Target, source: Option<Ipv4Addr>, limit: Duration) -> io::Result<Socket> {
+    let (begun, near) = (Instant::now(), target.address().is_some_and(|address| address.ip().is_loopback()));
+    loop {
+        let (socket, connected) = connect(target, source, true)?;
+        let left = limit.saturating_sub(begun.elapsed());
+        let pending = if connected { Ok(()) } else { opened(&socket, if near { left.min(AGAIN) } else { left }) };
+        match pending {
+            Err(error) if near && error.kind() == io::ErrorKind::TimedOut && begun.elapsed() < limit => {}
+            result => return result.map(|()| socket),
+        }
+    }
+}
+
 /// Connects and waits for it.
 pub fn connect_wait(target: &Target, source: Option<Ipv4Addr>, limit: Duration) -> io::Result<Socket> {
     if target.address().is_some() {
-        let (socket, connected) = connect(target, source, true)?;
-        return if connected { Ok(socket) } else { opened(&socket, limit).map(|()| socket) };
+        return connect_again(target, source, limit);
     }
     let (socket, address) = socket(target, source)?;
     // Connecting a unix socket waits as long as sending does (unix(7)).

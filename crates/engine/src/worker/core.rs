@@ -24,6 +24,8 @@ pub(super) struct Core {
     pub unread: VecDeque<(u64, bool)>,
     /// How long opening each of the session's first connections took; the first block records these times.
     pub opened_ns: Vec<u64>,
+    /// How many connections were open when the session began; None: each request opens its own.
+    pub opened: Option<usize>,
 }
 
 impl Core {
@@ -38,6 +40,7 @@ impl Core {
             coalescing: CoalescingRule::default(),
             unread: VecDeque::with_capacity(places),
             opened_ns: Vec::with_capacity(if plan.keepalive { places } else { 0 }),
+            opened: None,
             plan,
         }
     }

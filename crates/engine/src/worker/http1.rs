@@ -302,7 +302,14 @@ impl<M: Mode> Protocol for Http1<M> {
     fn open<T: Transport>(worker: &mut Worker<T, Self>, limit: Duration) -> Result<(), (usize, Error)> {
         for index in 0..worker.links.len() {
             let began_ns = sys::now_ns();
-            worker.open_one(index, limit).map_err(|source| (index, source))?;
+            match worker.open_one(index, limit) {
+                Ok(()) => {}
+                Err(error) if index > 0 && worker.core.plan.partial && error.kind() == ErrorKind::TimedOut => {
+                    worker.discard(index);
+                    return Ok(());
+                }
+                Err(source) => return Err((index, source)),
+            }
             worker.core.opened_ns.push(sys::now_ns() - began_ns);
         }
         Ok(())

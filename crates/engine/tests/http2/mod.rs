@@ -158,6 +158,20 @@ fn bodies_wait_for_the_servers_windows_and_arrive_whole() {
 }
 
 #[test]
+fn a_session_reports_how_many_streams_the_server_allows() {
+    let manners = Manners { settings: vec![(setting::MAX_CONCURRENT_STREAMS, 3)], ..Manners::default() };
+    let server = serve_as(manners, |peer, id, _| {
+        peer.right(id);
+        Then::GoOn
+    });
+    let mut engine = engine(1);
+    let session = engine.open(plan(server.address, 2, 32)).unwrap();
+    let done = engine.run(&[count(session, 60)], &[]).unwrap().pop().unwrap();
+    let used = engine.used(session).unwrap();
+    assert_eq!((done.answered, used.streams, used.opened), (60, Some(3), Some(2)));
+}
+
+#[test]
 fn a_server_that_never_opens_its_window_times_out_alone() {
     let manners = Manners { settings: vec![(setting::INITIAL_WINDOW_SIZE, 0)], renews: false };
     let server = serve_as(manners, |_, _, _| Then::GoOn);

@@ -195,6 +195,8 @@ mod tests {
         let requests = [request.clone(), request];
         let mut connection = Connection::new(4, 1000);
         (0..4).for_each(|slot| connection.open(slot, slot as u32 % 2, &requests));
+        let queued = connection.out().len();
+        connection.wrote(queued);
         let mut bytes = Vec::new();
         frame::write_settings(&mut bytes, &[(setting::MAX_CONCURRENT_STREAMS, 100)]);
         let first = answer(1, block, body);

@@ -7,6 +7,7 @@ use super::super::arrived::Arrived;
 use super::super::link::State;
 use super::super::protocol::Wants;
 use super::super::{MAX_READS, Worker, broken_by};
+use super::connections::without_request;
 use super::scripted::Scripted;
 use super::{FirstByte, Http1, Http1Link, Mode, Timed};
 use crate::block_run::{BlockRun, LoadModel};
@@ -435,7 +436,7 @@ impl<T: Transport> Worker<T, Http1<Pipelined>> {
             let link = &mut links[index].proto;
             if link.place.state != State::Waiting {
                 block_run.count_error(Failure::BadResponse);
-                core.judge.sample.note(Failure::BadResponse, bytes);
+                core.judge.sample.note_with(Failure::BadResponse, || without_request(bytes));
                 self.discard(index);
                 self.send_next(index, now_ns, block_run);
                 return false;

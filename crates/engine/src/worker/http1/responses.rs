@@ -47,7 +47,10 @@ impl<T: Transport, M: Mode> Worker<T, Http1<M>> {
             if let Some(mut verdict) = fed.verdict {
                 if fed.used < got {
                     verdict = surplus(verdict);
-                    core.judge.sample.note(verdict.wrong.unwrap_or(Wrong::Response).into(), bytes);
+                    let text = || {
+                        format!("more bytes follow its end; they came: {}", String::from_utf8_lossy(&bytes[fed.used..]))
+                    };
+                    core.judge.sample.note_with(verdict.wrong.unwrap_or(Wrong::Response).into(), text);
                 }
                 place.arrived_ns = core.clock.clocks.arrival_ns(stamp_ns, place.since_ns, now_ns);
                 return self.answered(index, verdict, closing, now_ns, block_run);

@@ -167,9 +167,9 @@ impl<T: Transport> Worker<T, Http1<Pipelined>> {
         let (mut at, mut count) = (0, 0);
         kinds.clear();
         while at < bytes.len() {
-            let (length, bodiless) = script::first_request(&bytes[at..])?;
-            kinds.push((length, u32::from(bodiless)));
-            at += length;
+            let form = script::first_request(&bytes[at..])?;
+            kinds.push((form.length, form.kind()));
+            at += form.length;
         }
         at = 0;
         for (length, kind) in &*kinds {
@@ -201,7 +201,7 @@ impl<T: Transport> Worker<T, Http1<Pipelined>> {
     }
 
     fn show(&mut self, index: usize, verdict: &Verdict, block_run: &BlockRun<impl LoadModel>) {
-        let bodiless = self.links[index].proto.place.exchange == 1;
+        let bodiless = self.links[index].proto.place.exchange & 1 == 1;
         let Some(mut scripted) = self.proto.mode.scripted.take() else { return };
         let kept = std::mem::take(&mut scripted.kept[index]);
         if verdict.wrong != Some(Wrong::Response) {
