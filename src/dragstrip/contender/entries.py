@@ -491,7 +491,7 @@ def serve_entry(text: str, folder: Path | None = None, *, wake_s: float | None =
         raise BadUsage(f"--wake {wake_s:g}s: a start may take up to {MAX_WAKE_S:g} s; give at most that")
     name, equals, command = text.partition("=")
     name = name.strip()
-    if equals and re.fullmatch(r"env(\s+\S+)*\s+\w+|[A-Z_][A-Z0-9_]*", name) and re.search(r"\s", command.strip()):
+    if equals and re.fullmatch(r"env(\s+\S+)*\s+\w+", name):
         raise BadUsage(f'--serve {text!r}: a name is missing before the command; use --serve "mine={text}"')
     remedy = 'write --serve "mine=./server --port {port}"'
     if not equals or not command.strip():

@@ -286,6 +286,9 @@ class _Reading:
         if self._head_bytes > HEAD_BYTES:
             raise ResponseError(_long_head(self._head_bytes))
         fields = self._fields = _fields_of(bytes(self._first[: self._head_bytes]))
+        if event.http_version not in (b"1.0", b"1.1"):
+            version = event.http_version.decode("ascii", "replace")
+            raise ResponseError(f"responds in HTTP/{version}; expected HTTP/1.1 or HTTP/1.0")
         if _CONTROL.search(b"\n".join([event.reason, *(value for _, value in fields)])):
             raise ResponseError("sends control characters in its head; expected visible ones")
         if len(fields) > MAX_FIELDS:

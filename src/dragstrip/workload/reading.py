@@ -155,11 +155,11 @@ def _check_varying(kind: Kind, source: Source) -> None:
     loaded, probed = kind.load.names(), kind.probes.names()
     if loaded and not probed:
         table = next(name for name in ("numbers", "choices", "texts") if getattr(kind.load, name))
-        beside = "request.probes" if not kind.at else "the request's `probes`"
+        beside = "request.probes" if kind.at else "probes"
         raise source.bad(
-            (*kind.at, "request", "load", table) if not kind.at else (*kind.at, "load", table),
-            f"varies {sorted(loaded)}, and scrutineering has nothing that varies",
-            f"add the same names to {beside}, with the values to check",
+            (*kind.at, "load", table),
+            f"varies {sorted(loaded)}, and scrutineering needs values to check",
+            f"add [{beside}] with the same names",
         )
     if loaded != probed:
         table = next((name for name in ("numbers", "choices", "texts") if getattr(kind.probes, name)), "numbers")
