@@ -178,6 +178,7 @@ class SessionPlan:
         streams: int | None = None,
         script: Script | None = None,
         turns: tuple[int, int] = (0, 0),
+        partial: bool = False,
     ) -> None:
         """Plain values; ``Engine.open`` checks them.
 
@@ -203,6 +204,7 @@ class SessionPlan:
                 among all of them, and how many those are; (0, 0): they are its own.
             script: makes the requests while the load goes on, unless they are identical; also says where workers
                 connect to. Then two exchanges give the expected responses, with and without a body (HEAD).
+            partial: over HTTP/1, if a server accepts no more connections, begins with those that it has accepted.
         """
 
 class ScriptError(Exception):
@@ -639,6 +641,14 @@ class SessionUse:
     def stamps(self) -> str:
         """Source of arrival times: ``kernel``, by timestamp, or ``user``, by a clock read later."""
 
+    @property
+    def opened(self) -> int | None:
+        """How many connections were open when it began; None: each request opens its own."""
+
+    @property
+    def streams(self) -> int | None:
+        """Over HTTP/2, how many concurrent streams the server allows, at most as many as were requested."""
+
 @final
 class Engine:
     """One pinned worker thread per core; sessions and blocks run on all of them."""
@@ -863,6 +873,14 @@ def quantiles(histogram: bytes) -> tuple[int, int, int, int, int]:
 
     Raises:
         EngineError: it can't be read.
+    """
+
+def read_request(request: bytes, /) -> tuple[int, bool, int, bool]:
+    """What a server reads in a request: its length, whether it closes the connection, its number of Host headers, and
+    whether it is in HTTP/1.0.
+
+    Raises:
+        ValueError: it is not a whole request of HTTP/1; says why.
     """
 
 def merge(histograms: Sequence[bytes]) -> bytes:

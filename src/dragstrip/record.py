@@ -129,7 +129,7 @@ class Counted:
         sent, answered, failed, in_flight: whole block; sent = answered + failed + in_flight.
         errors: failures by kind, whole block (connect, refused, reset, closed_early, timeout,
             bad_response, wrong_status, wrong_length, wrong_body, send, tls, too_early,
-            refused_stream, wrong_head).
+            refused_stream, wrong_head, request_cut).
         bytes_in, bytes_out: whole block, application bytes of complete and incomplete messages.
         connects: connections opened during this block (reconnects after a server's close included).
         latency_hdr: HdrHistogram V2 compressed (zlib) of nanoseconds, counted part.

@@ -22,6 +22,7 @@ from dragstrip.process.launcher import Launcher, ServerProcess, scratch_root
 from dragstrip.process.ports import free_port
 from dragstrip.process.supervisor import descendants
 from dragstrip.racing.launching import hidden_text
+from dragstrip.scrutiny.responses import Incorrect
 
 CORE = max(os.sched_getaffinity(0))
 WAIT_S = 20.0
@@ -83,7 +84,10 @@ if fault in ("leaves", "hides"):
         move(own)
 if fault == "closes-output":
     os.close(1), os.close(2)
-listener = socket.create_server(("127.0.0.1", port))
+if fault == "ipv6":
+    listener = socket.create_server(("::1", port), family=socket.AF_INET6)
+else:
+    listener = socket.create_server(("127.0.0.1", port))
 served = 0
 while True:
     connection, _ = listener.accept()
@@ -293,6 +297,22 @@ def test_a_server_that_never_answers_right_is_refused_with_the_reason(launcher: 
     """It listens and answers; that isn't enough."""
     with pytest.raises(StageError, match=r"the last try: the body is off by one"):
         as_server(launcher, root, "none", wake_s=0.2, right=lambda host, port: "the body is off by one")
+
+
+def test_the_same_incorrect_response_ends_the_wait(launcher: Launcher, root: Path) -> None:
+    """The server responds at once: more time to start would not help, and is not advised."""
+    with pytest.raises(StageError, match="the same incorrect one until") as refused:
+        as_server(launcher, root, "none", wake_s=600, right=lambda host, port: Incorrect("the body is off by one"))
+    assert "--wake" not in str(refused.value)
+    assert "the last try: the body is off by one" in str(refused.value)
+
+
+def test_a_server_that_listens_at_ipv6_alone_is_reached_there(launcher: Launcher, root: Path) -> None:
+    """As servers do that are bound to ``localhost`` where ::1 comes first; the parity sheet notes it."""
+    running = as_server(launcher, root, "ipv6")
+    assert running.host == "::1"
+    assert running.note == "listens at [::1] alone, not at 127.0.0.1"
+    running.stop()
 
 
 def test_a_command_that_does_not_exist_is_named(launcher: Launcher, root: Path) -> None:

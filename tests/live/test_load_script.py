@@ -278,7 +278,7 @@ REFUSED = {
     "function request() return 'hello' end": (2, "whose head has no end"),
     "local n = 0 function request() n = n + 1 return 'GET / HTTP/1.1' .. n end": (
         1,
-        "did not make a valid HTTP/1.1 request",
+        "not a valid HTTP/1.1 request",
     ),
     "local n = 0\nfunction request() n = n + 1\n if n > 9 then error('enough') end return wrk.format() end": (
         1,

@@ -322,7 +322,7 @@ def test_json_in_a_form_of_ones_own_is_asked_for_only_where_it_is_declared() -> 
     [
         ('name = "buy"', 'name = "look"', 23, "request.1.name", ["'look' a second time"]),
         ("weight = 3", "weight = 0", 6, "request.0.weight", ["given 0"]),
-        ('method = "POST"', 'method = "post"', 24, "request.1.method", ["given 'post'"]),
+        ('method = "POST"', 'method = "po st"', 24, "request.1.method", ["given 'PO ST'"]),
         ('framing = "chunked"', 'framing = "pieces"', 28, "request.1.framing", ["'length' or 'chunked'"]),
         ('"X-Note" = "{{ note }}"', '"Connection" = "close"', 26, "request.1.headers", ["is set by Dragstrip"]),
         ('"X-Note" = "{{ note }}"', '"X Note" = ""', 26, "request.1.headers", ["not a valid header name"]),
@@ -445,3 +445,26 @@ def test_all_requests_of_a_workload_are_messages_or_none_is(tmp_path: Path) -> N
         define(tmp_path, text + mixed)
     with pytest.raises(BadDefinition, match=r"request.1.path.*differs from the first request's"):
         define(tmp_path, text + kinds.format(name="b", path="/other", message='message = "text"'))
+
+
+def test_a_load_that_varies_without_probes_is_refused_by_the_table_that_is_there(tmp_path: Path) -> None:
+    """Not by the name of a table that the file lacks."""
+    with pytest.raises(BadDefinition, match=r"load\.numbers.*varies \['a'\].*add \[probes\] with the same names"):
+        define(tmp_path, GOOD.partition("[probes]")[0])
+
+
+def test_a_method_may_be_in_small_letters(tmp_path: Path) -> None:
+    """What is sent has capitals."""
+    made = define(tmp_path, GOOD.replace("[request]", '[request]\nmethod = "post"'))
+    assert made.kinds[0].request.method == "POST"
+
+
+@pytest.mark.parametrize("empty", ['status = 204\nbody = ""', 'body = ""'])
+def test_a_response_without_a_body_needs_no_content_type(tmp_path: Path, empty: str) -> None:
+    text = f'name = "gone"\ntitle = "none"\n[request]\npath = "/gone"\n[answer]\n{empty}\n'
+    assert Asking(define(tmp_path, text), mark="m").exchanges()[0].content_type == ""
+
+
+def test_a_file_that_does_not_exist_is_named_as_a_file(tmp_path: Path) -> None:
+    with pytest.raises(BadUsage, match=r"--workload .*users\.toml: the file /.* does not exist"):
+        workload.load(tmp_path / "users.toml")

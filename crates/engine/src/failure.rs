@@ -32,10 +32,12 @@ pub enum Failure {
     RefusedStream,
     /// The head has other fields than the reference responses, or other values of the fields that stay the same.
     WrongHead,
+    /// The response was complete, and otherwise correct, before its request was sent completely: the server has not read it.
+    RequestCut,
 }
 
 /// Number of kinds of failure.
-pub const KINDS: usize = 14;
+pub const KINDS: usize = 15;
 
 /// Names of the kinds in records, in the order of [`Failure`].
 pub const NAMES: [&str; KINDS] = [
@@ -53,6 +55,7 @@ pub const NAMES: [&str; KINDS] = [
     "too_early",
     "refused_stream",
     "wrong_head",
+    "request_cut",
 ];
 
 /// What is wrong with a response; the first of these that applies.
@@ -68,6 +71,8 @@ pub enum Wrong {
     Length,
     /// The length is correct, but the bytes differ.
     Body,
+    /// It was complete before its request was sent completely.
+    Request,
 }
 
 impl From<Wrong> for Failure {
@@ -78,6 +83,7 @@ impl From<Wrong> for Failure {
             Wrong::Head => Self::WrongHead,
             Wrong::Length => Self::WrongLength,
             Wrong::Body => Self::WrongBody,
+            Wrong::Request => Self::RequestCut,
         }
     }
 }

@@ -85,6 +85,10 @@ pub struct SessionUse {
     /// What gives the arrival of a response: "kernel", its timestamp, or "user", a clock that is read after the
     /// response.
     pub stamps: &'static str,
+    /// How many connections were open when it began; None: each request opens its own.
+    pub opened: Option<usize>,
+    /// Over HTTP/2: how many concurrent streams the server allows on a connection, at most as many as were requested.
+    pub streams: Option<usize>,
 }
 
 /// A run in progress.
@@ -202,6 +206,8 @@ impl Engine {
             protocol: plan.protocol.name(),
             wait: if plan.polls { "poll" } else { "sleep" },
             tls: shares.iter().find_map(|share| share.tls),
+            opened: shares.iter().map(|share| share.opened).sum(),
+            streams: shares.iter().filter_map(|share| share.streams).min(),
             stamps: if stamped { "kernel" } else { "user" },
         })
     }

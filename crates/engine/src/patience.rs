@@ -28,6 +28,12 @@ impl Patience {
         Self { end_ns: sys::now_ns().saturating_add(limit_ns), turns: Cell::new(0), stop: Arc::clone(stop) }
     }
 
+    /// Patience for this long, and for no longer than this one lasts.
+    pub fn within(&self, limit: Duration) -> Self {
+        let shorter = Self::new(limit, &self.stop);
+        Self { end_ns: shorter.end_ns.min(self.end_ns), ..shorter }
+    }
+
     /// Whether a loop may have another turn: the flag is not set, and the deadline has not passed.
     pub fn lasts(&self) -> bool {
         let turns = self.turns.replace(self.turns.get().saturating_add(1));

@@ -5,7 +5,7 @@ pub use crate::exchange::Exchange;
 use crate::heads::ExpectedHeads;
 use crate::http2; // no I/O: how a request is written
 use crate::schedule::OpenLoopPlan; // a plain value: how fast is part of what is planned
-use crate::script::SharedScript;
+use crate::script::{SharedScript, kinds_of_response};
 pub use crate::target::Target;
 use crate::tls::TlsPlan;
 use crate::websocket::{Message, handshake}; // no I/O: how a message is written
@@ -54,6 +54,8 @@ pub struct SessionPlan {
     /// If several generators share an open loop's schedule: the number of this one's first worker among all of them,
     /// and the number of all workers. The latter is 0 if this generator has a schedule of its own.
     pub turns: (usize, usize),
+    /// If a server accepts no more connections, the session begins with those that it has accepted; over HTTP/1 only.
+    pub partial: bool,
 }
 
 /// The protocol. Exchanges are in HTTP/1.1's form in any case.
@@ -179,6 +181,7 @@ impl SessionPlan {
             scripts: Vec::new(),
             targets: Vec::new(),
             turns: (0, 0),
+            partial: false,
         }
     }
 
@@ -285,6 +288,9 @@ impl SessionPlan {
             let last = |one: &Exchange| Exchange { request: closing(&one.request), ..one.clone() };
             let last: Vec<_> = self.exchanges.iter().map(last).collect();
             self.exchanges.extend(last);
+        }
+        if !self.scripts.is_empty() {
+            self.exchanges = kinds_of_response(&self.exchanges);
         }
         self
     }

@@ -5,12 +5,14 @@
 
 mod streamed;
 
-use crate::error_sample::ErrorSample;
+use crate::error_sample::{ErrorSample, SAMPLE_BYTES};
 use crate::exchange::Exchange;
 use crate::failure::Failure;
 pub use crate::failure::Wrong;
 use crate::heads::{self, ExpectedHeads};
+use crate::script::first_request;
 use memchr::memchr;
+use std::borrow::Cow;
 
 /// Longest head, including interim responses before it, and longest trailer section.
 pub const HEAD_LIMIT: usize = 64 * 1024;
@@ -99,6 +101,8 @@ pub struct KnownHead {
     head: Option<Head>,
     /// The connection stays open only if the response says so.
     must_say: bool,
+    /// The request asked the server to close the connection after its response.
+    closes: bool,
     expected: ExpectedHeads,
     /// How the head differs from the expected ones, if it does.
     deviation: Option<Box<str>>,
@@ -109,7 +113,8 @@ impl KnownHead {
     /// even if the response has version HTTP/1.1: many servers send that and then close. `ab -k` does the same.
     pub fn of(request: &[u8]) -> Self {
         let line = request.split(|&byte| byte == b'\r').next().unwrap_or_default();
-        Self { must_say: line.ends_with(b" HTTP/1.0"), ..Self::default() }
+        let closes = first_request(request).is_ok_and(|form| form.closes && !form.old);
+        Self { must_say: line.ends_with(b" HTTP/1.0"), closes, ..Self::default() }
     }
 
     /// The same, comparing heads with these.
@@ -166,6 +171,24 @@ enum Chunk {
     LastEnd,
 }
 
+impl Chunk {
+    /// Why a byte can't follow here.
+    #[cold]
+    fn fault(self) -> &'static str {
+        match self {
+            Self::Size { .. } => "a chunk's size is not a hexadecimal number of at most 15 digits",
+            Self::Blank { .. } => "white space after a chunk's size is not followed by an extension",
+            Self::Extension { .. } => "a chunk's extension is too long, or ends with LF alone",
+            Self::SizeEnd { .. } => "the line of a chunk's size does not end with CR LF",
+            Self::Data { .. } | Self::DataReturn | Self::DataEnd => "a chunk's data does not end with CR LF",
+            Self::LineStart | Self::Line | Self::LineEnd => {
+                "its trailers are too long, or a line does not end with CR LF"
+            }
+            Self::LastEnd => "the last line after its chunks does not end with CR LF",
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Head,
@@ -208,6 +231,17 @@ impl Default for Reader {
 }
 
 const UNSOUND: Verdict = Verdict { wrong: Some(Wrong::Response), keep: false };
+const LONG_HEAD: &str = "its head exceeds 65,536 bytes";
+
+/// The verdict on bytes that are no response; the reason precedes them in the sample.
+#[cold]
+fn unsound(why: &str, bytes: &[u8], sample: &mut ErrorSample) -> Verdict {
+    sample.note_with(Failure::BadResponse, || {
+        let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(SAMPLE_BYTES)]);
+        if shown.is_empty() { why.to_owned() } else { format!("{why}; it came: {shown}") }
+    });
+    UNSOUND
+}
 
 /// Bytes consumed, and the verdict if they completed the response.
 type Consumed = (usize, Option<Verdict>);
@@ -249,7 +283,7 @@ impl Reader {
             let (taken, verdict) = match self.state {
                 State::Head => self.head(rest, expect, known, sample),
                 State::Length { left } => self.length(rest, left, expect),
-                State::Chunked(chunk) => self.chunked(rest, chunk, expect),
+                State::Chunked(chunk) => self.chunked(rest, chunk, expect, sample),
                 State::UntilClose => (rest.len(), self.body(rest, expect)),
             };
             used += taken;
@@ -355,15 +389,12 @@ impl Reader {
                 }
                 return (rest.len(), None);
             }
-            Parsed::More | Parsed::Unsound => {
-                sample.note(Failure::BadResponse, bytes);
-                return (rest.len(), Some(UNSOUND));
-            }
+            Parsed::More => return (rest.len(), Some(unsound(LONG_HEAD, bytes, sample))),
+            Parsed::Unsound(why) => return (rest.len(), Some(unsound(why, bytes, sample))),
             Parsed::Interim(length) | Parsed::Final(_, length, _) => length,
         };
         if self.overhead as usize + length > HEAD_LIMIT {
-            sample.note(Failure::BadResponse, bytes);
-            return (rest.len(), Some(UNSOUND));
+            return (rest.len(), Some(unsound(LONG_HEAD, bytes, sample)));
         }
         self.overhead += length as u32;
         let mut verdict = None;
@@ -485,7 +516,7 @@ impl Reader {
     }
 
     /// One step through a chunked body: a piece of data, or one byte of framing.
-    fn chunked(&mut self, rest: &[u8], chunk: Chunk, expect: &Expect) -> Consumed {
+    fn chunked(&mut self, rest: &[u8], chunk: Chunk, expect: &Expect, sample: &mut ErrorSample) -> Consumed {
         if let Chunk::Data { left } = chunk {
             let take = left.min(rest.len() as u64) as usize;
             let verdict = self.body(&rest[..take], expect);
@@ -502,7 +533,7 @@ impl Reader {
                 self.state = State::Chunked(next);
                 (1, None)
             }
-            None => (rest.len(), Some(UNSOUND)),
+            None => (rest.len(), Some(unsound(chunk.fault(), rest, sample))),
         }
     }
 
@@ -558,7 +589,7 @@ fn max_skipped(expect: &Expect) -> u64 {
 
 enum Parsed {
     More,
-    Unsound,
+    Unsound(&'static str),
     Interim(usize),
     /// The head, its length, and how it differs from the reference responses, if it does.
     Final(Head, usize, Option<Box<str>>),
@@ -569,69 +600,117 @@ fn parse(bytes: &[u8], bodiless: bool, known: &KnownHead) -> Parsed {
     const START: &[u8] = b"HTTP/1.";
     let shared = bytes.len().min(START.len());
     if bytes[..shared] != START[..shared] {
-        return Parsed::Unsound; // garbage is found at its first byte, not by a timeout
+        return Parsed::Unsound("it does not begin with HTTP/1."); // garbage is found at its first byte, not by a timeout
     }
     let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
     let mut answer = httparse::Response::new(&mut fields);
-    let length = match answer.parse(bytes) {
+    let length = match read_head(&mut answer, bytes) {
         Ok(httparse::Status::Complete(length)) => length,
         Ok(httparse::Status::Partial) => return Parsed::More,
-        Err(_) => return Parsed::Unsound,
+        Err(error) => return Parsed::Unsound(fault_of(error)),
     };
     match (answer.code, answer.version) {
-        // 101 switches to a protocol that was not requested.
-        (Some(101), _) => Parsed::Unsound,
+        (Some(101), _) => Parsed::Unsound("it switches protocols (status 101) without a request to"),
         (Some(100..=199), _) => Parsed::Interim(length),
         (Some(status @ 200..=999), Some(version)) => {
-            let Some(head) = meaning(status, version, answer.headers, bodiless, known.must_say) else {
-                return Parsed::Unsound;
+            let head = match meaning(status, version, answer.headers, bodiless, known.must_say) {
+                Ok(head) => Head { keep: head.keep && !known.closes, ..head },
+                Err(why) => return Parsed::Unsound(why),
             };
             let version: &[u8] = if version == 0 { b"HTTP/1.0" } else { b"HTTP/1.1" };
             let line = [(heads::VERSION, version), (heads::REASON, answer.reason.unwrap_or_default().as_bytes())];
-            let fields = answer.headers.iter().map(|field| (field.name.as_bytes(), field.value));
+            let values: Vec<_> = answer.headers.iter().map(|field| unfolded(field.value)).collect();
+            let fields = answer.headers.iter().zip(&values).map(|(field, value)| (field.name.as_bytes(), &value[..]));
             let deviation = known.expected.deviation(line.into_iter().chain(fields));
             Parsed::Final(Head { deviates: deviation.is_some(), ..head }, length, deviation)
         }
-        _ => Parsed::Unsound,
+        _ => Parsed::Unsound("its status is not a number from 100 to 999"),
     }
 }
 
-/// Framing and persistence (RFC 9112, 6.3 and 9.3); None: the lengths contradict each other.
-fn meaning(status: u16, version: u8, fields: &[httparse::Header], bodiless: bool, must_say: bool) -> Option<Head> {
+/// Parses a head. A line that begins with white space continues the one before (RFC 9112, 5.2).
+///
+/// # Errors
+/// As httparse's.
+pub(crate) fn read_head<'a>(
+    into: &mut httparse::Response<'_, 'a>,
+    bytes: &'a [u8],
+) -> Result<httparse::Status<usize>, httparse::Error> {
+    let mut rules = httparse::ParserConfig::default();
+    rules.allow_obsolete_multiline_headers_in_responses(true);
+    rules.parse_response(into, bytes)
+}
+
+/// A field's value in one line: a fold, with the white space around it, is one blank.
+pub(crate) fn unfolded(value: &[u8]) -> Cow<'_, [u8]> {
+    if memchr(b'\n', value).is_none() {
+        return Cow::Borrowed(value);
+    }
+    let lines: Vec<&[u8]> = value.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii).collect();
+    Cow::Owned(lines.join(&b' ').trim_ascii().to_vec())
+}
+
+/// Why a head can't be parsed.
+#[cold]
+fn fault_of(error: httparse::Error) -> &'static str {
+    match error {
+        httparse::Error::HeaderName => "a header's name has an invalid character",
+        httparse::Error::HeaderValue => "a header's value has an invalid character",
+        httparse::Error::NewLine => "a line of its head ends with CR alone",
+        httparse::Error::Status => "its status line is not valid",
+        httparse::Error::TooManyHeaders => "its head has more than 128 headers",
+        httparse::Error::Token => "its head has an invalid character",
+        httparse::Error::Version => "its version is neither HTTP/1.1 nor HTTP/1.0",
+    }
+}
+
+/// Framing and persistence (RFC 9112, 6.3 and 9.3).
+///
+/// # Errors
+/// Why the length can't be known.
+fn meaning(
+    status: u16,
+    version: u8,
+    fields: &[httparse::Header],
+    bodiless: bool,
+    must_say: bool,
+) -> Result<Head, &'static str> {
+    const LENGTH: &str = "its Content-Length is not one number";
     let (mut length, mut chunked) = (None, false);
     let (mut close, mut keep_alive) = (false, false);
     for field in fields {
+        let value = unfolded(field.value);
         if field.name.eq_ignore_ascii_case("content-length") {
-            for part in field.value.split(|&byte| byte == b',') {
-                let given = decimal(part.trim_ascii())?;
+            for part in value.split(|&byte| byte == b',') {
+                let given = decimal(part.trim_ascii()).ok_or(LENGTH)?;
                 if length.is_some_and(|length| length != given) {
-                    return None;
+                    return Err("its Content-Lengths contradict each other");
                 }
                 length = Some(given);
             }
         } else if field.name.eq_ignore_ascii_case("transfer-encoding") {
             // Another coding, or chunked twice: the body can't be checked.
-            if chunked || !field.value.trim_ascii().eq_ignore_ascii_case(b"chunked") {
-                return None;
+            if chunked || !value.trim_ascii().eq_ignore_ascii_case(b"chunked") {
+                return Err("its Transfer-Encoding is not chunked alone");
             }
             chunked = true;
         } else if field.name.eq_ignore_ascii_case("connection") {
-            for part in field.value.split(|&byte| byte == b',') {
+            for part in value.split(|&byte| byte == b',') {
                 close |= part.trim_ascii().eq_ignore_ascii_case(b"close");
                 keep_alive |= part.trim_ascii().eq_ignore_ascii_case(b"keep-alive");
             }
         }
     }
     let framing = match (chunked, length) {
-        (true, Some(_)) => return None,
-        (true, None) if version == 0 => return None,
+        (true, Some(_)) => return Err("it has Content-Length and Transfer-Encoding"),
+        (true, None) if version == 0 => return Err("it is chunked, which HTTP/1.0 does not support"),
         _ if bodiless || status == 204 || status == 304 => Framing::Nothing,
         (true, None) => Framing::Chunked,
         (false, Some(length)) => Framing::Length(length),
         (false, None) => Framing::UntilClose,
     };
     let keep = !close && (version == 1 && !must_say || keep_alive) && framing != Framing::UntilClose;
-    Some(Head { status, framing, keep, deviates: false })
+    Ok(Head { status, framing, keep, deviates: false })
 }
 
 /// A length that consists of digits alone: no sign, no space, no overflow.

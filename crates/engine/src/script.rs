@@ -3,6 +3,8 @@
 //! The engine knows no scripting language: the caller implements [`Script`]. This module splits the bytes that a script
 //! makes into requests, so that each has its response, and assembles responses for scripts that read them.
 
+use crate::exchange::Exchange;
+use crate::response;
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -70,34 +72,84 @@ pub struct Answer<'a> {
     pub body: Cow<'a, [u8]>,
 }
 
-/// The first request in these bytes: its length, and whether its response has no body (HEAD).
+/// What a server reads in a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestForm {
+    /// Bytes of head and body.
+    pub length: usize,
+    /// Its response has no body (HEAD).
+    pub bodiless: bool,
+    /// It asks the server to close the connection: by `Connection: close`, or in HTTP/1.0 without `keep-alive`.
+    pub closes: bool,
+    /// It is in HTTP/1.0.
+    pub old: bool,
+    /// How many `Host` headers it has.
+    pub hosts: usize,
+}
+
+impl RequestForm {
+    /// The number of the exchange that stands for such requests of a script; see [`kinds_of_response`].
+    pub fn kind(&self) -> u32 {
+        u32::from(self.bodiless) + if self.closes { 2 } else { 4 * u32::from(self.old) }
+    }
+}
+
+/// The exchanges of a session with a script, by [`RequestForm::kind`]: a response with a body and one without, after
+/// requests that keep the connection, that close it, and that keep it in HTTP/1.0.
+pub(crate) fn kinds_of_response(plain: &[Exchange]) -> Vec<Exchange> {
+    let forms = ["HTTP/1.1\r\n", "HTTP/1.1\r\nConnection: close\r\n", "HTTP/1.0\r\nConnection: keep-alive\r\n"];
+    let made = |form: &str, one: &Exchange| {
+        let request = format!("{} / {form}\r\n", if one.bodiless() { "HEAD" } else { "GET" }).into_bytes();
+        Exchange { request, ..one.clone() }
+    };
+    forms.iter().flat_map(|form| plain.iter().map(|one| made(form, one))).collect()
+}
+
+/// The first request in these bytes, read as a server reads it.
 ///
 /// # Errors
 /// Why the bytes do not begin with a whole HTTP/1.x request.
-pub fn first_request(bytes: &[u8]) -> Result<(usize, bool), &'static str> {
+pub fn first_request(bytes: &[u8]) -> Result<RequestForm, &'static str> {
     let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
     let mut request = httparse::Request::new(&mut fields);
     let head = match request.parse(bytes) {
         Ok(httparse::Status::Complete(head)) => head,
-        Ok(httparse::Status::Partial) => return Err("it made a request whose head has no end (an empty line)"),
-        Err(_) => return Err("it did not make a valid HTTP/1.1 request; wrk.format makes one"),
+        Ok(httparse::Status::Partial) => return Err("its head has no end (an empty line)"),
+        Err(_) => return Err("it is not a valid HTTP/1.1 request; wrk.format makes one"),
     };
-    let bodiless = request.method == Some("HEAD");
-    let mut length = 0;
+    let (mut length, mut chunked) = (None, false);
+    let (mut close, mut keep_alive, mut hosts) = (false, false, 0);
     for field in request.headers.iter() {
         if field.name.eq_ignore_ascii_case("content-length") {
             let digits = std::str::from_utf8(field.value).ok().map(str::trim);
             let given = digits.and_then(|digits| digits.parse::<usize>().ok());
-            length = given.ok_or("it made a request whose Content-Length is not a number")?;
+            let given = given.ok_or("its Content-Length is not a number")?;
+            if length.is_some_and(|length| length != given) {
+                return Err("its Content-Lengths contradict each other");
+            }
+            length = Some(given);
         } else if field.name.eq_ignore_ascii_case("transfer-encoding") {
-            let body = dechunked(&bytes[head..]).ok_or("it made a request whose chunked body has no end")?;
-            return Ok((head + body.1, bodiless));
+            chunked = true;
+        } else if field.name.eq_ignore_ascii_case("connection") {
+            for part in field.value.split(|&byte| byte == b',') {
+                close |= part.trim_ascii().eq_ignore_ascii_case(b"close");
+                keep_alive |= part.trim_ascii().eq_ignore_ascii_case(b"keep-alive");
+            }
+        } else if field.name.eq_ignore_ascii_case("host") {
+            hosts += 1;
         }
     }
-    if bytes.len() - head < length {
-        return Err("it made a request whose body is shorter than its Content-Length");
+    let body = match (chunked, length) {
+        (true, Some(_)) => return Err("it has Content-Length and Transfer-Encoding"),
+        (true, None) => dechunked(&bytes[head..]).ok_or("its chunked body has no end")?.1,
+        (false, length) => length.unwrap_or(0),
+    };
+    if bytes.len() - head < body {
+        return Err("its body is shorter than its Content-Length");
     }
-    Ok((head + length, bodiless))
+    let old = request.version == Some(0);
+    let bodiless = request.method == Some("HEAD");
+    Ok(RequestForm { length: head + body, bodiless, closes: close || old && !keep_alive, old, hosts })
 }
 
 /// Assembles a response from all its bytes, which the parser has accepted; None: it can't be read.
@@ -105,7 +157,7 @@ pub fn answer(mut bytes: &[u8], bodiless: bool, see: &mut dyn FnMut(&Answer)) ->
     loop {
         let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
         let mut head = httparse::Response::new(&mut fields);
-        let Ok(httparse::Status::Complete(length)) = head.parse(bytes) else { return None };
+        let Ok(httparse::Status::Complete(length)) = response::read_head(&mut head, bytes) else { return None };
         let status = head.code?;
         let rest = &bytes[length..];
         if (100..200).contains(&status) {
@@ -163,7 +215,7 @@ mod tests {
             POST /c HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n2;x\r\nab\r\n0\r\nA: b\r\n\r\nGET /d HTTP/1.0\r\n\r\n";
         let (mut rest, mut requests) = (&made[..], Vec::new());
         while !rest.is_empty() {
-            let (length, bodiless) = first_request(rest).unwrap();
+            let RequestForm { length, bodiless, .. } = first_request(rest).unwrap();
             requests.push((rest.split_at(length).0[..6].to_vec(), bodiless));
             rest = &rest[length..];
         }
@@ -173,12 +225,31 @@ mod tests {
     }
 
     #[test]
+    fn a_request_that_closes_its_connection_is_known_as_the_server_knows_it() {
+        for (head, kind) in [
+            ("GET / HTTP/1.1", 0),
+            ("HEAD / HTTP/1.1", 1),
+            ("GET / HTTP/1.1\r\nConnection: close", 2),
+            ("GET / HTTP/1.1\r\nconnection: x, Close", 2),
+            ("HEAD / HTTP/1.1\r\nConnection: close", 3),
+            ("GET / HTTP/1.0", 2),
+            ("GET / HTTP/1.0\r\nConnection: keep-alive", 4),
+            ("HEAD / HTTP/1.0\r\nConnection: Keep-Alive", 5),
+        ] {
+            let form = first_request(format!("{head}\r\n\r\n").as_bytes()).unwrap();
+            assert_eq!(form.kind(), kind, "{head}");
+        }
+    }
+
+    #[test]
     fn an_incomplete_request_is_refused() {
         for made in [
             "GET / HTTP/1.1\r\n",
             "nothing at all\r\n\r\n",
             "POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\nabc",
             "POST / HTTP/1.1\r\nContent-Length: x\r\n\r\n",
+            "POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab",
+            "POST / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
             "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n",
         ] {
             assert!(first_request(made.as_bytes()).is_err(), "{made:?}");

@@ -50,6 +50,8 @@ const LOOK_LIMIT: Duration = Duration::from_millis(20);
 const LINGER_NS: u64 = 10_000_000;
 /// Pause between two attempts to connect, after a failure.
 const REST_NS: u64 = 1_000_000;
+/// How long a session that may begin with fewer connections waits for the next one.
+const PATIENCE_NS: u64 = 2_000_000_000;
 /// Consecutive failed attempts to connect after which a connection is given up for the block.
 const MAX_FAILURES: u8 = 3;
 /// Places started between two waits.
@@ -85,6 +87,10 @@ pub struct ShareUse {
     pub instead: Option<&'static str>,
     /// The version of TLS, if connections are encrypted.
     pub tls: Option<&'static str>,
+    /// How many connections were open when it began; None: each request opens its own.
+    pub opened: Option<usize>,
+    /// Over HTTP/2: how many concurrent streams the server allows on a connection, at most as many as were requested.
+    pub streams: Option<usize>,
 }
 
 /// One worker's share of a session, whatever the transport and the protocol.
@@ -176,7 +182,7 @@ impl<T: Transport, C: Protocol> SessionWorker for Worker<T, C> {
     fn used(&self) -> ShareUse {
         let tls = self.io.tls_version();
         let instead = self.core.plan.tls.as_ref().map(|_| tls.unwrap_or("TLS")).or(C::NEEDS_EPOLL);
-        ShareUse { instead, tls }
+        ShareUse { instead, tls, opened: self.core.opened, streams: self.proto.streams_allowed(&self.links) }
     }
 
     fn reap_closed(&mut self, block_run: &mut BlockRun<ClosedLoop>, buffer: &mut [u8]) {
@@ -244,7 +250,9 @@ impl<T: Transport, C: Protocol> Worker<T, C> {
             proto,
         };
         if plan.keepalive {
-            let opened = C::open(&mut worker, Duration::from_nanos(plan.timeout_ns));
+            let patience_ns = if plan.partial { plan.timeout_ns.min(PATIENCE_NS) } else { plan.timeout_ns };
+            let opened = C::open(&mut worker, Duration::from_nanos(patience_ns));
+            worker.core.opened = Some(worker.links.iter().filter(|link| link.socket.is_some()).count());
             opened.map_err(|(link, source)| EngineError::Connect {
                 target: plan.target.clone(),
                 number: link + 1,

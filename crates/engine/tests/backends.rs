@@ -294,8 +294,10 @@ fn a_session_reports_its_back_end_and_the_reason() {
         ] {
             let session = engine.open(plan).unwrap();
             let (io, protocol) = (io.to_owned(), "HTTP/1.1");
-            let expected = SessionUse { io, backend, protocol, wait, tls: None, stamps: kernel };
-            assert_eq!(engine.used(session).unwrap(), expected);
+            let used = engine.used(session).unwrap();
+            let SessionUse { opened, streams, .. } = used;
+            let expected = SessionUse { io, backend, protocol, wait, tls: None, stamps: kernel, opened, streams };
+            assert_eq!(used, expected);
             engine.close(session).unwrap();
             assert_eq!(engine.used(session).unwrap_err().kind(), "session");
         }

@@ -15,6 +15,7 @@ mod tally;
 use dragstrip_engine::{self as engine, Backend, EngineError as Refusal};
 use errors::{EngineError, of_kind, refused};
 use plan::{BlockPlan, Exchange, OpenLoop, RateStep, SessionPlan, Target, Tls};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -32,6 +33,8 @@ struct SessionUse {
     wait: &'static str,
     tls: Option<&'static str>,
     stamps: &'static str,
+    opened: Option<usize>,
+    streams: Option<usize>,
 }
 
 #[pyclass(frozen, module = "dragstrip._engine")]
@@ -99,9 +102,9 @@ impl Engine {
     }
 
     fn used(&self, py: Python<'_>, session: u32) -> PyResult<SessionUse> {
-        let engine::SessionUse { io, backend, protocol, wait, tls, stamps } =
+        let engine::SessionUse { io, backend, protocol, wait, tls, stamps, opened, streams } =
             self.with(py, |engine| engine.used(session))?;
-        Ok(SessionUse { io, backend: plan::name_of(backend, &BACKENDS), protocol, wait, tls, stamps })
+        Ok(SessionUse { io, backend: plan::name_of(backend, &BACKENDS), protocol, wait, tls, stamps, opened, streams })
     }
 
     #[pyo3(signature = (session, *, cgroup_cpu_stat, schedstats))]
@@ -186,6 +189,14 @@ fn quantiles(histogram: Vec<u8>) -> PyResult<(u64, u64, u64, u64, u64)> {
     engine::read_quantiles_ns(&histogram).map(Into::into).map_err(refused)
 }
 
+/// What a server reads in a request: (length, whether it closes the connection, number of Host headers, HTTP/1.0).
+#[pyfunction]
+#[pyo3(signature = (request, /))]
+fn read_request(request: &[u8]) -> PyResult<(usize, bool, usize, bool)> {
+    let form = engine::script::first_request(request).map_err(PyValueError::new_err)?;
+    Ok((form.length, form.closes, form.hosts, form.old))
+}
+
 #[pymodule]
 fn _engine(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Engine>()?;
@@ -210,5 +221,6 @@ fn _engine(module: &Bound<'_, PyModule>) -> PyResult<()> {
     script::add_to(module)?;
     module.add("EngineError", module.py().get_type::<EngineError>())?;
     module.add_function(wrap_pyfunction!(quantiles, module)?)?;
-    module.add_function(wrap_pyfunction!(merge, module)?)
+    module.add_function(wrap_pyfunction!(merge, module)?)?;
+    module.add_function(wrap_pyfunction!(read_request, module)?)
 }

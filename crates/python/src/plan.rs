@@ -195,7 +195,7 @@ impl SessionPlan {
     #[new]
     #[pyo3(signature = (target, exchanges, *, connections, keepalive, timeout_ns, tls = None,
         requests_per_connection = None, pipelining = 1, first_byte = false, sources = 1, by_length = false,
-        sequence = Vec::new(), heads = Vec::new(), streams = None, script = None, turns = (0, 0)))]
+        sequence = Vec::new(), heads = Vec::new(), streams = None, script = None, turns = (0, 0), partial = false))]
     #[allow(clippy::too_many_arguments)] // keywords in Python, one value from here on
     fn new(
         target: Target,
@@ -214,6 +214,7 @@ impl SessionPlan {
         streams: Option<u32>,
         script: Option<&Script>,
         turns: (usize, usize),
+        partial: bool,
     ) -> PyResult<Self> {
         let scripts = script.map(Script::for_engine).unwrap_or_default();
         let protocol = match streams {
@@ -244,6 +245,7 @@ impl SessionPlan {
             sequence,
             heads: heads.into_iter().map(expected).collect(),
             turns,
+            partial,
             body_check: if by_length { BodyCheck::Length } else { BodyCheck::Full },
             scripts,
             targets: script.map(Script::targets).unwrap_or_default(),

@@ -209,8 +209,9 @@ impl Scripts {
         }
         let first = same.first().cloned().flatten();
         if let Some(bytes) = first.filter(|first| same.iter().all(|other| other.as_ref() == Some(first))) {
-            self.fixed =
-                Some(taken_apart(&bytes).map_err(|why| Trouble::Script(format!("{}: {why}", self.main.name)))?);
+            self.fixed = Some(taken_apart(&bytes).map_err(|why| {
+                Trouble::Script(format!("{}: a request that it made can't be sent: {why}", self.main.name))
+            })?);
         }
         Ok(())
     }
@@ -334,7 +335,7 @@ impl Scripts {
 fn taken_apart(mut bytes: &[u8]) -> Result<Vec<Vec<u8>>, &'static str> {
     let mut requests = Vec::new();
     while !bytes.is_empty() {
-        let (request, rest) = bytes.split_at(first_request(bytes)?.0);
+        let (request, rest) = bytes.split_at(first_request(bytes)?.length);
         requests.push(request.to_vec());
         bytes = rest;
     }
@@ -423,7 +424,7 @@ impl Script for Worker {
     }
 
     fn refuse(&mut self, why: &str) {
-        self.state.shared.fail(format!("{}: {why}", self.state.name));
+        self.state.shared.fail(format!("{}: a request that it made can't be sent: {why}", self.state.name));
     }
 }
 

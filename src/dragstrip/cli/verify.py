@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
@@ -13,6 +14,7 @@ import click
 from dragstrip import contender
 from dragstrip.cli import options as opts
 from dragstrip.cli.options import EXIT_FAILURE, EXIT_USAGE, gathered, option, switch
+from dragstrip.errors import BadUsage
 from dragstrip.racing.verify import Proof, ProofStatus
 from dragstrip.racing.verify import verify as proofs_of
 
@@ -72,7 +74,11 @@ def _entries(options: VerifyOptions) -> tuple[contender.Entry, ...]:
     )
     everybody = () if served else tuple(contender.names(options.folders))
     names = contender.line_up(options.line_up).names if options.line_up else options.names or everybody
-    return (*contender.entrants(names, extra_dirs=options.folders, settings=options.settings), *served)
+    entries = (*contender.entrants(names, extra_dirs=options.folders, settings=options.settings), *served)
+    counts = Counter(entry.name for entry in entries)
+    if twice := [name for name, count in counts.items() if count > 1]:
+        raise BadUsage(f"{twice[0]} is given {counts[twice[0]]} times; give each contender a name of its own")
+    return entries
 
 
 def _show(proof: Proof, parity: bool) -> None:

@@ -8,7 +8,16 @@ from dragstrip.contender.boxes import agree, asks_for_agreement
 from dragstrip.contender.boxes import facts as box_facts
 from dragstrip.contender.definition import Key, Source, Strict, nearest, parsed, read, validated
 from dragstrip.contender.discovery import Missing, Ready, cache_dir, environment
-from dragstrip.contender.elsewhere import AllowedHost, allowance, allowed_host, is_loopback, refuse_beyond
+from dragstrip.contender.elsewhere import (
+    AllowedHost,
+    addresses_here,
+    allowance,
+    allowed_host,
+    bracketed,
+    first_listening,
+    is_loopback,
+    refuse_beyond,
+)
 from dragstrip.contender.entries import (
     Address,
     Entry,

@@ -9,8 +9,10 @@ from __future__ import annotations
 import ipaddress
 import math
 import re
+import socket
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from dragstrip import quantities
 from dragstrip.errors import BadUsage
@@ -77,20 +79,83 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def addresses_here(host: str) -> tuple[str, ...]:
+    """The addresses of this machine that a host means, in the order in which to try them; () if it is another machine.
+
+    Servers print 0.0.0.0 and [::] for every address of theirs: they are reached at loopback. ``localhost`` and names
+    below it are loopback of both families (RFC 6761, 6.3). Any other name is looked up.
+    """
+    name = host.lower().rstrip(".")
+    if name == "localhost" or name.endswith(".localhost"):
+        return ("127.0.0.1", "::1")
+    try:
+        found = [str(ipaddress.ip_address(host))]
+    except ValueError:
+        found = _looked_up(name)
+    here = [_here(address) for address in found]
+    return tuple(dict.fromkeys(address for address in here if address)) if all(here) else ()
+
+
+def bracketed(host: str) -> str:
+    """A host as it precedes a port."""
+    return f"[{host}]" if ":" in host else host
+
+
+def first_listening(addresses: Sequence[str], port: int) -> str:
+    """The first of these addresses at which a server accepts connections; the first one if there is none."""
+    for address in addresses if len(addresses) > 1 else ():
+        try:
+            socket.create_connection((address, port), timeout=1).close()
+        except OSError:
+            continue
+        return address
+    return addresses[0]
+
+
+@lru_cache(maxsize=64)
+def _looked_up(name: str) -> list[str]:
+    try:
+        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM) if name else []
+    except (OSError, UnicodeError):
+        return []
+    return [str(entry[4][0]).partition("%")[0] for entry in found]
+
+
+def _here(text: str) -> str:
+    """The address at which this machine is reached, if the address is this machine's; otherwise ""."""
+    address = ipaddress.ip_address(text)
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped:
+        address = address.ipv4_mapped
+    if address.is_unspecified:
+        return "127.0.0.1" if address.version == 4 else "::1"
+    return str(address) if address.is_loopback or _is_own(address) else ""
+
+
+def _is_own(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    """Whether an interface of this machine has the address: then packets to it would come from it. Nothing is sent."""
+    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((str(address), 9))
+            return ipaddress.ip_address(probe.getsockname()[0].partition("%")[0]) == address
+    except OSError:
+        return False
+
+
 def allowance(host: str, allowed: Iterable[AllowedHost]) -> AllowedHost | None:
-    """The limits for a host; None for a loopback address, which has no limits.
+    """The limits for a host; None for this machine, which has no limits.
 
     Raises:
-        BadUsage: it is not a loopback address, and was not allowed.
+        BadUsage: it is another machine, and was not allowed.
     """
-    if is_loopback(host):
+    if addresses_here(host):
         return None
     for allowed_host in allowed:
         if allowed_host.name == host.lower():
             return allowed_host
     raise BadUsage(
-        f"{host or 'nothing'} is not a loopback address. Dragstrip loads only the machine that it runs on; use a "
-        "server at 127.0.0.1, or add --allow-host NAME if the host is yours"
+        f"{host or 'nothing'} is not an address of this machine. Dragstrip loads only the machine that it runs on; use "
+        f"a server at 127.0.0.1, or add --allow-host {host or 'NAME'} if the host is yours"
     )
 
 

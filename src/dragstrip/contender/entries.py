@@ -25,7 +25,7 @@ from pydantic import Field
 
 from dragstrip.contender import imported
 from dragstrip.contender.definition import Strict, fill, nearest, placeholders, read
-from dragstrip.contender.elsewhere import Hosts, allowance
+from dragstrip.contender.elsewhere import Hosts, addresses_here, allowance, bracketed, first_listening
 from dragstrip.contender.fields import (
     DATABASE,
     FILE_NAME,
@@ -352,6 +352,8 @@ def entrants(
         if "://" in text:
             entries.append(url_entry(text, allowed))
             continue
+        if re.fullmatch(r"([\w.-]+|\[[0-9a-fA-F:]+\]):\d{1,5}/?", text):
+            raise BadUsage(f"{text}: a running server is named by its address; use http://{text.rstrip('/')}/")
         label, word = split_label(text)
         name, overrides = parse_entry(word)
         contender = find(name, dirs)
@@ -489,6 +491,8 @@ def serve_entry(text: str, folder: Path | None = None, *, wake_s: float | None =
         raise BadUsage(f"--wake {wake_s:g}s: a start may take up to {MAX_WAKE_S:g} s; give at most that")
     name, equals, command = text.partition("=")
     name = name.strip()
+    if equals and re.fullmatch(r"env(\s+\S+)*\s+\w+", name):
+        raise BadUsage(f'--serve {text!r}: a name is missing before the command; use --serve "mine={text}"')
     remedy = 'write --serve "mine=./server --port {port}"'
     if not equals or not command.strip():
         raise BadUsage(f"--serve {text!r}: a name and a command are needed; {remedy}")
@@ -600,19 +604,20 @@ def url_entry(text: str, allowed: Hosts | None = ()) -> Entry:
         host, port = parts.hostname or "", parts.port or 80
     except ValueError as error:
         raise BadUsage(f"{text} is not a valid URL ({error}); {remedy}") from error
+    if label := re.match(r"([^=/:]+)=(http://\S+)", text):
+        raise BadUsage(f"{text}: a running server has no other name than its address; use {label[2]}")
     if parts.scheme != "http":
-        raise BadUsage(f"{text}: only plain http is raced so far; {remedy}")
+        raise BadUsage(f"{text}: a running server is raced over http:// alone; {remedy}")
     if parts.path not in ("", "/") or parts.query or parts.fragment or parts.username is not None:
         raise BadUsage(f"{text}: give only host and port, because the workload sets the path; {remedy}")
-    host = "127.0.0.1" if host == "localhost" else host
-    if ":" in host:
-        raise BadUsage(f"{text}: only IPv4 is raced so far; {remedy}")
     if allowed is not None:
+        if here := addresses_here(host):
+            host = first_listening(here, port)
         try:
             allowance(host, allowed)
         except BadUsage as error:
             raise BadUsage(f"{text}: {error}") from error
-    name = f"http://{host}:{port}/"
+    name = f"http://{bracketed(host)}:{port}/"
     return Entry(
         name=name,
         title=name,

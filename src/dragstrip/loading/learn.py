@@ -26,7 +26,35 @@ _REFUSALS = {
     **dict.fromkeys((62, 64), _OTHER_NAME),
 }
 
+#: OpenSSL's reasons for a failed handshake: what each means, and what would help.
+_HANDSHAKES = {
+    "CERTIFICATE_REQUIRED": (
+        "the server asks for a client certificate, and Dragstrip has none",
+        "load a server that asks for none, or switch that off in it (nginx: ssl_verify_client)",
+    ),
+    "HANDSHAKE_FAILURE": (
+        "the server refuses it, because it asks for a client certificate or shares no cipher suite with Dragstrip",
+        "switch client certificates off in the server, or give it a suite of TLS 1.2 or 1.3 with ECDHE",
+    ),
+    "NO_APPLICATION_PROTOCOL": (
+        "the server speaks none of the offered protocols (ALPN)",
+        "leave --http 2 out, or switch HTTP/2 on in the server",
+    ),
+    "UNSUPPORTED_PROTOCOL": (
+        "the server speaks no version of TLS that is in use any more",
+        "switch TLS 1.2 or 1.3 on in the server",
+    ),
+    "PROTOCOL_VERSION": (
+        "the server and Dragstrip share no version of TLS",
+        "switch TLS 1.2 or 1.3 on in the server",
+    ),
+}
+
+#: Headers that say why a server refuses a request.
+_TELLING = ("Location", "Retry-After", "WWW-Authenticate", "Allow", "Upgrade", "Accept")
+
 _SHOWN = 60  # characters of a body that a message quotes
+_SAID_BYTES = 200  # bytes of a refusal's body that a message quotes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +65,7 @@ class Learned:
         closes: the server ends the connection after it, keep-alive or not.
         tls: version and cipher of the encryption, "" for none.
         changes: two reference requests got different bodies, and statuses are all that can be checked.
+        telling: headers that say why a server refuses a request, as they came.
     """
 
     status: int
@@ -46,6 +75,7 @@ class Learned:
     closes: bool
     tls: str = ""
     changes: bool = False
+    telling: tuple[str, ...] = ()
 
 
 def given_response(status: int, body: bytes) -> Learned:
@@ -99,13 +129,29 @@ def _refuse_status(request: LoadRequest, response: Learned) -> None:
     if request.expect_status is not None:
         if response.status != request.expect_status:
             fault = f"responds with status {named}, but --status {request.expect_status} was given"
-            raise DragstripError(f"{request.url}: {fault}; its body begins {_quoted(response.body)}")
+            raise DragstripError(f"{request.url}: {fault}; {_own_words(response)}")
         return
     if not 200 <= response.status < 300:
         raise BadUsage(
-            f"{request.url}: responds with status {named}, which is not 2xx; correct the address or the server, or "
-            f"add --status {response.status} if that is expected"
+            f"{request.url}: responds with status {named}, which is not 2xx ({_own_words(response)}); correct the "
+            f"address or the server, or add --status {response.status} if that is expected"
         )
+
+
+def _own_words(response: Learned) -> str:
+    """What the server says about its status: telling headers, and the beginning of its body."""
+    body = " ".join(response.body[:_SAID_BYTES].decode("utf-8", "replace").split())
+    words = [*response.telling, f"its body begins {body!r}" if body else "it has no body"]
+    return "; ".join(words)
+
+
+def _no_handshake(error: ssl.SSLError) -> str:
+    """Why there was no TLS handshake, and what would help."""
+    reason = error.reason or str(error)
+    for word, (why, remedy) in _HANDSHAKES.items():
+        if word in reason:
+            return f"no TLS handshake: {why} ({reason}); {remedy}"
+    return f"no TLS handshake ({reason}); use http:// if the server has no TLS"
 
 
 def _ask(
@@ -140,10 +186,7 @@ def _ask(
             "--insecure"
         ) from error
     except ssl.SSLError as error:
-        why = error.reason or str(error)
-        raise DragstripError(
-            f"{request.url}: no TLS handshake ({why}); use http:// if the server has no TLS"
-        ) from error
+        raise DragstripError(f"{request.url}: {_no_handshake(error)}") from error
     except OSError as error:
         why = error.strerror or str(error)
         where = f"the socket {to.unix}" if to.unix else f"{to.host} port {to.port}"
@@ -160,6 +203,7 @@ def _ask(
         server=response.header("server") or "",
         closes=response.closes,
         tls=tls,
+        telling=tuple(f"{name}: {value}" for name in _TELLING if (value := response.header(name)) is not None),
     )
     return learned, left
 

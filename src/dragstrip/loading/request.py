@@ -11,7 +11,7 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from dragstrip import machine
-from dragstrip.contender import AllowedHost, allowance, refuse_beyond
+from dragstrip.contender import AllowedHost, addresses_here, allowance, first_listening, refuse_beyond
 from dragstrip.errors import BadUsage
 from dragstrip.loading import arrivals
 from dragstrip.loading.arrivals import Offer
@@ -35,7 +35,7 @@ _VISIBLE = re.compile(r"[\x21-\x7e]*")
 
 #: Headers that Dragstrip sets itself, and the remedy for a user who sets them.
 _OURS = {
-    "connection": "leave it out, or give --no-keepalive",
+    "connection": "give keep-alive, or close; over HTTP/2 leave it out",
     "content-length": "leave it out; the body's own length is sent",
     "transfer-encoding": "leave it out; bodies are sent with their length",
     "expect": "leave it out; requests are sent whole",
@@ -163,6 +163,7 @@ class Target:
     """A URL's parts: where to connect, and the text for the request.
 
     Args:
+        host: an address, if it is this machine. others: more addresses of it, as ``localhost`` has; see ``reachable``.
         tls: the name that the certificate must have; None without TLS. elsewhere: the allowance for another machine.
     """
 
@@ -173,6 +174,7 @@ class Target:
     unix: str | None = None
     tls: str | None = None
     elsewhere: AllowedHost | None = None
+    others: tuple[str, ...] = ()
 
 
 def target(url: str, unix: str | None = None, allowed: Sequence[AllowedHost] = ()) -> Target:
@@ -194,11 +196,11 @@ def target(url: str, unix: str | None = None, allowed: Sequence[AllowedHost] = (
         raise BadUsage(f"{url}: it begins with neither http:// nor https://; use {hint}")
     if parts.username is not None:
         raise BadUsage(f"{url}: a name or password in the address is not sent; use --basic-auth USER:PASS")
-    address = "127.0.0.1" if host == "localhost" else host
     elsewhere = None
-    if unix is None:
+    here = addresses_here(host) if unix is None and port != 0 else ()
+    if unix is None and not here:
         try:
-            elsewhere = allowance(address if port != 0 else "", allowed)
+            elsewhere = allowance(host if port != 0 else "", allowed)
         except BadUsage as error:
             raise BadUsage(f"{url}: {error}") from error
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
@@ -209,8 +211,20 @@ def target(url: str, unix: str | None = None, allowed: Sequence[AllowedHost] = (
     authority = shown if port in (None, usual) else f"{shown}:{port}"
     tls = host if parts.scheme == "https" else None
     return Target(
-        host=address, port=port or usual, authority=authority, path=path, unix=unix, tls=tls, elsewhere=elsewhere
+        host=here[0] if here else host,
+        port=port or usual,
+        authority=authority,
+        path=path,
+        unix=unix,
+        tls=tls,
+        elsewhere=elsewhere,
+        others=here[1:],
     )
+
+
+def reachable(to: Target) -> Target:
+    """The target at the first of its addresses at which a server listens: ``localhost`` may be ::1 alone."""
+    return replace(to, host=first_listening((to.host, *to.others), to.port), others=()) if to.others else to
 
 
 def bounded(request: LoadRequest, to: Target) -> LoadRequest:
@@ -223,7 +237,7 @@ def bounded(request: LoadRequest, to: Target) -> LoadRequest:
     if host is None:
         return request
     if request.offer is None and host.rate_per_s is not None:
-        request = replace(request, offer=Offer(rate_per_s=min(USUAL_ELSEWHERE_PER_S, host.rate_per_s)))
+        request = replace(request, offer=Offer(rate_per_s=min(USUAL_ELSEWHERE_PER_S, host.rate_per_s), usual=True))
     own_s = request.offer.length_s() if request.offer else None
     time_s = own_s or request.duration_s
     if time_s is None and request.requests is not None:
@@ -260,19 +274,24 @@ def request_bytes(request: LoadRequest, to: Target) -> bytes:
     if not _TOKEN.fullmatch(request.method):
         raise BadUsage(f"-m {request.method!r} is not a valid method; use GET or POST")
     fields = {"Host": to.authority, "User-Agent": "dragstrip", "Accept": "*/*"}
+    whose = "-H" if not request.pool else "--pool, or -H: the header"
+    connection = False
     given = {name.lower() for name, _ in request.headers}
     lines = [f"{name}: {value}" for name, value in fields.items() if name.lower() not in given]
     for name, value in request.headers:
         if not _TOKEN.fullmatch(name) or not _VALUE.fullmatch(value):
-            raise BadUsage(f"-H {f'{name}: {value}'!r} is not a valid header; use -H 'Accept: text/html'")
-        if name.lower() in _OURS:
-            raise BadUsage(
-                f"-H '{name}: …' can't be set, because Dragstrip sets this header itself; {_OURS[name.lower()]}"
-            )
+            example = "-H 'Accept: text/html'" if not request.pool else '{"headers": {"Accept": "text/html"}}'
+            raise BadUsage(f"{whose} {f'{name}: {value}'!r} is not a valid header; use {example}")
+        said = value.strip().lower() if name.lower() == "connection" and request.http != "2" else ""
+        if said == "keep-alive" and not request.keepalive:
+            raise BadUsage(f"-H '{name}: {value}' and --no-keepalive contradict each other; give one")
+        if name.lower() in _OURS and said not in ("keep-alive", "close"):
+            raise BadUsage(f"{whose} '{name}: …' can't be set; {_OURS[name.lower()]}")
+        connection = connection or bool(said)
         lines.append(f"{name}: {value}")
     if request.body or request.method in ("POST", "PUT", "PATCH"):
         lines.append(f"Content-Length: {len(request.body)}")
-    lines += connection_words(request.http, request.keepalive)
+    lines += [] if connection else connection_words(request.http, request.keepalive)
     version = "1.1" if request.http == "2" else request.http  # the engine makes frames of the same text
     head = "\r\n".join([f"{request.method} {to.path} HTTP/{version}", *lines])
     return head.encode("latin-1") + b"\r\n\r\n" + request.body
@@ -376,6 +395,11 @@ def notes_before(request: LoadRequest, *, elsewhere: bool = False) -> list[str]:
     """
     notes: list[str] = []
     ports = local_ports()
+    if request.offer is not None and request.offer.usual:
+        notes.append(
+            f"an open loop of {request.offer.rate_per_s:,.0f} requests per second, the default for another machine; -R "
+            "sets another rate, --allow-host NAME:rate=any allows a closed loop"
+        )
     if request.requests is None or ports is None or request.unix is not None:
         return notes
     new = request.requests if not request.keepalive else request.requests // (request.close_after or request.requests)

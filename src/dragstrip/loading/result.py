@@ -119,6 +119,9 @@ class LoadResult:
         any_body: only the status of responses was checked.
         script: its report; None without a script.
         generators: the machines of a fleet that loaded, each with its own reference requests; (): this machine.
+        opened: connections that were open when the load began; None: unknown, or each request opened its own.
+        streams: over HTTP/2, the concurrent streams that the server allowed on a connection, at most as requested.
+        exchanged: an incorrect body was the reference of another request of the pool.
     """
 
     request: LoadRequest
@@ -144,6 +147,9 @@ class LoadResult:
     any_body: bool = False
     script: ScriptReport | None = None
     generators: tuple[str, ...] = ()
+    opened: int | None = None
+    streams: int | None = None
+    exchanged: bool = False
 
     @property
     def plain(self) -> int:
@@ -292,8 +298,20 @@ class LoadResult:
 
     @property
     def engine_us_per_request(self) -> float | None:
-        """CPU time of the generator per correct response; None without one."""
-        return sum(part.engine_cpu_ns for part in self.slices) / self.in_time / 1000 if self.in_time else None
+        """CPU time of the generator per response or failure in time; None without one."""
+        done = self.in_time + self.failed
+        return sum(part.engine_cpu_ns for part in self.slices) / done / 1000 if done else None
+
+    @property
+    def at_work(self) -> float | None:
+        """How many requests were being answered on average, by Little's law; None without a response in time."""
+        return self.rate_per_s * self.mean_ns / 1e9 if self.mean_ns is not None else None
+
+    @property
+    def answered_ahead(self) -> int:
+        """How many of the requests in flight on a connection the server answers; the rest got nothing."""
+        left = self.errors.get("timeout", 0) // max(self.connections, 1)
+        return max(self.request.pipeline - left, 1) if self.answered else self.request.pipeline
 
     @property
     def engine_share(self) -> float:

@@ -34,6 +34,7 @@ from dragstrip.loading.request import (
     bounded,
     check,
     notes_before,
+    reachable,
     request_bytes,
     separate,
     spread,
@@ -45,6 +46,7 @@ from dragstrip.loading.result import LoadResult, ScriptReport, Slice
 from dragstrip.process import keep_awake
 from dragstrip.record import Backend, LoadEnding
 from dragstrip.version import __version__
+from dragstrip.workload import HTTP2
 
 if TYPE_CHECKING:
     from dragstrip._engine import Engine, SessionPlan, Tally
@@ -165,6 +167,7 @@ def prepare(
         BadUsage, DragstripError: as in ``run``.
     """
     to = target(request.url, request.unix, request.allowed)
+    to = reachable(to) if request.namespace is None else to
     script = None
     if request.script is not None:
         assert load_script is not None
@@ -176,7 +179,8 @@ def prepare(
         (alone, place, asked, asked.raw or request_bytes(alone, place)) for alone, place, asked in separate(request, to)
     ]
     cores, connections, notes = worker_cores(request, engine_cores)
-    notes += few
+    request, read = _as_read(request, wires, script)
+    notes += few + read
     learned_of: dict[Asked, Learned] = {}  # the same request twice has one reference response
     for alone, place, asked, wire in wires:
         if asked not in learned_of:
@@ -186,7 +190,7 @@ def prepare(
     any_body = request.check == "status" or any(reference.changes for reference in references)
     learned = next((reference for reference in references if reference.server), references[0])
     if request.keepalive and learned.closes:
-        notes.append("the server ends each connection after one response, although the request asks to keep it")
+        notes.append("the server ends each connection after one response, although the request does not ask for it")
     if request.script is not None and any_body and request.check != "status":
         notes.append("two reference requests got different bodies: only statuses were checked")
     if to.elsewhere is not None:
@@ -214,6 +218,40 @@ def prepare(
         script=script,
         printed=script.printed() if script else "",
     )
+
+
+def _as_read(
+    request: LoadRequest, wires: Sequence[tuple[LoadRequest, Target, Asked, bytes]], script: Script | None
+) -> tuple[LoadRequest, list[str]]:
+    """The request with what a server reads in its bytes, and notes on what servers may refuse.
+
+    Raises:
+        BadUsage: bytes that a server does not read as one request.
+    """
+    from dragstrip._engine import read_request
+
+    if request.http == HTTP2 or (script is not None and script.state.fixed is None):
+        return request, []
+    closing, notes = 0, []
+    for number, (_, _, asked, wire) in enumerate(wires, 1):
+        whose = "the request" if len(wires) == 1 else f"request {number}"
+        try:
+            length, closes, hosts, old = read_request(wire)
+        except ValueError as error:
+            raise BadUsage(f"{whose} can't be sent: {error}; correct its head or its body") from error
+        if length < len(wire):
+            raise BadUsage(
+                f"{whose} ends after {length:,} of its {len(wire):,} bytes, and a server would read the rest as "
+                "another request; correct its Content-Length, or give the requests apart, in a pool (--pool)"
+            )
+        if hosts != 1 and not old and asked.raw is not None:
+            notes.append(f"{whose} has {hosts or 'no'} Host header{'s' if hosts > 1 else ''}: HTTP/1.1 requires one")
+        closing += closes
+    if closing == len(wires) and request.keepalive and request.pipeline == 1 and request.close_after is None:
+        return replace(request, keepalive=False), notes
+    if closing and request.keepalive:
+        notes.append(f"{closing} of {len(wires)} requests ask the server to close the connection after its response")
+    return request, notes
 
 
 def _by_script(request: LoadRequest, to: Target, script: Script) -> tuple[LoadRequest, Target]:
@@ -274,7 +312,7 @@ def _load(prepared: Prepared, progress: Progress) -> LoadResult:
     if awake is not None:
         how = f"kept awake: {awake.text}" if awake.way else f"not kept awake, although requested ({awake.text})"
         notes.append(f"cores {how}")
-    if any("connect" in part.errors for part in slices):  # otherwise nothing went wrong
+    if any("connect" in part.errors for part in slices) or (request.offer and request.offer.usual):
         notes += prepared.doubts
     return LoadResult(
         request=request,
@@ -298,7 +336,19 @@ def _load(prepared: Prepared, progress: Progress) -> LoadResult:
         by_length=prepared.by_length,
         finished=finished,
         notes=tuple(notes),
+        opened=used.opened,
+        streams=used.streams,
+        exchanged=_exchanged(prepared, slices),
     )
+
+
+def _exchanged(prepared: Prepared, slices: Sequence[Slice]) -> bool:
+    """Whether an incorrect body is what another request of the pool should have got."""
+    kinds = ("wrong_body", "wrong_length")
+    samples = [text for part in slices for kind, text in part.samples.items() if kind in kinds]
+    bodies = [exchange.reference.body.decode("utf-8", "replace") for exchange in prepared.exchanges]
+    came = [sample.partition("\r\n\r\n")[2] for sample in samples]
+    return len(set(bodies)) > 1 and any(text.startswith(body) for text in came for body in bodies if body)
 
 
 def _with_script_report(prepared: Prepared, result: LoadResult) -> LoadResult:
@@ -373,6 +423,7 @@ def session_plan(prepared: Prepared, turns: tuple[int, int] = (0, 0)) -> Session
         streams=request.streams if request.http == "2" else None,
         script=prepared.script.state if prepared.script else None,
         turns=turns,
+        partial=True,
     )
 
 

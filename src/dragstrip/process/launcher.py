@@ -30,7 +30,7 @@ import psutil
 from dragstrip import machine
 from dragstrip.errors import PortTaken, StageError
 from dragstrip.image import within
-from dragstrip.process.ports import HOST_TABLES, is_held, listens_elsewhere
+from dragstrip.process.ports import HOST, HOST_TABLES, HOST_V6, is_held, listens_at_ipv6, listens_elsewhere
 from dragstrip.process.running import GRACE_S, Ended, Running
 from dragstrip.process.scratch import make_cgroup, remove_cgroup, scratch_root, strays, sweep_stale
 from dragstrip.process.supervisor import box_processes, children, descendants, remove_tree
@@ -45,6 +45,8 @@ __all__ = ["Launcher", "ServerProcess", "scratch_root", "sweep_stale"]
 INTERRUPTED_GRACE_S = 0.5
 #: Seconds between two tries to get a correct response, from the first to the longest.
 FIRST_TRY_S, MAX_TRY_S = 0.002, 0.020
+#: Seconds after which the same incorrect response won't change any more.
+SAME_S = 1.0
 #: Seconds beyond the grace after which a supervisor that does not report counts as lost.
 LOST_S = 20.0
 #: Maximum size of a launch's log, which keeps the output's head and tail.
@@ -318,8 +320,11 @@ class Launcher:
     def _wait_until_right(
         self, running: ServerProcess, start: Start, began_ns: int, is_right: Callable[[str, int], str | None]
     ) -> None:
-        """Tries until the response is correct; every wait ends at once when the server dies."""
-        pause_s, reason = FIRST_TRY_S, None
+        """Tries until the response is correct; every wait ends at once when the server dies.
+
+        A response that stays the same incorrect one for a while won't change: then there is nothing to wait for.
+        """
+        pause_s, reason, answered = FIRST_TRY_S, None, ("", 0.0)
         while running.alive():
             try:
                 with within(running.namespace):
@@ -328,6 +333,15 @@ class Launcher:
                 reason = error.strerror or str(error)
             if reason is None and running.alive():  # otherwise another server responded on that port
                 return
+            came = getattr(reason, "responded", False)
+            if not came and running.host == HOST and listens_at_ipv6(running.pids(), running.port):
+                running.host = HOST_V6
+                running.note = "; ".join(filter(None, (running.note, f"listens at [{HOST_V6}] alone, not at {HOST}")))
+                continue
+            if not came or reason != answered[0]:
+                answered = (str(reason) if came else "", time.monotonic())
+            elif time.monotonic() - answered[1] > SAME_S:
+                break
             if time.monotonic_ns() - began_ns > start.wake_s * 1e9:
                 break
             self._await(self._ends, running.number, pause_s, lose=False)
@@ -343,6 +357,8 @@ class Launcher:
             what = str(ended)
         elif died:
             what = f"died {waited_s:.2f} s after its start ({ended})"
+        elif answered[0]:
+            what = f"sent no correct response; it sent the same incorrect one until {waited_s:.1f} s after its start"
         else:
             what = (
                 f"sent no correct response within {start.wake_s:g} s of its start{elsewhere}; if it needs longer, "

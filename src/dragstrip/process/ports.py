@@ -15,6 +15,9 @@ from dragstrip.contender import LOOPBACK
 #: Default address of servers.
 HOST = LOOPBACK
 
+#: The same in IPv6, for servers that listen there alone.
+HOST_V6 = "::1"
+
 #: proc(5)'s tables of sockets, and the state of one that listens there: TCP_LISTEN.
 HOST_TABLES, _LISTENS = Path("/proc/net"), "0A"
 
@@ -48,6 +51,13 @@ def listening(pids: Iterable[int], tables: Path = HOST_TABLES) -> tuple[str, ...
                 with contextlib.suppress(OSError):
                     addresses.add(listeners.get(str(descriptor.readlink())))
     return tuple(sorted(filter(None, addresses)))
+
+
+def listens_at_ipv6(pids: Iterable[int], port: int) -> bool:
+    """Whether these processes listen at ::1, where ``localhost`` leads first on many machines."""
+    with contextlib.suppress(OSError), socket.create_connection((HOST_V6, port), timeout=0.1):
+        return bool({f"[{host}]:{port}" for host in (HOST_V6, "::")} & set(listening(pids)))
+    return False
 
 
 def listens_elsewhere(pids: Iterable[int], host: str, port: int, tables: Path = HOST_TABLES) -> str:

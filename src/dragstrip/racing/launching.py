@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from dragstrip.contender import LOOPBACK, Entry, OwnCount, prepare
+from dragstrip.contender import LOOPBACK, Entry, OwnCount, bracketed, prepare
 from dragstrip.errors import PortTaken, StageError
 from dragstrip.process.certificate import Certificates
 from dragstrip.process.database import Instance, Spent
@@ -132,7 +132,7 @@ class LaunchedServer:
             contender=self.name,
             round=index,
             cores=cores,
-            address=running.host if running.host.startswith("unix:") else f"{running.host}:{running.port}",
+            address=running.host if running.host.startswith("unix:") else f"{bracketed(running.host)}:{running.port}",
             ready_ns=running.ready_ns,
             warm_up_ns=self.warm_up.lasted_ns if self.warm_up else 0,
             settled=self.warm_up.settled if self.warm_up else False,

@@ -49,6 +49,9 @@ _CONTROL = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]")
 #: A blank line: the end of a head, as h11 reads it.
 _BLANK_LINE = re.compile(rb"\n\r?\n")
 
+#: A line that continues the one before; with the white space around it, it is one blank (RFC 9112, 5.2).
+_FOLD = re.compile(rb"[ \t]*\n[ \t]+")
+
 #: Maximum digits of a Content-Length that h11 accepts.
 _LENGTH_DIGITS = 20
 
@@ -283,6 +286,9 @@ class _Reading:
         if self._head_bytes > HEAD_BYTES:
             raise ResponseError(_long_head(self._head_bytes))
         fields = self._fields = _fields_of(bytes(self._first[: self._head_bytes]))
+        if event.http_version not in (b"1.0", b"1.1"):
+            version = event.http_version.decode("ascii", "replace")
+            raise ResponseError(f"responds in HTTP/{version}; expected HTTP/1.1 or HTTP/1.0")
         if _CONTROL.search(b"\n".join([event.reason, *(value for _, value in fields)])):
             raise ResponseError("sends control characters in its head; expected visible ones")
         if len(fields) > MAX_FIELDS:
@@ -363,8 +369,18 @@ class _Reading:
         received = f"{self._wire_bytes:,} byte{'s' if self._wire_bytes > 1 else ''} came"
         part = "still in its head" if self._head is None else f"{len(self._body):,} bytes of body{self._of_so_many()}"
         return (
-            f"did not complete its response within {self._deadline.text()} ({received}, {part}); expected a whole one "
-            "in that time"
+            f"did not complete its response within {self._deadline.text()} ({received}, {part}){self._endless()}; "
+            "expected a whole one in that time"
+        )
+
+    def _endless(self) -> str:
+        """Why the response can't be complete while the connection is open, if nothing declares its length."""
+        names = {name.lower() for name, _ in self._fields}
+        if self._head is None or self._empty() or names & {b"content-length", b"transfer-encoding"}:
+            return ""
+        return (
+            ": it has neither Content-Length nor Transfer-Encoding, so its body lasts until the connection ends "
+            "(RFC 9112, 6.3), and the server keeps the connection open"
         )
 
     def _unsound(self, error: h11.RemoteProtocolError) -> str:
@@ -399,7 +415,7 @@ class _Reading:
 def _fields_of(heads: bytes) -> tuple[tuple[bytes, bytes], ...]:
     """The last head's fields as they came over the wire: h11 merges duplicate lengths."""
     lines = heads.replace(b"\r\n", b"\n").rstrip(b"\n").rpartition(b"\n\n")[2].split(b"\n")
-    whole = b"\n".join(lines[1:]).replace(b"\n ", b" ").replace(b"\n\t", b" ")  # a line may be folded
+    whole = _FOLD.sub(b" ", b"\n".join(lines[1:]))
     split = (line.partition(b":") for line in whole.split(b"\n") if line)
     return tuple((name.strip(), value.strip()) for name, _, value in split)
 

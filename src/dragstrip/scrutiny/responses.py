@@ -7,6 +7,7 @@ import socket
 import ssl
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from http import HTTPStatus
 
 from dragstrip import parity
 from dragstrip.scrutiny.chosen import chosen_fault, shape
@@ -273,6 +274,13 @@ def _body_fault(exchange: Exchange, given: bytes) -> str:
     )
 
 
+class Incorrect(str):
+    """Why a complete response is incorrect."""
+
+    __slots__ = ()
+    responded = True
+
+
 def is_right(
     exchange: Exchange, *, within_s: float | None = None, tls: Encryption | None = None, remedy: str = ""
 ) -> Callable[[str, int], str | None]:
@@ -291,8 +299,10 @@ def is_right(
         deadline = Deadline(RESPONSE_S, until)
         try:
             with Server(host, port, tls).connect(deadline) as sock:
-                reason = fault(exchange, fetch(sock, exchange, deadline))
-                reason = f"{reason}; {remedy}" if reason and remedy else reason
+                response = fetch(sock, exchange, deadline)
+                found = fault(exchange, response)
+                busy = response.status == HTTPStatus.SERVICE_UNAVAILABLE  # servers say so while they start
+                reason = Incorrect(f"{found}; {remedy}" if remedy else found) if found and not busy else found
                 responded = True
         except TROUBLE as error:
             late = isinstance(error, LateError | TimeoutError)

@@ -20,7 +20,7 @@ MAX_WAIT = 0.15
 
 #: Failed requests above this share; one incorrect response voids.
 MAX_FAILED = 0.001
-WRONG_KINDS = ("wrong_status", "wrong_head", "wrong_length", "wrong_body", "too_early")
+WRONG_KINDS = ("wrong_status", "wrong_head", "wrong_length", "wrong_body", "too_early", "request_cut")
 
 #: A contender's round counts if this share of its blocks is valid; a round in which fewer than two count is run again.
 ROUND_BLOCKS_LEFT = 1 / 3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from dragstrip.contender import Strict
 from dragstrip.workload.tables import Schema
@@ -43,11 +43,18 @@ class Varying(Strict):
         return {*self.numbers, *self.choices, *self.texts}
 
 
+def _in_capitals(given: object) -> object:
+    """A method as HTTP writes it, also if it is given in small letters; methods are case-sensitive (RFC 9110, 9.1)."""
+    return given.upper() if isinstance(given, str) else given
+
+
 class RequestFields(Strict):
     """The request; path, headers and body are templates that may use what varies."""
 
     path: str = Field(pattern=r"^/[!-~ ]*$", description="path with its query, like `/multiply?a={{ a }}`")
-    method: str = Field(default="GET", pattern=r"^[A-Z]{1,20}$", description="method, in capitals")
+    method: Annotated[str, BeforeValidator(_in_capitals)] = Field(
+        default="GET", pattern=r"^[A-Z]{1,20}$", description="method, in capitals"
+    )
     headers: dict[str, str] = Field(
         default_factory=dict, description="headers in addition to Host, or in place of User-Agent and Accept"
     )

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
+from http import HTTPStatus
 from pathlib import Path
 
 from dragstrip.contender import Key, Source, nearest, parsed, validated
@@ -33,6 +34,8 @@ def load(word: str | Path) -> Workload:
     """
     file = Path(word) if str(word).endswith(".toml") else SHIPPED / f"{word}.toml"
     if not is_file(file):
+        if str(word).endswith(".toml"):
+            raise BadUsage(f"--workload {word}: the file {file.absolute()} does not exist; correct the path")
         known = nearest(str(word), names(), "known:")
         raise BadUsage(f"unknown workload {str(word)!r}; {known}, or give a TOML file")
     return _loaded(file.absolute(), file.stat().st_mtime_ns)
@@ -150,6 +153,14 @@ def _check_varying(kind: Kind, source: Source) -> None:
     for table, varying in (("load", kind.load), ("probes", kind.probes)):
         _check_spans(varying, source, (*kind.at, table))
     loaded, probed = kind.load.names(), kind.probes.names()
+    if loaded and not probed:
+        table = next(name for name in ("numbers", "choices", "texts") if getattr(kind.load, name))
+        beside = "request.probes" if kind.at else "probes"
+        raise source.bad(
+            (*kind.at, "load", table),
+            f"varies {sorted(loaded)}, and scrutineering needs values to check",
+            f"add [{beside}] with the same names",
+        )
     if loaded != probed:
         table = next((name for name in ("numbers", "choices", "texts") if getattr(kind.probes, name)), "numbers")
         raise source.bad(
@@ -185,7 +196,8 @@ def _check_answer(kind: Kind, workload: Workload) -> None:
                 f"{answer.compare!r} needs the tables {' or '.join(CHOSEN[answer.compare])}",
                 f'add `database = "{CHOSEN[answer.compare][0]}"` at the top of the file',
             )
-    if not answer.content_type and not kind.request.message:
+    empty = answer.status in (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED) or answer.body == ""
+    if not answer.content_type and not kind.request.message and not empty:
         raise bad((*at, "content_type"), "is missing", 'add `content_type = "text/plain"`, or the type of the body')
     if answer.compare == "echo":
         given = next((name for name in ("body", "data") if getattr(answer, name) is not None), None)

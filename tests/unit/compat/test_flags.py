@@ -102,3 +102,11 @@ def test_every_flag_of_wrk_h2load_and_oha_is_here_or_answered(capsys: pytest.Cap
                 assert names & own, (tool, flag.names)
     assert cli_main.run(["load", "http://127.0.0.1:1/", "--rand-regex-url"]) == 2
     assert "oha's random URLs: --url-template" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("flag", "hint"),
+    [("-X", "-m METHOD"), ("--data-raw", "-b TEXT"), ("--data-binary", "-b TEXT"), ("-l", "--check status")],
+)
+def test_curls_and_abs_flags_have_the_option_that_does_the_same(flag: str, hint: str) -> None:
+    assert hint in str(flags.hint("load", flag))

@@ -49,7 +49,7 @@ def bounded(url: str, *allowed: str, **more: object) -> loading.LoadRequest:
 def test_a_host_that_nobody_named_is_not_loaded() -> None:
     """Nor one that is named alike; this machine needs no leave."""
     for allowed in ((), ("other.example",), ("lab.example.com",)):
-        with pytest.raises(BadUsage, match=r"not a loopback address.*--allow-host"):
+        with pytest.raises(BadUsage, match=r"not an address of this machine.*--allow-host"):
             bounded("http://lab.example/", *allowed)
     request = bounded("http://127.0.0.1:8080/", connections=5000)
     assert request.offer is None
@@ -58,9 +58,9 @@ def test_a_host_that_nobody_named_is_not_loaded() -> None:
 def test_what_is_asked_of_a_host_elsewhere_stays_within_its_bounds() -> None:
     """Without a word a moderate rate is offered; each bound is refused by name, with the word that raises it."""
     usual = bounded("http://lab.example/", "lab.example")
-    assert usual.offer == Offer(rate_per_s=loading.USUAL_ELSEWHERE_PER_S)
+    assert usual.offer == Offer(rate_per_s=loading.USUAL_ELSEWHERE_PER_S, usual=True)
     slow = bounded("http://lab.example/", "lab.example:rate=10")
-    assert slow.offer == Offer(rate_per_s=10.0)
+    assert slow.offer == Offer(rate_per_s=10.0, usual=True)
     free = bounded("http://lab.example/", "lab.example:rate=any")
     assert free.offer is None
     for more, word in (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from click.testing import CliRunner, Result
 
 from dragstrip import contender
 from dragstrip.cli.main import cli
-from dragstrip.contender import Missing, Ready
+from dragstrip.contender import Missing, Ready, entrants, serve_entry
 from dragstrip.errors import BadDefinition, BadUsage
 
 MINE = """\
@@ -334,3 +335,28 @@ def test_an_image_entry_is_made_again_from_its_record(tmp_path: Path) -> None:
 def test_an_image_without_a_usable_name_is_refused(text: str) -> None:
     with pytest.raises(BadUsage, match="--image"):
         contender.image_entry(text)
+
+
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [
+        ("127.0.0.1:39011", "http://127.0.0.1:39011/"),
+        ("localhost:80", "http://localhost:80/"),
+        ("[::1]:80", "http://[::1]:80/"),
+        ("chi=http://127.0.0.1:8080/", "http://127.0.0.1:8080/"),
+    ],
+)
+def test_the_hint_for_a_running_server_is_an_entrant(word: str, hint: str) -> None:
+    """It can be pasted as it is."""
+    with pytest.raises(BadUsage, match=re.escape(hint)) as refused:
+        entrants([word])
+    assert entrants([str(refused.value).rpartition("use ")[2]])[0].url is not None
+
+
+def test_a_command_without_a_name_is_not_named_by_its_variables() -> None:
+    """Its hint has a name before the command."""
+    with pytest.raises(BadUsage, match="a name is missing") as refused:
+        serve_entry("env PORT={port} node s.js")
+    hint = str(refused.value).partition('--serve "')[2].removesuffix('"')
+    assert serve_entry(hint).name == "mine"
+    assert serve_entry("PORT=./server --port {port}").name == "PORT"

@@ -93,6 +93,8 @@ struct Slot {
     request: u32,
     /// Bytes of the request's body that are in frames.
     sent: usize,
+    /// Where its latest frame ends in all that the connection sends.
+    ends: u64,
     /// The stream's window: how many more bytes may be sent.
     window: i64,
     /// The whole body is in frames, or there is none.
@@ -166,6 +168,8 @@ pub struct Connection {
     out: Vec<u8>,
     /// How many of them were sent.
     out_from: usize,
+    /// Bytes that the connection has sent.
+    wrote: u64,
     /// Bytes of acknowledgements of PING and SETTINGS in `out`.
     owed: usize,
 }
@@ -207,6 +211,7 @@ impl Connection {
             known: KnownResponses::default(),
             out,
             out_from: 0,
+            wrote: 0,
             owed: 0,
         }
     }
@@ -267,6 +272,7 @@ impl Connection {
     #[inline]
     pub fn wrote(&mut self, bytes: usize) {
         self.out_from += bytes;
+        self.wrote += bytes as u64;
         if self.out_from >= self.out.len() {
             self.out.clear();
             (self.out_from, self.owed) = (0, 0);
@@ -307,6 +313,7 @@ impl Connection {
                 self.out[at + number..][..4].copy_from_slice(&id.to_be_bytes());
             }
         }
+        self.slots[slot].ends = self.wrote + self.out().len() as u64;
         if !whole {
             self.unfinished += 1;
             self.pump(slot, requests);
@@ -358,11 +365,21 @@ impl Connection {
             stream.whole = stream.sent == body.len();
             let flags = if stream.whole { flag::END_STREAM } else { 0 };
             frame::write(&mut self.out, kind::DATA, flags, id, piece);
+            self.slots[slot].ends = self.wrote + (self.out.len() - self.out_from) as u64;
             if self.slots[slot].whole {
                 self.unfinished -= 1;
                 return;
             }
         }
+    }
+
+    /// If the latest request in a slot was not sent completely: how many bytes of its body were, and its body's length.
+    /// `held`: bytes that the transport has accepted and not sent.
+    #[inline]
+    pub fn cut(&self, slot: usize, held: usize, requests: &[Request]) -> Option<(usize, usize)> {
+        let Slot { request, sent, ends, whole, .. } = self.slots[slot];
+        let unsent = ends.saturating_sub(self.wrote.saturating_sub(held as u64)) as usize;
+        (!whole || unsent > 0).then(|| (sent.saturating_sub(unsent), requests[request as usize].body.len()))
     }
 
     /// Resets a stream whose response is not complete.

@@ -19,6 +19,9 @@ struct Link {
     /// Bytes to send on an unencrypted connection; rustls keeps the bytes of encrypted ones.
     out: Vec<u8>,
     tls: Option<Box<ClientConnection>>,
+    /// Bytes accepted since everything had been sent, and how many bytes the socket has taken since then.
+    accepted: usize,
+    taken: usize,
 }
 
 /// One epoll instance, and the state of each connection.
@@ -45,23 +48,28 @@ impl Link {
             // Ends: each turn sends some of the bytes, of which there are no more meanwhile.
             while tls.wants_write() {
                 match tls.write_tls(&mut NoSignal(socket)) {
-                    Ok(_) => {}
+                    Ok(sent) => self.taken += sent,
                     Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
                     Err(error) if error.kind() == ErrorKind::Interrupted => {}
                     Err(error) => return Err(error),
                 }
             }
+            (self.accepted, self.taken) = (0, 0);
             return Ok(true);
         }
         // Ends: each turn sends some of the bytes.
         while !self.out.is_empty() {
             match NoSignal(socket).write(&self.out) {
-                Ok(sent) => drop(self.out.drain(..sent)),
+                Ok(sent) => {
+                    self.out.drain(..sent);
+                    self.taken += sent;
+                }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
         }
+        (self.accepted, self.taken) = (0, 0);
         Ok(true)
     }
 }
@@ -127,7 +135,7 @@ impl Transport for Buffered {
             // previous one.
             let _ = socket.set_tcp_nodelay(true); // which a unix socket does not have
         }
-        *self.link(token) = Link { out: Vec::new(), tls };
+        *self.link(token) = Link { tls, ..Link::default() };
         self.inner.watch(token, socket, connecting)
     }
 
@@ -175,6 +183,7 @@ impl Transport for Buffered {
             Some(tls) => tls.writer().write_all(request)?,
             None => link.out.extend_from_slice(request),
         }
+        link.accepted += request.len();
         if !link.push(socket)? {
             let _ = self.inner.want_writable(token, socket); // if it fails, the request times out
         }
@@ -184,6 +193,13 @@ impl Transport for Buffered {
     fn go_on(&mut self, token: u64, socket: &Socket) {
         // A server that responds early may have closed the connection: its response is still to be read.
         let _ = self.link(token).push(socket);
+    }
+
+    /// TLS adds some bytes to each 16 KiB: the number is a little too small then, but never 0 if something waits.
+    #[inline]
+    fn unsent(&self, token: u64) -> usize {
+        let link = &self.links[split_token(token).0];
+        if link.accepted == 0 { 0 } else { link.accepted.saturating_sub(link.taken).max(1) }
     }
 
     fn want_writable(&mut self, token: u64, socket: &Socket) -> io::Result<()> {

@@ -30,6 +30,9 @@ pub use timestamps::{Received, TimestampSource, discard};
 pub use uring::Uring;
 pub use uring_linked::{Direct, UringLinked};
 
+/// Pause between two attempts to connect while the server's queue of connections is full.
+const AGAIN: Duration = Duration::from_millis(2);
+
 /// What a transport reports about one connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Event {
@@ -151,6 +154,12 @@ pub trait Transport: Sized {
     /// There is room to send: sends bytes that were accepted before and not sent.
     #[inline]
     fn go_on(&mut self, _token: u64, _socket: &Self::Socket) {}
+
+    /// How many bytes that were accepted for a connection still wait to be sent.
+    #[inline]
+    fn unsent(&self, _token: u64) -> usize {
+        0
+    }
 
     /// The next read is from this connection, as after its event.
     #[inline]
@@ -309,15 +318,27 @@ pub fn await_socket(socket: &Socket, events: libc::c_short, patience: &Patience)
     Err(io::ErrorKind::TimedOut.into())
 }
 
+/// Connects, and waits for it. If the server's queue of connections is full, the kernel would try again only after a second.
+/// On loopback, where nothing is on its way, a new socket tries again soon.
+fn connect_again(target: &Target, source: Option<Ipv4Addr>, patience: &Patience) -> io::Result<Socket> {
+    let near = target.address().is_some_and(|address| address.ip().is_loopback());
+    while patience.lasts() {
+        let (socket, connected) = connect(target, source, true)?;
+        let soon = near.then(|| patience.within(AGAIN));
+        let pending = if connected { Ok(()) } else { await_socket(&socket, libc::POLLOUT, soon.as_ref().unwrap_or(patience)) };
+        match pending {
+            Err(error) if near && error.kind() == io::ErrorKind::TimedOut => {}
+            Err(error) => return Err(error),
+            Ok(()) => return socket.take_error()?.map_or(Ok(socket), Err),
+        }
+    }
+    Err(io::ErrorKind::TimedOut.into())
+}
+
 /// Connects and waits for it.
 pub fn connect_wait(target: &Target, source: Option<Ipv4Addr>, patience: &Patience) -> io::Result<Socket> {
     if target.address().is_some() {
-        let (socket, connected) = connect(target, source, true)?;
-        if !connected {
-            await_socket(&socket, libc::POLLOUT, patience)?;
-            socket.take_error()?.map_or(Ok(()), Err)?;
-        }
-        return Ok(socket);
+        return connect_again(target, source, patience);
     }
     let (socket, address) = socket(target, source)?;
     // Connecting a unix socket waits as long as sending does (unix(7)).

@@ -485,6 +485,11 @@ impl Transport for Uring {
         self.send_kept(token, socket);
     }
 
+    #[inline]
+    fn unsent(&self, token: u64) -> usize {
+        self.staging.kept_bytes(token)
+    }
+
     fn want_writable(&mut self, token: u64, _: &Socket) -> io::Result<()> {
         if !self.staging.keeps(token) {
             self.await_room(token); // otherwise that was done already

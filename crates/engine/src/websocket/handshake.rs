@@ -1,7 +1,7 @@
 //! The upgrade of a connection: a request of HTTP/1.1 with a key, and a response that proves that the server has read it
 //! (RFC 6455, 4).
 
-use crate::response::HEAD_LIMIT;
+use crate::response::{HEAD_LIMIT, read_head, unfolded};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
@@ -42,7 +42,7 @@ impl Upgrade {
         self.came.extend_from_slice(&bytes[..bytes.len().min(HEAD_LIMIT - before)]);
         let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
         let mut response = httparse::Response::new(&mut fields);
-        match response.parse(&self.came) {
+        match read_head(&mut response, &self.came) {
             Ok(httparse::Status::Complete(length)) => {
                 self.check(&response)?;
                 Ok(Some(length - before))
@@ -60,7 +60,10 @@ impl Upgrade {
         }
         let values = |name: &str| {
             let named = response.headers.iter().filter(|field| field.name.eq_ignore_ascii_case(name));
-            named.map(|field| String::from_utf8_lossy(field.value)).collect::<Vec<_>>().join(", ")
+            named
+                .map(|field| String::from_utf8_lossy(&unfolded(field.value)).into_owned())
+                .collect::<Vec<_>>()
+                .join(", ")
         };
         let listed = |name: &str, word: &str| values(name).split(',').any(|it| it.trim().eq_ignore_ascii_case(word));
         if !listed("upgrade", "websocket") || !listed("connection", "upgrade") {

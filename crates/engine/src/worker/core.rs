@@ -29,6 +29,8 @@ pub(super) struct Core {
     pub opened_ns: Vec<u64>,
     /// The engine's stop flag.
     stop: Arc<AtomicBool>,
+    /// How many connections were open when the session began; None: each request opens its own.
+    pub opened: Option<usize>,
 }
 
 impl Core {
@@ -43,6 +45,7 @@ impl Core {
             coalescing: CoalescingRule::default(),
             unread: VecDeque::with_capacity(places),
             opened_ns: Vec::with_capacity(if plan.keepalive { places } else { 0 }),
+            opened: None,
             plan,
             stop,
         }

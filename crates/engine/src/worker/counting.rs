@@ -7,13 +7,26 @@ use crate::block_run::{BlockRun, LoadModel, Times};
 use crate::error_sample::ErrorSample;
 use crate::failure::Failure;
 use crate::io::Transport;
-use crate::response::Verdict;
+use crate::response::{Verdict, Wrong};
 
 /// What responses are judged by, in addition to their bytes.
 pub(super) struct Judge {
     pub sample: ErrorSample,
     /// Some responses have an earliest time, or kinds of requests are counted separately.
     pub judges_more: bool,
+}
+
+impl Judge {
+    /// The verdict on a response that was complete when only `sent` of its request's bytes were.
+    #[cold]
+    pub(super) fn cut(&mut self, verdict: Verdict, sent: usize, length: usize) -> Verdict {
+        if verdict.wrong.is_none() {
+            let share = 100.0 * sent as f64 / length.max(1) as f64;
+            let text = || format!("complete after {sent} of the request's {length} bytes were sent ({share:.1} %)");
+            self.sample.note_with(Failure::RequestCut, text);
+        }
+        Verdict { wrong: verdict.wrong.or(Some(Wrong::Request)), keep: false }
+    }
 }
 
 impl<T: Transport, C: Protocol> Worker<T, C> {

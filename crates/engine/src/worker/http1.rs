@@ -122,6 +122,15 @@ pub(super) trait Mode: Sized {
         worker.read(index, closing, block_run, buffer);
     }
 
+    /// If the request whose response is due was not sent completely: how many of its bytes were, and its length.
+    #[inline]
+    fn cut<T: Transport>(worker: &Worker<T, Http1<Self>>, index: usize) -> Option<(usize, usize)> {
+        let link = &worker.links[index];
+        let length = worker.core.plan.exchanges[link.proto.place.exchange as usize].request.len();
+        let sent = link.proto.out_at - worker.io.unsent(link.token(index)).min(link.proto.out_at);
+        (sent < length).then_some((sent, length))
+    }
+
     /// Continues with requests that the socket did not accept completely.
     #[inline]
     fn send_rest<T: Transport>(
@@ -294,7 +303,14 @@ impl<M: Mode> Protocol for Http1<M> {
     fn open<T: Transport>(worker: &mut Worker<T, Self>, limit: Duration) -> Result<(), (usize, Error)> {
         for index in 0..worker.links.len() {
             let began_ns = sys::now_ns();
-            worker.open_one(index, limit).map_err(|source| (index, source))?;
+            match worker.open_one(index, limit) {
+                Ok(()) => {}
+                Err(error) if index > 0 && worker.core.plan.partial && error.kind() == ErrorKind::TimedOut => {
+                    worker.discard(index);
+                    return Ok(());
+                }
+                Err(source) => return Err((index, source)),
+            }
             worker.core.opened_ns.push(sys::now_ns() - began_ns);
         }
         Ok(())

@@ -134,6 +134,11 @@ impl Protocol for Http2 {
         self.streams
     }
 
+    fn streams_allowed<S>(&self, links: &[Link<S, Http2Link>]) -> Option<usize> {
+        let settled = links.iter().filter(|link| link.proto.http2.settled());
+        settled.map(|link| link.proto.http2.max_streams()).min()
+    }
+
     /// No request is sent unchanged, and a read may bring as many responses as there are streams.
     fn wants(plan: &SessionPlan) -> Wants<'_> {
         let wants = Wants::of(plan);

@@ -68,6 +68,11 @@ pub(super) trait Protocol: Sized {
         1
     }
 
+    /// How many concurrent requests the server allows on a connection, if it says so.
+    fn streams_allowed<S>(&self, _links: &[Link<S, Self::Link>]) -> Option<usize> {
+        None
+    }
+
     /// What it needs of its transport.
     fn wants(plan: &SessionPlan) -> Wants<'_> {
         Wants::of(plan)

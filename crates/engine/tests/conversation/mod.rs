@@ -51,6 +51,7 @@ impl Client {
         let (told, sent, had) = (Vec::new(), Vec::new(), Vec::new());
         let mut made = Self { connection, told, sent, broken: false, compares, had, repeated: 0 };
         (0..STREAMS).for_each(|slot| made.connection.open(slot, slot as u32 % 2, requests));
+        made.send();
         made
     }
 
@@ -67,6 +68,7 @@ impl Client {
                     self.note_repeated(*slot, repeated.status, answer);
                     self.connection.open(*slot as usize, slot % 2, requests);
                 }
+                self.send();
                 piece = rest;
                 continue;
             }
@@ -99,10 +101,16 @@ impl Client {
             if event == Event::Room {
                 self.connection.resume(requests);
             }
+            self.send();
         }
+        self.send();
+        assert!(self.connection.held_bytes() <= MAX_HELD);
+    }
+
+    /// Sends what is queued: a response can only repeat another one once its request was sent.
+    fn send(&mut self) {
         self.sent.extend_from_slice(self.connection.out());
         self.connection.wrote(self.connection.out().len());
-        assert!(self.connection.held_bytes() <= MAX_HELD);
     }
 
     /// Records the events that decoding would have given.

@@ -215,8 +215,8 @@ pub fn check(done: &Tally) {
     assert_eq!(done.sample.is_empty(), done.errors == [0; tally::KINDS], "{done:?}");
     let kinds: Vec<_> = done.samples.iter().map(|(kind, _)| *kind as usize).collect();
     assert!((0..tally::KINDS).all(|kind| kinds.contains(&kind) == (done.errors[kind] > 0)), "{done:?}");
-    use Failure::{TooEarly, WrongBody, WrongHead, WrongLength, WrongStatus};
-    let wrong = [WrongStatus, WrongHead, WrongLength, WrongBody, TooEarly];
+    use Failure::{RequestCut, TooEarly, WrongBody, WrongHead, WrongLength, WrongStatus};
+    let wrong = [WrongStatus, WrongHead, WrongLength, WrongBody, TooEarly, RequestCut];
     let wrong = wrong.map(|kind| done.errors[kind as usize]);
     let readable: u64 = done.statuses.iter().map(|(_, count)| count).sum();
     assert_eq!(readable, done.answered + wrong.iter().sum::<u64>(), "{done:?}");

@@ -159,6 +159,20 @@ fn bodies_wait_for_the_servers_windows_and_arrive_whole() {
 }
 
 #[test]
+fn a_session_reports_how_many_streams_the_server_allows() {
+    let manners = Manners { settings: vec![(setting::MAX_CONCURRENT_STREAMS, 3)], ..Manners::default() };
+    let server = serve_as(manners, |peer, id, _| {
+        peer.right(id);
+        Then::GoOn
+    });
+    let mut engine = engine(1);
+    let session = engine.open(plan(server.address, 2, 32)).unwrap();
+    let done = engine.run(&[count(session, 60)], &[]).unwrap().pop().unwrap();
+    let used = engine.used(session).unwrap();
+    assert_eq!((done.answered, used.streams, used.opened), (60, Some(3), Some(2)));
+}
+
+#[test]
 fn a_server_that_never_opens_its_window_times_out_alone() {
     let manners = Manners { settings: vec![(setting::INITIAL_WINDOW_SIZE, 0)], renews: false };
     let server = serve_as(manners, |_, _, _| Then::GoOn);
@@ -171,17 +185,15 @@ fn a_server_that_never_opens_its_window_times_out_alone() {
 }
 
 #[test]
-fn a_response_before_the_request_body_is_sent_is_correct_and_cancels_the_rest() {
-    let manners = Manners { settings: vec![(setting::INITIAL_WINDOW_SIZE, 10)], renews: false };
-    let server = serve_as(manners, |_, _, _| Then::GoOn);
-    // The server above waits for the end of a request; this one responds as soon as the head is there.
-    drop(server);
+fn a_response_before_the_request_body_is_sent_is_counted_apart_and_cancels_the_rest() {
     let early = early_server();
     let mut plan = plan(early.0, 1, 1);
     let request = [b"POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 100\r\n\r\n".as_slice(), &[b'x'; 100]].concat();
     plan.exchanges = vec![Exchange::new(request, 200, BODY.to_vec())];
     let done = drive(plan, 5);
-    assert_eq!((done.answered, errors(&done), done.connects), (5, vec![], 0));
+    assert_eq!((done.answered, errors(&done), done.connects), (0, vec![("request_cut", 5)], 0));
+    let share = "complete after 10 of the request's 100 bytes were sent (10.0 %)";
+    assert_eq!(done.samples[0].1, share);
     assert_eq!(early.1.recv().unwrap(), 5, "each stream was reset");
 }
 

@@ -103,6 +103,98 @@ fn large_bodies_and_large_requests_arrive_whole() {
 }
 
 #[test]
+fn a_response_that_is_complete_before_its_request_is_sent_is_counted_apart() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let mut open = Vec::new();
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            if stream.read_exact(&mut [0; 4096]).is_ok() {
+                stream.write_all(RIGHT).unwrap(); // and reads no more: the rest of the request can't be sent
+            }
+            open.push(stream);
+        }
+    });
+    let mut request = b"POST / HTTP/1.1\r\nContent-Length: 20000000\r\n\r\n".to_vec();
+    request.resize(request.len() + 20_000_000, b'x');
+    let whole = request.len() as u64;
+    let exchanges = vec![Exchange::new(request, 200, BODY.to_vec())];
+    let plain = SessionPlan { exchanges, ..plan(address, 1) };
+    for plan in [
+        plain.clone(),
+        SessionPlan { keepalive: false, ..plain.clone() },
+        SessionPlan { first_byte: true, ..plain.clone() },
+        SessionPlan { requests_per_connection: NonZeroU32::new(5), ..plain.clone() },
+        SessionPlan { protocol: Protocol::Pipelined { depth: 3 }, ..plain },
+    ] {
+        let mut engine = engine(1);
+        let session = engine.open(plan).unwrap();
+        let done = engine.run(&[count(session, 4)], &[]).unwrap().pop().unwrap();
+        check(&done);
+        assert_eq!((done.answered, errors(&done)), (0, vec![("request_cut", 4)]));
+        let sample = &done.samples[0].1;
+        assert!(sample.ends_with(" %)") && sample.contains(&format!("of the request's {whole} bytes")), "{sample}");
+    }
+}
+
+#[test]
+fn a_folded_header_line_is_read_as_one_line() {
+    let folded = b"HTTP/1.1 200 OK\r\nX-Long: one,\r\n two\r\nContent-Length:\r\n\t11\r\n\r\nhello world";
+    let done = drive(&answer(folded, || Then::GoOn), 3, 60);
+    assert_eq!((done.answered, errors(&done), done.connects), (60, vec![], 0));
+}
+
+#[test]
+fn a_response_that_is_refused_has_its_reason() {
+    for (bytes, why) in [
+        (
+            b"HTTP/1.1 200 OK\r\nContent-Length: 11\r\nContent-Length: 9\r\n\r\n".as_slice(),
+            "its Content-Lengths contradict",
+        ),
+        (b"HTTP/1.1 200 OK\r\nX y: 1\r\n\r\n", "a header's name has an invalid character"),
+        (b"ICY 200 OK\r\n\r\n", "it does not begin with HTTP/1."),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n", "its Transfer-Encoding is not chunked alone"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz", "a chunk's size is not"),
+        (b"HTTP/1.1 101 Go\r\n\r\n", "it switches protocols"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\nhello worldx", "more bytes follow its end; they came: x"),
+    ] {
+        let done = drive(&answer(bytes, || Then::Close), 1, 3);
+        assert_eq!(errors(&done), [("bad_response", 3)]);
+        assert!(done.sample.starts_with(why), "{}", done.sample);
+    }
+}
+
+#[test]
+fn a_request_that_closes_its_connection_is_not_followed_by_another_one() {
+    let server = answer(RIGHT, || Then::Close);
+    for (head, depth) in [("Connection: close", 1), ("connection: x, Close", 3)] {
+        let request = format!("GET / HTTP/1.1\r\nHost: test\r\n{head}\r\n\r\n").into_bytes();
+        let exchanges = vec![Exchange::new(request, 200, BODY.to_vec())];
+        let plan = SessionPlan { exchanges, protocol: in_order(depth), ..plan(server.address, 4) };
+        let mut engine = engine(1);
+        let session = engine.open(plan).unwrap();
+        let done = engine.run(&[count(session, 100)], &[]).unwrap().pop().unwrap();
+        assert_eq!((done.answered, errors(&done)), (100, vec![]), "{head}");
+        assert!(done.connects >= 96, "{}", done.connects);
+    }
+}
+
+#[test]
+fn a_session_may_begin_with_the_connections_that_a_server_accepts() {
+    let listener = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    listener.bind(&"127.0.0.1:0".parse::<std::net::SocketAddr>().unwrap().into()).unwrap();
+    listener.listen(4).unwrap();
+    let address = listener.local_addr().unwrap().as_socket().unwrap();
+    let strict = SessionPlan { timeout_ns: 300_000_000, ..plan(address, 20) };
+    let mut engine = engine(1);
+    assert!(engine.open(strict.clone()).is_err());
+    let session = engine.open(SessionPlan { partial: true, ..strict }).unwrap();
+    let opened = engine.used(session).unwrap().opened;
+    assert!(opened.is_some_and(|opened| (1..20).contains(&opened)), "{opened:?}");
+}
+
+#[test]
 fn an_announced_close_is_not_an_error_and_opens_a_new_connection() {
     let closing = b"HTTP/1.1 200 OK\r\nContent-Length: 11\r\nConnection: close\r\n\r\nhello world";
     for (bytes, then) in [

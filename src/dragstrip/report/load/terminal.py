@@ -45,6 +45,7 @@ KIND_MEANS = {
     "tls": "TLS handshake failed, or data could not be decrypted",
     "refused_stream": "the server refused a stream (REFUSED_STREAM); its request was sent again",
     "wrong_head": "other headers than the reference response's",
+    "request_cut": "the response was complete before its request was sent: the server has not read all of it",
 }
 
 
@@ -55,14 +56,19 @@ NOT_CONNECTED = {"connect", "refused", "tls"}
 def sentence(result: LoadResult) -> str:
     """The run in one sentence."""
     keep = "kept alive" if result.request.keepalive else "a new one for each request"
+    if result.request.keepalive and result.answered > 1 and not result.reused:
+        keep = "each closed after its response"
     if result.request.close_after:
         keep = f"each for {figures.count(result.request.close_after)} requests"
-    keep += f", {result.request.pipeline} requests in flight on each" if result.request.pipeline > 1 else ""
+    if (ahead := result.request.pipeline) > 1:
+        left = f", of which {result.answered_ahead} answered" if result.answered_ahead < ahead else ""
+        keep += f", {ahead} requests in flight on each{left}"
     if result.target.tls:
         handshakes = "resumed sessions" if result.request.handshakes == RESUMED else "full handshakes"
         keep += f", encrypted ({', '.join(filter(None, (result.learned.tls, handshakes)))})"
     keep += "" if result.request.http == "1.1" else f", in HTTP/{result.request.http}"
-    keep += f" with {result.request.streams} streams on each" if result.request.streams > 1 else ""
+    streams = result.request.streams if result.streams is None else result.streams
+    keep += f" with {streams} streams on each" if result.request.streams > 1 else ""
     over = f"over {figures.count(result.connections)} connection{'s' if result.connections != 1 else ''}, {keep}"
     if not result.answered:
         how = "ended early: " if result.finished is LoadEnding.GAVE_UP else ""
@@ -72,9 +78,10 @@ def sentence(result: LoadResult) -> str:
         return f"{how}{result.request.url} sent no correct response in {result.duration_s:.2f} s {over}"
     stops = {LoadEnding.INTERRUPTED: "interrupted: ", LoadEnding.SCRIPT: "ended by its script: "}
     how = stops.get(result.finished, f"{result.trouble}: " if result.trouble else "")
+    failed = f", and {figures.count(result.failed)} requests failed," if result.failed else ""
     return (
         f"{how}{result.request.url} sent {figures.count(result.requests)} "
-        f"correct response{'s' if result.requests != 1 else ''} in "
+        f"correct response{'s' if result.requests != 1 else ''}{failed} in "
         f"{result.duration_s:.2f} s: {figures.figure(result.rate_per_s)} per second {over}"
     )
 

@@ -17,10 +17,16 @@ if TYPE_CHECKING:
 #: shows in the numbers.
 ENGINE_FULL, ENGINE_WAITS = 0.95, 0.10
 
+#: Half of the latencies lie here if responses wait for Linux's delayed acknowledgement (40 ms).
+DELAYED_NS = (39_000_000, 46_000_000)
+
+#: Departures from which on one in a hundred says something.
+MANY = 1000
+
 
 def warnings(result: LoadResult) -> list[str]:
     """What keeps the numbers from meaning what they seem to mean, a sentence each."""
-    messages = [*result.notes, *_open_loop(result)]
+    messages = [*result.notes, *_open_loop(result), *_connections(result), *_gathered(result)]
     count = len(result.cores)
     if result.generators:
         cores, were = f"{count} cores on {', '.join(result.generators)}", "were"
@@ -62,12 +68,63 @@ def warnings(result: LoadResult) -> list[str]:
         messages.append("ended early: the server refused or dropped every connection")
     elif result.answered and result.trouble and not (result.script and result.script.fault):
         messages.append(f"{result.trouble}; rate and latencies cover only correct responses")
-    if {"wrong_length", "wrong_body"} & result.errors.keys():
+    if result.exchanged:
+        messages.append(
+            "a response's body is the reference of another request: the server answers in another order than it was "
+            "asked in, or mixes requests up (RFC 9112, 9.3.2); that is a defect of the server"
+        )
+    elif {"wrong_length", "wrong_body"} & result.errors.keys():
         messages.append(
             "a response that changes can't be checked against the reference; choose a URL with a constant response, or "
             "add --check length or --check status"
         )
     return messages
+
+
+def _connections(result: LoadResult) -> list[str]:
+    """What the server did with fewer connections, streams or pipelined requests than it was offered."""
+    request, messages = result.request, []
+    if result.opened is not None and result.opened < result.connections:
+        messages.append(
+            f"the server accepted {result.opened:,} of {result.connections:,} connections before the load began; "
+            f"raise its backlog or its limit of connections, or use -c {max(result.opened, 1)}"
+        )
+    if result.streams is not None and result.streams < request.streams:
+        messages.append(
+            f"--streams {request.streams}: the server allows {result.streams} concurrent streams on a connection, and "
+            "no more were in flight; raise its limit (SETTINGS_MAX_CONCURRENT_STREAMS), or use more connections (-c)"
+        )
+    ahead, late = result.answered_ahead, result.errors.get("timeout", 0)
+    if request.pipeline > 1 and ahead < request.pipeline:
+        messages.append(
+            f"--pipeline {request.pipeline}: the server answers {ahead} of the requests that arrive together, and "
+            "leaves the others without a response; it does not support pipelining"
+        )
+    slowest_ns = max((part.max_ns for part in result.slices if part.requests), default=0)
+    at_work = result.at_work
+    if late and request.pipeline == 1 and request.streams == 1 and at_work and slowest_ns < request.timeout_s * 5e8:
+        messages.append(
+            f"{late:,} requests timed out although no response took longer than {latency_text(slowest_ns)}: the server "
+            f"leaves connections without any response, and serves about {figures.figure(max(at_work, 1.0))} of "
+            f"{result.connections:,} at a time (rate × latency); give it more threads or workers, or use fewer "
+            "connections (-c)"
+        )
+    return messages
+
+
+def _gathered(result: LoadResult) -> list[str]:
+    """Whether most responses wait for a delayed acknowledgement (Linux: 40 ms)."""
+    latencies = histogram(result)
+    if latencies is None:
+        return []
+    low_ns, high_ns = DELAYED_NS
+    if not all(low_ns <= latencies.get_value_at_percentile(q) <= high_ns for q in (40, 50, 75)):
+        return []
+    return [
+        "responses gather at 40–44 ms: a delayed acknowledgement; the server writes head and body apart, and its "
+        "kernel holds the second part back until the first one is acknowledged; set TCP_NODELAY in the server, or let "
+        "it write both at once"
+    ]
 
 
 def _open_loop(result: LoadResult) -> list[str]:
@@ -85,7 +142,7 @@ def _open_loop(result: LoadResult) -> list[str]:
         )
     lag = decoded(result.lag_hdr)
     allowed_ns = LATE_NS + TICKS_NS[offer.precision]
-    if lag and result.sustained and lag.get_value_at_percentile(99.0) > allowed_ns:
+    if lag and result.sustained and result.departed >= MANY and lag.get_value_at_percentile(99.0) > allowed_ns:
         late = f"{figures.figure(lag.get_value_at_percentile(99.0) / 1e6)} ms"
         messages.append(
             f"one request in a hundred left more than {late} late: no connection was free, or the load generator did "

@@ -133,7 +133,8 @@ impl Connection {
         let slot = self.slot_of(id).filter(|_| id != 0)?;
         let KnownResponse { length, block, requests, .. } = self.known.all[0];
         let stream = &self.slots[slot];
-        let due = !stream.head && stream.whole && stream.request < u64::BITS && requests >> stream.request & 1 == 1;
+        let sent = stream.whole && stream.ends <= self.wrote;
+        let due = !stream.head && sent && stream.request < u64::BITS && requests >> stream.request & 1 == 1;
         if !due || !self.headers.is_valid(block) {
             return None;
         }
@@ -194,6 +195,8 @@ mod tests {
         let requests = [request.clone(), request];
         let mut connection = Connection::new(4, 1000);
         (0..4).for_each(|slot| connection.open(slot, slot as u32 % 2, &requests));
+        let queued = connection.out().len();
+        connection.wrote(queued);
         let mut bytes = Vec::new();
         frame::write_settings(&mut bytes, &[(setting::MAX_CONCURRENT_STREAMS, 100)]);
         let first = answer(1, block, body);

@@ -45,6 +45,12 @@ impl Staging {
         self.kept.iter().any(|(kept, _)| *kept == token)
     }
 
+    /// How many bytes of a connection are to be sent first.
+    #[inline]
+    pub(super) fn kept_bytes(&self, token: u64) -> usize {
+        self.kept.iter().find(|(kept, _)| *kept == token).map_or(0, |(_, bytes)| bytes.len())
+    }
+
     /// Discards the bytes of a connection.
     pub(super) fn forget(&mut self, token: u64) {
         self.kept.retain(|(kept, _)| *kept != token);

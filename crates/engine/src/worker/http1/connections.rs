@@ -4,12 +4,19 @@ use super::super::link::State;
 use super::super::{MAX_FAILURES, Worker};
 use super::{Http1, Mode};
 use crate::block_run::{BlockRun, LoadModel};
+use crate::error_sample::SAMPLE_BYTES;
 use crate::failure::Failure;
 use crate::io::{self, Carrier, Event, Received, Transport};
 use crate::sys;
 use std::io::{Error, ErrorKind};
 use std::num::NonZeroU32;
 use std::time::Duration;
+
+/// The sample of bytes that no request was waiting for.
+#[cold]
+pub(super) fn without_request(bytes: &[u8]) -> String {
+    format!("bytes without a request: {}", String::from_utf8_lossy(&bytes[..bytes.len().min(SAMPLE_BYTES)]))
+}
 
 impl<T: Transport, M: Mode> Worker<T, Http1<M>> {
     pub(super) fn open_one(&mut self, index: usize, limit: Duration) -> Result<(), Error> {
@@ -162,7 +169,7 @@ impl<T: Transport, M: Mode> Worker<T, Http1<M>> {
             Ok(Received { bytes, .. }) => {
                 block_run.counts.bytes_in += bytes.len() as u64;
                 block_run.count_error(Failure::BadResponse);
-                self.core.judge.sample.note(Failure::BadResponse, bytes);
+                self.core.judge.sample.note_with(Failure::BadResponse, || without_request(bytes));
             }
         }
         self.discard(index);

@@ -7,6 +7,7 @@ use super::super::arrived::Arrived;
 use super::super::link::State;
 use super::super::protocol::Wants;
 use super::super::{MAX_READS, Worker, broken_by};
+use super::connections::without_request;
 use super::scripted::Scripted;
 use super::{FirstByte, Http1, Http1Link, Mode, Timed};
 use crate::block_run::{BlockRun, LoadModel};
@@ -44,6 +45,8 @@ pub(in crate::worker) struct Queue {
     pub(super) freed: VecDeque<u64>,
     /// Number of the request in the place, counted from 0 on each connection.
     first: usize,
+    /// Length of the request in the place, bytes.
+    due: u32,
     /// Bytes that the socket has not accepted yet.
     out: Vec<u8>,
     /// Requests in `out` of which nothing was sent.
@@ -57,6 +60,8 @@ pub(in crate::worker) struct Queue {
 /// A request in flight behind the one whose response is due.
 struct Behind {
     exchange: u32,
+    /// Its length in bytes.
+    length: u32,
     since_ns: u64,
     /// Arrival of the response that made room for it, until the request's send time is known; 0: none.
     freed_ns: u64,
@@ -87,6 +92,18 @@ impl Mode for Pipelined {
         queue.out.clear();
         queue.departing.clear();
         (queue.first, queue.unflushed, queue.flushed) = (0, 0, (0, 0));
+    }
+
+    fn cut<T: Transport>(worker: &Worker<T, Http1<Self>>, index: usize) -> Option<(usize, usize)> {
+        let link = &worker.links[index];
+        let queue = &link.proto.extra;
+        let unsent = queue.out.len() + worker.io.unsent(link.token(index));
+        if unsent == 0 {
+            return None;
+        }
+        let behind: usize = queue.behind.iter().map(|behind| behind.length as usize).sum();
+        let length = queue.due as usize;
+        (unsent > behind).then(|| (length.saturating_sub(unsent - behind), length))
     }
 
     fn send_rest<T: Transport>(
@@ -251,7 +268,8 @@ impl<T: Transport> Worker<T, Http1<Pipelined>> {
             let number = self.next_number(index);
             together.extend_from_slice(&self.core.plan.exchanges[number].request);
             sent += 1;
-            self.put(index, number as u32, now_ns, block_run);
+            let length = self.core.plan.exchanges[number].request.len() as u32;
+            self.put(index, (number as u32, length), now_ns, block_run);
             self.count_on(index);
         }
         if sent > 0 {
@@ -265,8 +283,14 @@ impl<T: Transport> Worker<T, Http1<Pipelined>> {
         usize::from(link.place.state == State::Waiting) + link.extra.behind.len()
     }
 
-    /// Records a request that is about to be sent.
-    pub(super) fn put(&mut self, index: usize, exchange: u32, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
+    /// Records a request of this length that is about to be sent.
+    pub(super) fn put(
+        &mut self,
+        index: usize,
+        (exchange, length): (u32, u32),
+        now_ns: u64,
+        block_run: &mut BlockRun<impl LoadModel>,
+    ) {
         let Http1Link { place, extra: queue, out_at, .. } = &mut self.links[index].proto;
         let mut freed_ns = queue.freed.pop_front().unwrap_or(0);
         let begins = place.state != State::Waiting;
@@ -274,9 +298,10 @@ impl<T: Transport> Worker<T, Http1<Pipelined>> {
             block_run.record_turnaround(now_ns, std::mem::take(&mut freed_ns));
         }
         if !begins {
-            return queue.behind.push_back(Behind { exchange, since_ns: now_ns, freed_ns });
+            return queue.behind.push_back(Behind { exchange, length, since_ns: now_ns, freed_ns });
         }
         (place.state, place.exchange, place.arrived_ns) = (State::Waiting, exchange, freed_ns);
+        queue.due = length;
         Timed::begin(place);
         if !place.fresh {
             place.since_ns = now_ns; // otherwise its latency began when its connection began to be opened
@@ -414,7 +439,7 @@ impl<T: Transport> Worker<T, Http1<Pipelined>> {
             let link = &mut links[index].proto;
             if link.place.state != State::Waiting {
                 block_run.count_error(Failure::BadResponse);
-                core.judge.sample.note(Failure::BadResponse, bytes);
+                core.judge.sample.note_with(Failure::BadResponse, || without_request(bytes));
                 self.discard(index);
                 self.send_next(index, now_ns, block_run);
                 return false;
@@ -430,6 +455,7 @@ impl<T: Transport> Worker<T, Http1<Pipelined>> {
             bytes = &bytes[fed.used..];
             let Some(verdict) = fed.verdict else { return true };
             link.place.arrived_ns = arrived_ns;
+            let (verdict, _) = self.unless_cut(index, verdict);
             self.show_script(index, &verdict, block_run);
             if !verdict.keep || self.spent(index) && self.links[index].proto.extra.behind.is_empty() {
                 self.end_of_pipe(index, verdict, block_run);
@@ -449,7 +475,8 @@ impl<T: Transport> Worker<T, Http1<Pipelined>> {
         link.extra.freed.push_back(link.place.arrived_ns);
         (link.place.first_ns, link.place.arrived_ns, link.place.state) = (0, 0, State::Idle);
         link.extra.first += 1;
-        if let Some(Behind { exchange, since_ns, .. }) = link.extra.behind.pop_front() {
+        if let Some(Behind { exchange, length, since_ns, .. }) = link.extra.behind.pop_front() {
+            link.extra.due = length;
             (link.place.state, link.place.exchange, link.place.since_ns) = (State::Waiting, exchange, since_ns);
             link.out_at = self.core.plan.exchanges[exchange as usize].request.len();
         }

@@ -47,7 +47,10 @@ impl<T: Transport, M: Mode> Worker<T, Http1<M>> {
             if let Some(mut verdict) = fed.verdict {
                 if fed.used < got {
                     verdict = surplus(verdict);
-                    core.judge.sample.note(verdict.wrong.unwrap_or(Wrong::Response).into(), bytes);
+                    let text = || {
+                        format!("more bytes follow its end; they came: {}", String::from_utf8_lossy(&bytes[fed.used..]))
+                    };
+                    core.judge.sample.note_with(verdict.wrong.unwrap_or(Wrong::Response).into(), text);
                 }
                 place.arrived_ns = core.clock.clocks.arrival_ns(stamp_ns, place.since_ns, now_ns);
                 return self.answered(index, verdict, closing, now_ns, block_run);
@@ -79,6 +82,16 @@ impl<T: Transport, M: Mode> Worker<T, Http1<M>> {
         }
     }
 
+    /// The verdict on a complete response, and whether its request was not sent completely. Then its connection can't carry
+    /// another one.
+    #[inline]
+    pub(super) fn unless_cut(&mut self, index: usize, verdict: Verdict) -> (Verdict, bool) {
+        match M::cut(self, index) {
+            None => (verdict, false),
+            Some((sent, length)) => (self.core.judge.cut(verdict, sent, length), true),
+        }
+    }
+
     /// The response is complete, correct or not; the next request is sent.
     #[inline]
     pub(super) fn answered(
@@ -89,17 +102,17 @@ impl<T: Transport, M: Mode> Worker<T, Http1<M>> {
         now_ns: u64,
         block_run: &mut BlockRun<impl LoadModel>,
     ) {
+        let (verdict, cut) = self.unless_cut(index, verdict);
         let spent = self.spent(index);
         let status = self.links[index].proto.reader.status();
         self.count(index, &verdict, status, now_ns, block_run);
         let link = &mut self.links[index].proto;
         M::reset(&mut link.extra);
-        let whole = link.out_at == self.core.plan.exchanges[link.place.exchange as usize].request.len();
-        if verdict.keep && whole && self.core.plan.keepalive && !peer_closed && !spent {
+        if verdict.keep && self.core.plan.keepalive && !peer_closed && !spent {
             link.place.state = State::Idle;
         } else {
-            let sound = !matches!(verdict.wrong, Some(Wrong::Response | Wrong::Length));
-            if sound && whole && !peer_closed {
+            let sound = !matches!(verdict.wrong, Some(Wrong::Response | Wrong::Length)) && !cut;
+            if sound && !peer_closed {
                 self.linger(index, now_ns);
             } else {
                 self.discard(index);

@@ -168,16 +168,16 @@ impl<T: Transport> Worker<T, Http1<Pipelined>> {
         kinds.clear();
         // Ends: a request has a length.
         while at < bytes.len() {
-            let (length, bodiless) = script::first_request(&bytes[at..])?;
-            kinds.push((length, u32::from(bodiless)));
-            at += length;
+            let form = script::first_request(&bytes[at..])?;
+            kinds.push((form.length, form.kind()));
+            at += form.length;
         }
         at = 0;
         for (length, kind) in &*kinds {
             if count > 0 && !block_run.take_permit(&mut self.links[index].proto.place.due_ns) {
                 break;
             }
-            self.put(index, *kind, now_ns, block_run);
+            self.put(index, (*kind, *length as u32), now_ns, block_run);
             at += length;
             count += 1;
         }
@@ -202,7 +202,7 @@ impl<T: Transport> Worker<T, Http1<Pipelined>> {
     }
 
     fn show(&mut self, index: usize, verdict: &Verdict, block_run: &BlockRun<impl LoadModel>) {
-        let bodiless = self.links[index].proto.place.exchange == 1;
+        let bodiless = self.links[index].proto.place.exchange & 1 == 1;
         let Some(mut scripted) = self.proto.mode.scripted.take() else { return };
         let kept = std::mem::take(&mut scripted.kept[index]);
         if verdict.wrong != Some(Wrong::Response) {

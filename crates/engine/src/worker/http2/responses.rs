@@ -114,7 +114,8 @@ impl<T: Transport> Worker<T, Http2> {
             if self.links[link].socket.is_none() {
                 return;
             }
-            if !self.core.judge.judges_more {
+            let held = self.io.unsent(token);
+            if !self.core.judge.judges_more && held == 0 {
                 let rest = self.take_repeated(link, bytes, (stamp_ns, now_ns), block_run);
                 if rest.len() < bytes.len() {
                     bytes = rest;
@@ -161,7 +162,11 @@ impl<T: Transport> Worker<T, Http2> {
                     continue;
                 }
             };
-            if let Some(verdict) = verdict {
+            if let Some(mut verdict) = verdict {
+                let http2 = &self.links[link].proto.http2;
+                if let Some((sent, length)) = http2.cut(slot, held, &self.proto.requests) {
+                    verdict = self.core.judge.cut(verdict, sent, length);
+                }
                 if let Some(wrong) = verdict.wrong {
                     self.note_wrong(wrong, event);
                 } else if let Some((_, begin)) = began.take_if(|(began, _)| *began == slot) {
