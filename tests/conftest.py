@@ -7,6 +7,7 @@ import inspect
 import os
 import re
 import resource
+import shutil
 import signal
 import textwrap
 import time
@@ -45,6 +46,19 @@ def _settle() -> None:
 
 
 _settle()
+
+
+def _reach_private_programs() -> None:
+    """Puts nginx on PATH where `make test` installed it as a wheel, because its user is not root."""
+    if shutil.which("nginx") is None:
+        from dragstrip import contender
+        from dragstrip.contender.discovery import find_programs
+
+        if nginx := find_programs(contender.find("nginx-return")).get("nginx"):
+            os.environ["PATH"] = os.pathsep.join((os.environ["PATH"], str(nginx.parent)))
+
+
+_reach_private_programs()
 
 # Time never decides a test, a property's neither: other programs may have the cores.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -87,10 +101,22 @@ def _missing(name: str) -> str:
 
 
 @cache
-def _contenders_in(function: Callable[..., object]) -> frozenset[str]:
-    """Shipped contenders that a function names in its strings, its docstring aside, and in constants that it uses."""
+def _shipped() -> frozenset[str]:
     from dragstrip.contender.fields import SHIPPED
 
+    return frozenset(path.name for path in SHIPPED.iterdir())
+
+
+@cache
+def _default() -> frozenset[str]:
+    from dragstrip import contender
+
+    return frozenset(contender.line_up("default").names)
+
+
+@cache
+def _contenders_in(function: Callable[..., object]) -> frozenset[str]:
+    """Shipped contenders that a function names in its strings, its docstring aside, and in constants that it uses."""
     try:
         (tree,) = ast.parse(textwrap.dedent(inspect.getsource(function))).body
     except (OSError, TypeError, SyntaxError, ValueError):
@@ -104,8 +130,7 @@ def _contenders_in(function: Callable[..., object]) -> frozenset[str]:
         elif isinstance(node, ast.Name):
             used = getattr(inspect.getmodule(function), node.id, None)
             texts += used if isinstance(used, (tuple, list, dict, frozenset)) else [used]
-    words = {word for text in texts if isinstance(text, str) for word in re.split(r"[\s,=]+", text)}
-    return frozenset(path.name for path in SHIPPED.iterdir() if path.name in words)
+    return _shipped() & {word for text in texts if isinstance(text, str) for word in re.split(r"[\s,=]+", text)}
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
