@@ -340,7 +340,10 @@ def drawn_course(seed: int) -> Course:
     if drawn.random() < 0.3:
         faults[drawn.choice(names)] = drawn.choice(FAULTS), drawn.choice(list(WHEN))
     metric = {"closed": drawn.choice(("auto", "auto", "throughput", "cpu")), "latency": "latency-p50"}.get(kind, "auto")
-    rules = ((("slower:3%", "slower", 0.03),), (("faster:1%", "faster", 0.01), ("slower:3%", "slower", 0.03)))
+    rules: Sequence[tuple[tuple[str, str, float], ...]] = (
+        (("slower:3%", "slower", 0.03),),
+        (("faster:1%", "faster", 0.01), ("slower:3%", "slower", 0.03)),
+    )
     return Course(
         seed=seed,
         speeds=speeds,
@@ -356,7 +359,7 @@ def drawn_course(seed: int) -> Course:
         planned=drawn.choice((10, 15, 30)),
         budget_s=drawn.choice((1.0, 3.0, 6.0, 6.0, 12.0)) * count / 2,
         fixed=drawn.random() < 0.1,
-        rules=drawn.choice(((), (), *rules)),
+        rules=drawn.choice([(), (), *rules]),
         pause=drawn.choice((None, None, 3, 11)),
     )
 
