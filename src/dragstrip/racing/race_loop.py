@@ -24,7 +24,7 @@ from dragstrip.store.database import Store
 #: A last round is begun if half of it is paid for, and it will exceed the budget by no more than this share of it.
 OVERTIME = 0.05
 
-#: How long a column's next round takes is foreseen from this many of its last ones.
+#: How long a column's next round takes is foreseen from this many of its last ones, by how many contenders each had.
 RECENT = 3
 
 #: How a race ended if its columns ended differently: the first of these that any column has.
@@ -189,11 +189,13 @@ class ColumnLoop(RoundLoop):
         return self.spent_s + self.whole.part(self) * self.whole.left_s()
 
     def affordable(self) -> bool:
-        """Whether its part of the budget pays for another round; a first one is always run."""
-        lasted_s = [round_.lasted_s for round_ in self.race.rounds]
-        if not lasted_s:
+        """Whether its part of the budget pays for another round of those that are needed; a first is always run."""
+        rounds = self.race.rounds
+        if not rounds:
             return True
-        next_s = self.typical_s * fmean(lasted_s[-RECENT:]) / max(fmean(lasted_s), 1e-9)
+        each_s = fmean(round_.lasted_s / max(len(round_.launches), 1) for round_ in rounds[-RECENT:])
+        # Times by its own clock over those of the record: the two are the same but in a round that is lost.
+        next_s = each_s * len(self.needed or self.contenders) * self.spent_s / max(self.race.spent_s, 1e-9)
         over_s = min(next_s / 2, OVERTIME * self.race.plan.budget_s)
         return next_s <= self.whole.part(self) * self.whole.left_s() + over_s
 

@@ -163,6 +163,43 @@ def test_where_answers_wait_and_throughput_compares_nobody_cpu_decides_and_says_
     assert "a server that handles one wait at a time can't be recognised" in said
 
 
+def test_who_falls_out_after_the_tenth_round_does_not_change_the_choice() -> None:
+    """Who falls out before has no part in it."""
+    rates = {"held": 44_000.0, "one": 40_000.0, "two": 30_000.0}
+    race = samples.changed(with_blocks(auto(rates_per_s=rates, rounds=14), held_back("held")), waits=True)
+
+    def without_one(at: int) -> Race:
+        gone = (replace(e, out="died", out_round=at) if e.name == "one" else e for e in race.entrants)
+        return samples.changed(race, entrants=tuple(gone))
+
+    assert [choose(one).metric for one in (race, without_one(12), without_one(4))] == [
+        "throughput",
+        "throughput",
+        "cpu",
+    ]
+
+
+def test_one_block_whose_cpu_time_can_not_be_read_costs_its_round_alone() -> None:
+    """As when a cgroup has vanished; the metric stays."""
+
+    def change(block: Block) -> Block:
+        lost = (block.round, block.pass_index, block.contender) == (6, 0, "quick")
+        held = held_back("quick", "steady")(block)
+        return replace(held, server_cpu_ns=None) if lost else held
+
+    (pair,) = analysis.judge(with_blocks(auto(rounds=12), change)).pairs
+    assert (pair.metric, pair.rounds) == ("cpu", 11)
+
+
+def test_at_one_offered_rate_throughput_compares_nobody() -> None:
+    """If CPU time can't be read of one, nothing else is left; more rounds would not change that."""
+    race = with_blocks(auto(rounds=12), lambda b: replace(b, server_cpu_ns=None) if b.contender == "quick" else b)
+    judged = analysis.judge_column(samples.changed(race, load=replace(race.load, rate_per_s=1000.0)))
+    assert [(pair.verdict, pair.lasting) for pair in judged.pairs] == [("undecided", True)]
+    assert judged.lasting
+    assert analysis.still_needed(judged, race) == frozenset()
+
+
 def test_where_answers_wait_an_open_loop_is_decided_by_cpu_and_says_where_waits_show() -> None:
     """All are offered the same rate: throughput would say nothing."""
     race = samples.changed(auto(), waits=True)

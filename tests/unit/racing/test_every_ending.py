@@ -79,8 +79,9 @@ class Course:
 
     def lasts(self, name: str) -> bool:
         """Whether the contender's fault is one that more rounds don't change."""
+        unread = self.rate_per_s and self.metric == "auto" and ("unread", "always") in self.faults.values()
         what, when = self.faults.get(name, ("", ""))
-        return what in ("generator", "rate", "database") and when in ("always", "tenth on")
+        return bool(unread) or (what in ("generator", "rate", "database") and when in ("always", "tenth on"))
 
 
 class Track:
@@ -107,11 +108,7 @@ class Track:
                 plan.index,
                 threads=1,
                 settled=faulty.get(name) != "cold",
-                **(
-                    {"database_exec_ns": int(0.97 * PASSES * 35 * MS)} | _ASKED
-                    if faulty.get(name) == "database"
-                    else {}
-                ),
+                **self._asked(faulty.get(name)),
             )
             for name in plan.launches
         )
@@ -127,6 +124,13 @@ class Track:
         loop.spent_s += (self.now_ns - begin_ns) / 1e9
         out = {name: "died" for name, when in course.falls.items() if when == at and name in plan.launches}
         return Outcome(round=record, planned=(), out=out), ()
+
+    def _asked(self, fault: str | None) -> Mapping[str, Any]:
+        """What a launch made of the database, if the race has one."""
+        if not any(what == "database" for what, _ in self.course.faults.values()):
+            return {}
+        busy = 0.97 if fault == "database" else 0.5
+        return {"database_exec_ns": round(busy * PASSES * 35 * MS)} | _ASKED
 
     def _block(self, name: str, index: int, at_pass: int, pace: float, fault: str) -> Block:
         rate = self.course.rate_per_s or self.course.speeds[name]
@@ -211,7 +215,8 @@ def no_answer(course: Course, race: Race, loop: RaceLoop) -> Iterator[str]:
     for column, as_race in zip(loop.columns, analysis.by_column(race), strict=True):
         verdict, how = analysis.judge_column(as_race), column.finished
         valid = sum(not round_.void for round_ in as_race.rounds)
-        next_s = min([(r.ended_ns - r.started_ns) / 1e9 for r in as_race.rounds[-3:]], default=0.0)
+        each_s = [(r.ended_ns - r.started_ns) / 1e9 / len(r.launches) for r in as_race.rounds[-3:]]
+        next_s = min(each_s, default=0.0) * len(column.needed or column.contenders)
         open_ = [pair for pair in verdict.pairs if not pair.decided]
         unfit = [pair for pair in open_ if course.lasts(pair.a) or course.lasts(pair.b)]
         missing = [pair for pair in Gate(course.rules).open_pairs(verdict, first.name) if pair not in unfit]
@@ -340,7 +345,10 @@ def drawn_course(seed: int) -> Course:
     if drawn.random() < 0.3:
         faults[drawn.choice(names)] = drawn.choice(FAULTS), drawn.choice(list(WHEN))
     metric = {"closed": drawn.choice(("auto", "auto", "throughput", "cpu")), "latency": "latency-p50"}.get(kind, "auto")
-    rules = ((("slower:3%", "slower", 0.03),), (("faster:1%", "faster", 0.01), ("slower:3%", "slower", 0.03)))
+    rules: Sequence[tuple[tuple[str, str, float], ...]] = (
+        (("slower:3%", "slower", 0.03),),
+        (("faster:1%", "faster", 0.01), ("slower:3%", "slower", 0.03)),
+    )
     return Course(
         seed=seed,
         speeds=speeds,
@@ -356,7 +364,7 @@ def drawn_course(seed: int) -> Course:
         planned=drawn.choice((10, 15, 30)),
         budget_s=drawn.choice((1.0, 3.0, 6.0, 6.0, 12.0)) * count / 2,
         fixed=drawn.random() < 0.1,
-        rules=drawn.choice(((), (), *rules)),
+        rules=drawn.choice([(), (), *rules]),
         pause=drawn.choice((None, None, 3, 11)),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -124,9 +125,9 @@ RECORDED: Sequence[tuple[dict[str, Any], str, int, str, Sequence[tuple[str, str,
     ),
     (
         {"planned_rounds": 40, "budget_s": 12.0, "margin": 0.0005},
-        *("budget", 11, "a5e42fa0bbe98e18"),
+        *("budget", 8, "a27272864168aec1"),
         (
-            ("quick", "steady", "undecided", 1.0017992650363234, 0.9862905558724132, 1.0175518374903145),
+            ("quick", "steady", "undecided", 1.0031106230802431, math.nan, math.nan),
             ("quick", "slow", "faster", 1.3291276712770828, 1.2459547191310987, 1.4178527834353523),
             ("steady", "slow", "faster", 1.3244897712933936, 1.261418829803232, 1.3907142598580633),
         ),
@@ -150,6 +151,6 @@ def test_one_column_is_raced_and_judged_as_a_race_of_one_workload_was(
     judged = analysis.judge(race).pairs
     assert [(pair.a, pair.b, pair.verdict) for pair in judged] == [pair[:3] for pair in pairs]
     for pair, (*_, ratio, low, high) in zip(judged, pairs, strict=True):
-        assert (pair.ratio, pair.low, pair.high) == pytest.approx((ratio, low, high), rel=1e-12)
+        assert (pair.ratio, pair.low, pair.high) == pytest.approx((ratio, low, high), rel=1e-12, nan_ok=True)
     with Store(tmp_path / "races.sqlite") as store:
         assert [entrant.name for entrant in store.load("last").entrants if entrant.out] == [FALLS]

@@ -564,3 +564,17 @@ def test_a_race_without_rounds_is_inspected_without_complaint() -> None:
     checks = validity.inspect(samples.race(rounds=0))
     assert not validity.is_void(checks)
     assert [one.name for one in checks if one.status == "warn"] == ["rounds"]
+
+
+def test_a_round_whose_rate_and_latencies_contradict_each_other_is_void_by_itself() -> None:
+    """Of the contender that it is about, if the law holds for the load at all."""
+    blocks = [
+        samples.block(name, pass_index=at, latency_sum_ns=latency_ms * MS)
+        for at in range(8)
+        for name, latency_ms in (("right", 800), ("wrong", 40))
+    ]
+    made = validity.with_reasons(blocks, replace(ONE_CORE, law=True), {})
+    assert {block.contender for block in made if block.void} == {"wrong"}
+    (why,) = made[-1].void
+    assert "1.6 of 32 connections were at work on average" in void_text(why)
+    assert not any(block.void for block in validity.with_reasons(blocks, ONE_CORE, {}))

@@ -47,9 +47,8 @@ class Progress:
         self._live = Live(console=console, auto_refresh=False, transient=True) if drawn else None
         #: Called after each round; what it raises ends the race.
         self.after_round: Callable[[], None] = lambda: None
-
-    #: Called with the race before its first round.
-    when_planned: Callable[[Race], None] = staticmethod(lambda _: None)
+        #: Called with the race before its first round.
+        self.when_planned: Callable[[Race], None] = lambda _: None
 
     def planned(self, race: Race) -> None:
         """The race is about to begin."""
