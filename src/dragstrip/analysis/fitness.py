@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from statistics import median
 
 import numpy as np
 
+from dragstrip.analysis.columns import with_column
 from dragstrip.analysis.cpu_shares import engine_share, lost_to_machine, server_busy, usual_waits
 from dragstrip.analysis.interval import EARLY, FLOOR, FloatArray
 from dragstrip.metrics import AUTO, KNOWN, SUSTAINED, MetricChoice
@@ -200,7 +201,7 @@ def lost(blocks: Sequence[Block], share: Callable[[Block], float]) -> float:
 
 def lost_shares(race: Race, rounds: Sequence[Round]) -> dict[str, float]:
     """Each contender's share of its blocks' time that the machine took, over these rounds."""
-    waits = usual_waits((b for r in race.rounds if not r.void for b in r.blocks), len(race.server_cores))
+    waits = usual_waits((b for r in rounds if not r.void for b in r.blocks), len(race.server_cores))
     spent: dict[str, list[tuple[float, int]]] = {}
     for round_ in rounds:
         share = taken(race, round_, waits)
@@ -239,13 +240,14 @@ def choose(race: Race, wanted: str | None = None) -> Choice:
 
 def _chosen(race: Race) -> tuple[str, MetricReason | None]:
     rounds = [round_ for round_ in race.rounds if not round_.void][:FLOOR]
+    if race.load.rate_per_s:  # what was offered to all says nothing of them, also without their CPU time
+        return "cpu", SameRate(race.waits)
+    race = _as_after(race, rounds)
     blocks = by_contender(race, rounds)
-    if len(rounds) < EARLY and not race.load.rate_per_s:
+    if len(rounds) < EARLY:
         return "throughput", None
     if any(block.server_cpu_ns is None for valid in blocks.values() for block in valid):
         return "throughput", None
-    if race.load.rate_per_s:
-        return "cpu", SameRate(race.waits)
     cores = cores_of(race, rounds)
     held = [name for name, valid in blocks.items() if limited(valid, cores[name])]
     # A server uses no CPU time while it waits: by CPU time it would look no worse than a server that is at
@@ -261,6 +263,17 @@ def _chosen(race: Race) -> tuple[str, MetricReason | None]:
         stolen = sum(block.steal_ns for block in used) > 0.01 * sum(block.duration_ns for block in used)
         return "cpu", TimeTaken(share, stolen)
     return "throughput", None
+
+
+def _as_after(race: Race, rounds: Sequence[Round]) -> Race:
+    """The race with the contenders that were in it after the first ten rounds: later falls change no evidence."""
+    if len(rounds) < FLOOR:
+        return race
+    entrants = (
+        replace(entrant, out="", out_round=None) if (entrant.out_round or 0) > rounds[-1].index else entrant
+        for entrant in race.entrants
+    )
+    return with_column(race, 0, tuple(entrants))
 
 
 def unfit(race: Race, metric: str) -> dict[str, UnfitReason]:
