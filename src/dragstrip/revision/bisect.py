@@ -23,8 +23,12 @@ from dragstrip.analysis import BETWEEN_RACES
 from dragstrip.analysis.interval import FloatArray, error_of_log
 
 #: What a build's layout may do to its speed, and what a race may do to a ratio: standard deviations of logarithms.
-#: The races themselves show which of them fit; before that a race is twice as probably as usual.
-SPREADS = tuple((build, *race) for build in (0.001, 0.004, 0.01) for race in ((BETWEEN_RACES, 2.0), (0.01, 1.0)))
+#: Each has a weight, the more the more usual it is; the races themselves show which of them fit.
+SPREADS = tuple(
+    (build, race, usual * more)
+    for build, usual in ((0.001, 1.5), (0.004, 1.0), (0.01, 0.7))
+    for race, more in ((BETWEEN_RACES, 1.5), (0.01, 1.0))
+)
 
 #: The share of races that may be off by any amount, up to a factor of e; it keeps one wrong race from deciding alone.
 OUTLIERS, OFF = 0.02, 1.0
