@@ -132,7 +132,7 @@ class ColumnLoop(RoundLoop):
         """Judges the column so far: contenders that can still decide something are needed, all before a first round."""
         self.judged = analysis.judge_column(self.race)
         needed = analysis.still_needed(self.judged, self.race) if self.race.rounds else frozenset(self.contenders)
-        self.needed = needed & frozenset(self.contenders)
+        self.needed = (needed | validity.held(self.race, self.judged.pairs)) & frozenset(self.contenders)
 
     @property
     def done(self) -> int:
@@ -169,7 +169,8 @@ class ColumnLoop(RoundLoop):
             left = min(left, round((self.budget_s() + over_s - self.spent_s) / self.typical_s))
         if not self.needed and not (self.done < validity.KINDS_ROUNDS and validity.of_two_kinds(self.race)):
             return Ending.DECIDED
-        return Ending.BUDGET if left <= 0 else None
+        # Without a pair that is open, the budget was for launches that a decided pair might not have met.
+        return None if left > 0 else Ending.DECIDED if self.judged.all_decided else Ending.BUDGET
 
     def next_round(self) -> RoundPlan:
         """Plans the needed contenders; all if the number of rounds is fixed, or if no pair needs another round.
