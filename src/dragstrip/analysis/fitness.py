@@ -205,7 +205,7 @@ def lost(blocks: Sequence[Block], share: Callable[[Block], float]) -> float:
 
 def lost_shares(race: Race, rounds: Sequence[Round]) -> dict[str, float]:
     """Each contender's share of its blocks' time that the machine took, over these rounds."""
-    waits = usual_waits((b for r in race.rounds if not r.void for b in r.blocks), len(race.server_cores))
+    waits = usual_waits((b for r in rounds if not r.void for b in r.blocks), len(race.server_cores))
     spent: dict[str, list[tuple[float, int]]] = {}
     for round_ in rounds:
         share = taken(race, round_, waits)
@@ -243,14 +243,14 @@ def choose(race: Race, wanted: str | None = None) -> Choice:
 
 
 def _chosen(race: Race) -> tuple[str, MetricReason | None]:
+    if race.load.rate_per_s:  # what was offered to all says nothing of them, also without their CPU time
+        return "cpu", SameRate(race.waits)
     race = _choosing(race)
     rounds, blocks = race.rounds, by_contender(race, race.rounds)
-    if len(rounds) < EARLY and not race.load.rate_per_s:
+    if len(rounds) < EARLY:
         return "throughput", None
     if any(map(_unread, blocks.values())):
         return "throughput", None
-    if race.load.rate_per_s:
-        return "cpu", SameRate(race.waits)
     cores = cores_of(race, rounds)
     held = [name for name, valid in blocks.items() if limited(valid, cores[name])]
     # A server uses no CPU time while it waits: by CPU time it would look no worse than a server that is at
@@ -273,7 +273,7 @@ def _choosing(race: Race) -> Race:
     rounds = tuple(round_ for round_ in race.rounds if not round_.void)[:FLOOR]
     last = rounds[-1].index if len(rounds) == FLOOR else math.inf
     entrants = [
-        replace(entrant, out="") if entrant.out_round is not None and entrant.out_round > last else entrant
+        replace(entrant, out="", out_round=None) if entrant.out_round is not None and entrant.out_round > last else entrant
         for entrant in race.entrants
     ]
     return replace(with_column(race, 0, entrants), rounds=rounds)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -30,7 +30,7 @@ from dragstrip.report.race.live import Progress
 from dragstrip.report.race.summary import pair_of
 from dragstrip.revision import bisect as searching
 from dragstrip.revision import builds, difference, project
-from dragstrip.revision.bisect import Measured, Search, Step
+from dragstrip.revision.bisect import Asked, Measured, Search, Step
 from dragstrip.revision.project import Project
 from dragstrip.revision.repository import Repository
 from dragstrip.store.database import Store
@@ -66,9 +66,9 @@ def bisect(options: BisectOptions) -> None:
     """Find the commit between GOOD and BAD that made the server slower.
 
     GOOD is an ancestor of BAD; BAD is HEAD by default. The first step races BAD against GOOD, and ends as soon as the
-    race is decided. Each later step races one commit against GOOD for ten rounds. Commits that can't be built are
-    skipped. The same command resumes an interrupted search. Exit code 1 if BAD is not slower, 3 if the races can't
-    decide.
+    race is decided. Each later step races one commit against GOOD for ten rounds, and the last one the suspect against
+    its parent. Commits that can't be built are skipped. The same command resumes an interrupted search. Exit code 1 if
+    BAD is not slower, 3 if the races can't decide.
     """
     repository = Repository(Path.cwd())
     asked = project.load(options.project, repository.top)
@@ -87,19 +87,20 @@ def bisect(options: BisectOptions) -> None:
         console.print(f"continues an earlier search: {steps} (--fresh begins again)", highlight=False)
     with ExitStack() as resources, open_store(options.store_path) as store:
         races = _Races(options, console, asked, repository, search, store, resources)
-        while (commit := search.next()) is not None and len(search.steps) < search.most_steps:
-            step = races.step(commit)
+        while (asked_for := search.next()) is not None and len(search.steps) < search.most_steps:
+            step = races.step(asked_for)
             search.steps.append(step)
             searching.save(file, search)
             races.show(step)
-            if commit == search.bad and not (step.measured and step.measured.is_slower(search.threshold)):
+            bad = search.of_bad()
+            if bad is None or not bad.is_slower(search.threshold):
                 break
         builds.remove_old(repository)
     _conclude(console, options, repository, search)
 
 
 class _Races:
-    """The races of a search: GOOD is built once, and every commit is raced against it."""
+    """The races of a search: GOOD is built once, and every commit is raced against it or against its parent."""
 
     def __init__(
         self,
@@ -122,21 +123,23 @@ class _Races:
         if not self._options.quiet:
             click.echo(f"dragstrip: {line}", err=True)
 
-    def step(self, commit: str) -> Step:
+    def step(self, asked: Asked) -> Step:
         """One race; a commit that can't be built or started is skipped."""
         begun = time.monotonic()
-        revision = self._repository.revision(commit)
         with ExitStack() as resources:
             try:
-                entry = difference.entry_of(
-                    self._asked, self._repository, revision, resources, {self._good.name}, self._say
-                )
-                race = self._race((self._good, entry))
+                other = self._entry(asked.against, resources) if asked.against else self._good
+                entry = self._entry(asked.commit, resources, {other.name})
+                race = self._race((other, entry))
             except StageError as error:
-                if commit == self._search.bad:
+                if self._search.of_bad() is None:
                     raise
-                return Step(commit=commit, why=str(error), seconds=time.monotonic() - begun)
-        return replace(_step(race, entry.name, self._good.name, commit), seconds=time.monotonic() - begun)
+                return Step(**asked._asdict(), why=str(error), seconds=time.monotonic() - begun)
+        return replace(_step(race, entry.name, other.name, asked), seconds=time.monotonic() - begun)
+
+    def _entry(self, commit: str, resources: ExitStack, taken: Set[str] = frozenset()) -> Entry:
+        revision = self._repository.revision(commit)
+        return difference.entry_of(self._asked, self._repository, revision, resources, set(taken), self._say)
 
     def _race(self, entries: Sequence[Entry]) -> Race:
         known = self._search.of_bad()
@@ -147,7 +150,7 @@ class _Races:
             self._options,
             tuple(entries),
             workloads or self._workloads,
-            commits=(self._search.good, str(entries[1].parameters[COMMIT])),
+            commits=(str(entries[0].parameters[COMMIT]), str(entries[1].parameters[COMMIT])),
             budget_s=self._options.budget,
             rounds=STEP_ROUNDS if known else None,
             # Within half of what is sought BAD counts as unchanged, so that its race ends early.
@@ -167,29 +170,30 @@ class _Races:
         """A line about a step."""
         subject = self._repository.revision(step.commit).subject
         number = len(self._search.steps)
-        what = _speed(step.measured) if step.measured else f"skipped: {step.why.splitlines()[0]}"
+        of = f"its parent {step.against[:7]}" if step.against else "GOOD"
+        what = _speed(step.measured, of) if step.measured else f"skipped: {step.why.splitlines()[0]}"
         line = f"step {number}: {step.commit[:7]} {what}, {step.seconds:.0f} s  {subject}"
         self._console.print(Text(line), soft_wrap=True)
 
 
-def _step(race: Race, name: str, good: str, commit: str) -> Step:
+def _step(race: Race, name: str, other: str, asked: Asked) -> Step:
     """A race as a step: of several workloads the one at which the commit is slowest."""
     verdict = analysis.judge(race)
     pairs = [
         (pair.ratio, workload, pair)
         for workload, part in zip((column.workload for column in race.columns), verdict.columns, strict=True)
-        if (pair := pair_of(part, name, good)) and figures.finite(pair.low) is not None
+        if (pair := pair_of(part, name, other)) and figures.finite(pair.low) is not None
     ]
     if not pairs:
-        return Step(commit=commit, why=f"race {race.id} has no interval")
+        return Step(**asked._asdict(), why=f"race {race.id} has no interval")
     ratio, workload, slowest = min(pairs, key=lambda found: found[0])
     measured = Measured(ratio=ratio, low=slowest.low, high=slowest.high, workload=workload, race=race.id)
-    return Step(commit=commit, measured=measured)
+    return Step(**asked._asdict(), measured=measured)
 
 
-def _speed(measured: Measured) -> str:
+def _speed(measured: Measured, of: str = "GOOD") -> str:
     span = figures.ratio_span(measured.low, measured.high)
-    return f"× {figures.ratio(measured.ratio)} ({span}) of GOOD's speed"
+    return f"× {figures.ratio(measured.ratio)} ({span}) of {of}'s speed"
 
 
 def _conclude(console: Console, options: BisectOptions, repository: Repository, search: Search) -> None:

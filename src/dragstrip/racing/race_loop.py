@@ -172,7 +172,10 @@ class ColumnLoop(RoundLoop):
             asked = self.whole.gate.open_pairs(self.judged, self.whole.race.entrants[0].name)
             resting = self.done - self.had >= schedule.MIN_ROUNDS
             needed &= analysis.still_needed(self.judged, self.race, asked, resting=resting)
-        self.needed = needed
+        #: Contenders of pairs or rulings that are open.
+        self.open = needed
+        #: And those of close pairs, which may not have met each kind of launch yet.
+        self.needed = needed | (validity.held(self.race, self.judged.pairs) & frozenset(self.contenders))
 
     @property
     def done(self) -> int:
@@ -214,7 +217,9 @@ class ColumnLoop(RoundLoop):
         if plan.rounds_fixed:
             return Ending.ROUNDS if self.done >= plan.planned_rounds else None
         over = not self.affordable() or (self.whole.last_round and self.done >= plan.planned_rounds)
-        if not self.needed and (over or self.done >= validity.KINDS_ROUNDS or not validity.of_two_kinds(self.race)):
+        # A close pair that is decided runs on for launches that it might not have met, as far as the budget goes.
+        settled = not (self.open if over else self.needed)
+        if settled and (over or self.done >= validity.KINDS_ROUNDS or not validity.of_two_kinds(self.race)):
             return Ending.DECIDED if self.judged.all_decided else Ending.NOT_COMPARABLE
         return Ending.BUDGET if over else None
 

@@ -29,12 +29,20 @@ def called(pair: Pair) -> str:
 
 
 def meaning(verdict: ColumnVerdict) -> str:
-    """What the verdict words mean, for under a table."""
+    """What the verdict words mean, for under a table, and what launches they may leave out."""
+    launches = min((pair.rounds for pair in verdict.pairs if pair.decided), default=0)
+    # The rule of three: of a kind with that share, that many launches miss all in one of twenty races.
+    unmet = (
+        f" A kind of launch that is rarer than one in {launches // 3} may not have been met in {launches} rounds; "
+        "the verdicts leave it out."
+        if launches
+        else ""
+    )
     return (
         "faster, slower (of CPU and memory: uses less, uses more): separated, "
         f"with {percent(1 - verdict.alpha)} confidence for all pairs together. "
         f"same: the interval lies within the margin of {percent(verdict.margin)}. undecided: too close to call so far. "
-        "Intervals hold for all pairs at once."
+        f"Intervals hold for all pairs at once.{unmet}"
     )
 
 

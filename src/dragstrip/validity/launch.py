@@ -11,6 +11,7 @@ from statistics import median
 import numpy as np
 from numpy.typing import NDArray
 
+from dragstrip.analysis import Pair
 from dragstrip.record import Block, Launch, Race
 from dragstrip.validity import observation
 from dragstrip.validity.observation import LaunchObservation
@@ -23,6 +24,12 @@ TWO_KINDS = 5.0
 
 #: Launches of two kinds need this many rounds, otherwise the mean depends on how many of each were met.
 KINDS_ROUNDS = 20
+
+#: A pair whose contender has slow launches needs this many: few of them may have been met so far.
+UNEVEN_ROUNDS = 30
+
+#: How far a quarter of launches that are 17 % slower would move a mean of log ratios, if none of them was met.
+UNMET = 0.047
 
 #: The smaller kind's share, from which on it is a kind and not a few rare ones.
 KIND_SHARE = 0.15
@@ -100,18 +107,46 @@ def uneven_launches(speeds: Mapping[int, float], others: Sequence[Mapping[int, f
     return Uneven(kinds=(share, slower) if share and _kinds(logs - met)[0] else None)
 
 
-def of_two_kinds(race: Race) -> bool:
-    """Whether a contender's launches look like two kinds, so that a verdict should wait for ``KINDS_ROUNDS`` rounds."""
+def _speeds(race: Race) -> dict[str, dict[int, float]]:
+    """The ``round_speeds`` of all contenders that are still in the race."""
     used = [block for round_ in race.rounds if not round_.void for block in round_.blocks if not block.void]
-    speeds = {
+    return {
         entrant.name: round_speeds([block for block in used if block.contender == entrant.name])
         for entrant in race.entrants
         if not entrant.out
     }
+
+
+def of_two_kinds(race: Race) -> bool:
+    """Whether a contender's launches look like two kinds, so that a verdict should wait for ``KINDS_ROUNDS`` rounds."""
+    speeds = _speeds(race)
     return any(
         uneven_launches(speed, [other for rival, other in speeds.items() if rival != name]).kinds is not None
         for name, speed in speeds.items()
     )
+
+
+def held(race: Race, pairs: Sequence[Pair]) -> frozenset[str]:
+    """Contenders that go on although their pair is decided, because launches that it has not met could turn it.
+
+    A pair is held until ``KINDS_ROUNDS``, or ``UNEVEN_ROUNDS`` if one of the two has had slow launches, unless it is
+    so far apart that a quarter of slow launches would leave its verdict.
+    """
+    near = [pair for pair in pairs if pair.decided and _near(pair) and pair.rounds < UNEVEN_ROUNDS]
+    if race.plan.rounds_fixed or not near:
+        return frozenset()
+    speeds = _speeds(race)
+    uneven = {
+        name
+        for name in {name for pair in near for name in (pair.a, pair.b)}
+        if uneven_launches(speeds[name], [other for rival, other in speeds.items() if rival != name]) != Uneven()
+    }
+    short = [pair for pair in near if pair.rounds < (UNEVEN_ROUNDS if {pair.a, pair.b} & uneven else KINDS_ROUNDS)]
+    return frozenset(name for pair in short for name in (pair.a, pair.b))
+
+
+def _near(pair: Pair) -> bool:
+    return not pair.verdict.separated or min(abs(math.log(pair.low)), abs(math.log(pair.high))) < UNMET
 
 
 def _rare(logs: NDArray[np.float64]) -> NDArray[np.bool_]:

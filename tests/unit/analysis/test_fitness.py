@@ -91,6 +91,39 @@ def test_the_choice_is_made_once_by_the_first_ten_valid_rounds() -> None:
     assert all(pair.verdict == "undecided" for pair in analysis.judge(replace(early, rounds=early.rounds[:4])).pairs)
 
 
+def test_later_rounds_and_later_falls_leave_the_choice() -> None:
+    """Neither how threads wait later, nor a contender that is out after the tenth round, changes the evidence."""
+    names = {"quick": 40_000.0, "steady": 30_000.0, "third": 20_000.0}
+    race = samples.race(names, rounds=24, plan=replace(auto().plan, passes=6, planned_rounds=30))
+    spoilt = with_blocks(race, lambda block: taken(0.3)(block) if block.contender == "third" else block)
+    spoilt = samples.changed(spoilt, plan=replace(race.plan, metric="auto"))
+    assert choose(spoilt) == choose(replace(spoilt, rounds=spoilt.rounds[:10]))
+    for out_round, entrants in ((20, 3), (10, 3), (9, 2), (5, 2)):
+        fallen = (replace(e, out="died", out_round=out_round) if e.name == "third" else e for e in spoilt.entrants)
+        metric = choose(samples.changed(spoilt, entrants=tuple(fallen))).metric
+        assert metric == ("cpu" if entrants == 3 else "throughput"), out_round
+    waiting = replace(
+        spoilt,
+        rounds=tuple(
+            replace(one, blocks=tuple(replace(b, server_wait_ns=b.duration_ns // 2) for b in one.blocks))
+            if one.index >= 10
+            else one
+            for one in spoilt.rounds
+        ),
+    )
+    assert choose(waiting) == choose(spoilt)
+
+
+def test_an_open_loop_without_one_contenders_cpu_time_gives_it_no_verdict() -> None:
+    """The rate that all were offered is no result, so throughput does not decide instead."""
+    race = auto(rounds=12)
+    race = samples.changed(race, load=replace(race.load, rate_per_s=10_000.0))
+    race = with_blocks(race, lambda block: replace(block, server_cpu_ns=None) if block.contender == "quick" else block)
+    verdict = analysis.judge_column(race)
+    assert verdict.metric == "cpu"
+    assert [pair.verdict for pair in verdict.pairs] == ["undecided"]
+
+
 def test_the_choice_never_looks_at_who_was_faster() -> None:
     """The same machine, any other counts of answers and of CPU time within the server's core: the same metric."""
     for factor in (0.5, 1.0, 1.9):
