@@ -264,3 +264,13 @@ def sources() -> str:
 def test_each_symbol_on_a_page_about_code_is_in_the_sources(page: str, symbol: str, sources: str) -> None:
     """A class, a function, a constant or a field in backquotes is found as a whole word."""
     assert re.search(rf"\b{re.escape(symbol)}\b", sources), f"{page}: {symbol}"
+
+
+def test_each_line_about_security_names_a_test_that_exists() -> None:
+    """By its function, in Python or in Rust."""
+    text = (ROOT / "docs" / "SECURITY.md").read_text()
+    named = re.findall(r"^\| .* \| `(\w+)` \|$", text, re.MULTILINE)
+    assert len(named) > 20
+    files = [*(ROOT / "tests").rglob("test_*.py"), *(ROOT / "crates").rglob("*.rs")]
+    defined = set(re.findall(r"\b(?:def|fn) (\w+)\(", "\n".join(file.read_text() for file in files)))
+    assert set(named) <= defined, set(named) - defined

@@ -5,9 +5,15 @@ use memmap2::Mmap;
 use object::elf::PF_X;
 use object::{Object, ObjectSection, ObjectSegment, SegmentFlags};
 use std::collections::HashMap;
-use std::fs::File;
+use std::ffi::CString;
+use std::fs::{File, OpenOptions};
 use std::ops::{Deref, Range};
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::sync::Arc;
+
+/// Length of the longest program or library that is read.
+pub const MAX_FILE_BYTES: u64 = 1 << 30;
 
 /// A part of a mapped file.
 #[derive(Clone, Debug)]
@@ -39,10 +45,10 @@ struct Mapping {
 /// followed by frame pointers.
 pub fn unwinder_of(pid: u32) -> (ModuleUnwinder, Vec<Range<u64>>) {
     let (mut unwinder, mut places) = (ModuleUnwinder::new(), Vec::new());
-    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+    let maps = maps_of(pid);
     let mut files: HashMap<String, Option<Arc<Mmap>>> = HashMap::new();
     for mapping in maps.lines().filter_map(executable) {
-        let open = || map_file(&format!("/proc/{pid}/root{}", mapping.path));
+        let open = || map_file(&open_inside(pid, &mapping.path, MAX_FILE_BYTES)?);
         let file = files.entry(mapping.path.clone()).or_insert_with(open);
         if let Some(module) = file.as_ref().and_then(|file| module(file, &mapping)) {
             unwinder.add_module(module);
@@ -62,10 +68,41 @@ fn executable(line: &str) -> Option<Mapping> {
     executable.then_some(Mapping { addresses, offset, path })
 }
 
-fn map_file(path: &str) -> Option<Arc<Mmap>> {
-    let file = File::open(path).ok()?;
+/// A process's mappings, as `/proc/PID/maps` lists them; "" if it has ended.
+pub fn maps_of(pid: u32) -> String {
+    std::fs::read(format!("/proc/{pid}/maps"))
+        .map_or_else(|_| String::new(), |text| String::from_utf8_lossy(&text).into())
+}
+
+/// Opens a file that a process names, below the process's own root: also links don't lead out of it. The process may be
+/// hostile, and its names may change at any time. So nothing but a regular file up to this length is opened; a FIFO or a
+/// device is not even tried.
+pub fn open_inside(pid: u32, path: &str, most_bytes: u64) -> Option<File> {
+    if path.ends_with(" (deleted)") {
+        return None; // what has this name now is another file
+    }
+    let flags = libc::O_PATH | libc::O_DIRECTORY;
+    let root = OpenOptions::new().read(true).custom_flags(flags).open(format!("/proc/{pid}/root")).ok()?;
+    let path = CString::new(path).ok()?;
+    // SAFETY: all bytes zero are a valid value of this struct, whose fields are numbers.
+    let mut how: libc::open_how = unsafe { std::mem::zeroed() };
+    how.flags = (libc::O_PATH | libc::O_CLOEXEC) as u64;
+    how.resolve = libc::RESOLVE_IN_ROOT | libc::RESOLVE_NO_MAGICLINKS;
+    // SAFETY: the path and the struct outlive the call, which has the struct's size.
+    let found = unsafe {
+        libc::syscall(libc::SYS_openat2, root.as_raw_fd(), path.as_ptr(), &raw mut how, size_of::<libc::open_how>())
+    };
+    // SAFETY: the kernel has just returned this descriptor, which nothing else owns.
+    let place = unsafe { File::from_raw_fd(i32::try_from(found).ok().filter(|fd| *fd >= 0)?) };
+    let about = place.metadata().ok().filter(|about| about.is_file() && about.len() <= most_bytes)?;
+    let file = File::open(format!("/proc/self/fd/{}", place.as_raw_fd())).ok()?;
+    let same = file.metadata().is_ok_and(|now| (now.dev(), now.ino()) == (about.dev(), about.ino()));
+    same.then_some(file)
+}
+
+fn map_file(file: &File) -> Option<Arc<Mmap>> {
     // SAFETY: a program's file is not cut short while the program runs from it; a package manager replaces files whole.
-    unsafe { Mmap::map(&file) }.ok().map(Arc::new)
+    unsafe { Mmap::map(file) }.ok().map(Arc::new)
 }
 
 fn module(map: &Arc<Mmap>, mapping: &Mapping) -> Option<Module<Section>> {
@@ -118,5 +155,29 @@ mod tests {
         assert_eq!(executable(line), Some(expected));
         assert_eq!(executable("55d0-55e0 r--p 00001000 fe:01 1234 /usr/bin/server"), None);
         assert_eq!(executable("7ffd-7ffe r-xp 00000000 00:00 0 [vdso]"), None);
+    }
+
+    #[test]
+    fn nothing_but_a_short_regular_file_below_the_root_is_opened() {
+        use std::os::unix::fs::symlink;
+        let own = std::process::id();
+        let folder = std::env::temp_dir().join(format!("dragstrip-modules-{own}"));
+        std::fs::create_dir(&folder).unwrap();
+        let name = |name: &str| folder.join(name).to_str().unwrap().to_owned();
+        std::fs::write(name("file"), b"12345").unwrap();
+        std::fs::write(name("file (deleted)"), b"12345").unwrap();
+        symlink(name("file"), name("link")).unwrap();
+        symlink("/proc/self/fd/0", name("magic")).unwrap();
+        symlink("/dev/zero", name("device")).unwrap();
+        let fifo = CString::new(name("fifo")).unwrap();
+        // SAFETY: the path outlives the call.
+        assert_eq!(unsafe { libc::mkfifo(fifo.as_ptr(), 0o600) }, 0);
+        let opens = |file: &str| open_inside(own, &name(file), 5).is_some();
+        let found: Vec<bool> =
+            ["file", "link", "file (deleted)", "magic", "device", "fifo", "absent"].map(opens).to_vec();
+        let long = open_inside(own, &name("file"), 4).is_some();
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(found, [true, true, false, false, false, false, false]);
+        assert!(!long);
     }
 }

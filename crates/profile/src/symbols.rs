@@ -1,11 +1,18 @@
 //! Names of addresses: of the kernel, of programs and libraries, and of code that a runtime compiled.
 
+use crate::modules::{MAX_FILE_BYTES, maps_of, open_inside};
 use crate::sampler::{Frame, Place};
 use blazesym::Pid;
 use blazesym::symbolize::source::{Elf, Kernel, Process, Source};
 use blazesym::symbolize::{Input, Sym, Symbolized, Symbolizer};
 use std::collections::{BTreeSet, HashMap};
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
+
+/// Length of the longest list of compiled code that is read.
+const MAX_PERF_MAP_BYTES: u64 = 64 << 20;
 
 /// Suffixes that compilers give to copies and parts of a function.
 const COPIES: [&str; 6] = [".isra.", ".constprop.", ".part.", ".cold", ".lto_priv.", ".llvm."];
@@ -13,6 +20,8 @@ const COPIES: [&str; 6] = [".isra.", ".constprop.", ".part.", ".cold", ".lto_pri
 /// Names the addresses of one process, or of the kernel.
 pub struct Names {
     symbolizer: Symbolizer,
+    /// Files that the symbolizer has read by their descriptors, which name them in its cache.
+    files: Vec<File>,
     found: HashMap<(Option<u32>, u64), Frame>,
 }
 
@@ -20,7 +29,7 @@ impl Names {
     /// Looks addresses up; a process of None is the kernel. The processes must still run.
     pub fn of(addresses: &HashMap<Option<u32>, BTreeSet<u64>>) -> Self {
         let symbolizer = Symbolizer::builder().enable_code_info(false).enable_inlined_fns(false).build();
-        let mut names = Self { symbolizer, found: HashMap::new() };
+        let mut names = Self { symbolizer, files: Vec::new(), found: HashMap::new() };
         for (&process, addresses) in addresses {
             names.look_up(process, addresses);
         }
@@ -42,16 +51,18 @@ impl Names {
         if process.is_some() && modules.is_empty() {
             return; // it has ended, so nothing is known of its addresses
         }
-        let elsewhere = process.filter(|&pid| is_boxed(pid));
         let (in_files, others): (Vec<u64>, Vec<u64>) = addresses.iter().partition(|&&address| {
-            elsewhere.is_some() && module_of(&modules, address).is_some_and(|module| module.path.starts_with('/'))
+            process.is_some() && module_of(&modules, address).is_some_and(|module| module.path.starts_with('/'))
         });
-        if let Some(pid) = elsewhere {
+        if let Some(pid) = process {
             for module in modules.iter().filter(|module| module.path.starts_with('/')) {
                 let inside: Vec<u64> = in_files.iter().copied().filter(|address| module.has(*address)).collect();
+                let opened = (!inside.is_empty()).then(|| open_inside(pid, &module.path, MAX_FILE_BYTES)).flatten();
+                let Some(opened) = opened else { continue };
                 let offsets: Vec<u64> = inside.iter().map(|address| address - module.from + module.offset).collect();
-                let mut file = Elf::new(format!("/proc/{pid}/root{}", module.path));
-                file.debug_syms = false;
+                let mut file = Elf::new(format!("/proc/self/fd/{}", opened.as_raw_fd()));
+                file.debug_syms = false; // symbol tables have the functions; debug information takes seconds to read
+                self.files.push(opened);
                 self.name(process, &modules, &inside, &Source::Elf(file), Input::FileOffset(&offsets));
             }
         }
@@ -60,12 +71,21 @@ impl Names {
             None => Source::Kernel(Kernel { vmlinux: blazesym::MaybeDefault::None, ..Kernel::default() }),
             Some(pid) => {
                 let mut process = Process::new(Pid::from(pid));
-                process.debug_syms = false; // symbol tables have the functions; debug information takes seconds to read
+                process.debug_syms = false;
                 process.map_files = false; // needs a capability that ordinary users lack
+                process.perf_map = false; // it would wait for a FIFO of that name
                 Source::Process(process)
             }
         };
         self.name(process, &modules, &others, &source, Input::AbsAddr(&others));
+        if let Some(pid) = process {
+            let no_file = |module: &Module| module.path.starts_with("[anon");
+            let compiled = others.iter().filter(|address| module_of(&modules, **address).is_none_or(no_file));
+            let map = perf_map(pid);
+            for (address, name) in compiled.filter_map(|&address| Some((address, name_in(&map, address)?))) {
+                self.found.insert((process, address), named(process, String::new(), name));
+            }
+        }
     }
 
     /// Looks addresses up in a source, in which they are `input`.
@@ -145,7 +165,7 @@ fn module_of(modules: &[Module], address: u64) -> Option<&Module> {
 
 /// All mappings with a name; none if the process has ended.
 fn modules_of(pid: u32) -> Vec<Module> {
-    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+    let maps = maps_of(pid);
     let mapping = |line: &str| {
         let mut fields = line.split_ascii_whitespace();
         let (start, end) = fields.next()?.split_once('-')?;
@@ -161,10 +181,36 @@ fn modules_of(pid: u32) -> Vec<Module> {
     maps.lines().filter_map(mapping).collect()
 }
 
-/// Whether a process has another root folder than this one, as in a container: its files are then found below its own.
-fn is_boxed(pid: u32) -> bool {
-    let place = |path: &str| std::fs::metadata(path).map(|found| (found.dev(), found.ino())).ok();
-    place(&format!("/proc/{pid}/root/")).is_some_and(|root| Some(root) != place("/"))
+/// What a process's runtime has compiled: start, length and name of each piece of code, by start. The file of the name
+/// that perf has given it counts if it belongs to the process's user.
+fn perf_map(pid: u32) -> Vec<(u64, u64, String)> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let own =
+        status.lines().find_map(|line| line.strip_prefix("NSpid:")).and_then(|line| line.split_whitespace().last());
+    let path = format!("/tmp/perf-{}.map", own.unwrap_or(&pid.to_string()));
+    let user = |about: std::io::Result<std::fs::Metadata>| about.map(|about| about.uid()).ok();
+    let owner = user(std::fs::metadata(format!("/proc/{pid}")));
+    let file = open_inside(pid, &path, MAX_PERF_MAP_BYTES).filter(|file| user(file.metadata()) == owner);
+    let mut text = Vec::new();
+    let Some(Ok(_)) = file.map(|file| file.take(MAX_PERF_MAP_BYTES).read_to_end(&mut text)) else { return Vec::new() };
+    listed(&String::from_utf8_lossy(&text))
+}
+
+fn listed(text: &str) -> Vec<(u64, u64, String)> {
+    let entry = |line: &str| {
+        let mut fields = line.splitn(3, ' ');
+        let number = |text: &str| u64::from_str_radix(text.trim_start_matches("0x"), 16).ok();
+        Some((number(fields.next()?)?, number(fields.next()?)?, fields.next()?.to_owned()))
+    };
+    let mut entries: Vec<_> = text.lines().filter_map(entry).collect();
+    entries.sort_by_key(|(start, _, _)| *start); // stable: code that replaced other code stays behind it
+    entries
+}
+
+fn name_in(map: &[(u64, u64, String)], address: u64) -> Option<&str> {
+    let end = map.partition_point(|(start, _, _)| *start <= address);
+    let (start, length, name) = &map[..end].last()?;
+    (address - start < *length).then_some(name)
 }
 
 #[cfg(test)]
@@ -182,5 +228,13 @@ mod tests {
         ] {
             assert_eq!(folded(name), expected);
         }
+    }
+
+    #[test]
+    fn compiled_code_has_the_name_of_the_latest_entry_that_covers_it() {
+        let map = listed("20 8 later\nnot an entry\n0x10 10 js one two\n20 4 latest\n");
+        assert_eq!(map.len(), 3);
+        let found = [0xf, 0x10, 0x1f, 0x20, 0x23, 0x24].map(|address| name_in(&map, address));
+        assert_eq!(found, [None, Some("js one two"), Some("js one two"), Some("latest"), Some("latest"), None]);
     }
 }

@@ -73,15 +73,15 @@ class GuardedStream:
     """A text stream that shows control characters instead of passing them on; see ``report.console``."""
 
     def __init__(self, stream: TextIO) -> None:
-        #: Where ``report.console.Console`` writes, which has control sequences of its own.
-        self.unguarded = stream
+        #: By this name rich's consoles find the stream to write to; ours guards its texts itself, not its colours.
+        self.rich_proxied_file = stream
 
     def write(self, text: str) -> int:
         if text.isprintable() or text == "\n":
-            return self.unguarded.write(text)
+            return self.rich_proxied_file.write(text)
         from dragstrip.report.console import harmless
 
-        self.unguarded.write(harmless(text))
+        self.rich_proxied_file.write(harmless(text))
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
@@ -89,7 +89,7 @@ class GuardedStream:
             self.write(line)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.unguarded, name)
+        return getattr(self.rich_proxied_file, name)
 
 
 @contextmanager

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import IO
 
 import rich.console
 from rich.segment import Segment
@@ -27,16 +26,6 @@ def harmless(text: str) -> str:
 
 class Console(rich.console.Console):
     """Rich's console; only its own control sequences reach the terminal."""
-
-    @property
-    def file(self) -> IO[str]:
-        """The stream, without the guard of ``cli.streams``: colours of this console are no foreign text."""
-        given: IO[str] = rich.console.Console.file.fget(self)  # type: ignore[attr-defined]
-        return getattr(given, "unguarded", given)
-
-    @file.setter
-    def file(self, new_file: IO[str]) -> None:
-        rich.console.Console.file.fset(self, new_file)  # type: ignore[attr-defined]
 
     def _render_buffer(self, buffer: Iterable[Segment]) -> str:
         shown = (part if part.control else Segment(harmless(part.text), part.style) for part in buffer)

@@ -253,7 +253,9 @@ class Repository:
                 given = {f"submodule.{name}.url": str(clone), "protocol.file.allow": "always"}
                 answer = _run(update, _configured(given))
                 if answer.returncode != 0:  # this revision may have another address than the clone
-                    half = _run(["git", "-C", str(folder), "rev-parse", "--path-format=absolute", "--git-path", "modules"])
+                    half = _run(
+                        ["git", "-C", str(folder), "rev-parse", "--path-format=absolute", "--git-path", "modules"]
+                    )
                     shutil.rmtree(Path(half.stdout.removesuffix("\n")) / name, ignore_errors=True)
                     shutil.rmtree(folder / path, ignore_errors=True)
             if answer is None or answer.returncode != 0:
