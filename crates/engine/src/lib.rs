@@ -20,6 +20,7 @@ pub mod io;
 mod observer;
 pub mod plan;
 mod reference_server;
+mod request;
 pub mod response;
 pub mod schedule;
 pub mod script;
