@@ -44,6 +44,10 @@ _HANDSHAKES = {
         "the server speaks no version of TLS that is in use any more",
         "switch TLS 1.2 or 1.3 on in the server",
     ),
+    "EOF": (
+        "the server ended the connection without a reason, as some do that ask for a client certificate",
+        "look into the server's log, or use http:// if the server has no TLS",
+    ),
     "PROTOCOL_VERSION": (
         "the server and Dragstrip share no version of TLS",
         "switch TLS 1.2 or 1.3 on in the server",
