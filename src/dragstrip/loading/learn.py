@@ -29,8 +29,8 @@ _REFUSALS = {
 #: OpenSSL's reasons for a failed handshake: what each means, and what would help.
 _HANDSHAKES = {
     "CERTIFICATE_REQUIRED": (
-        "the server asks for a client certificate, and Dragstrip has none",
-        "load a server that asks for none, or switch that off in it (nginx: ssl_verify_client)",
+        "the server asks for a client certificate, which Dragstrip does not have",
+        "load a server that does not ask for one, or switch that off in it (nginx: ssl_verify_client)",
     ),
     "HANDSHAKE_FAILURE": (
         "the server refuses it, because it asks for a client certificate or shares no cipher suite with Dragstrip",
@@ -150,7 +150,7 @@ def _own_words(response: Learned) -> str:
 
 
 def _no_handshake(error: ssl.SSLError) -> str:
-    """Why there was no TLS handshake, and what would help."""
+    """Why the TLS handshake failed, and what would help."""
     reason = error.reason or str(error)
     for word, (why, remedy) in _HANDSHAKES.items():
         if word in reason:
