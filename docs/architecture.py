@@ -34,9 +34,9 @@ RUST_ROWS = (
     ("threads", "worker"),
     ("block_run", "snapshots", "coalescing", "reference_server", "observer"),
     ("barrier", "cpu_accounting", "io", "clock"),
-    ("plan", "websocket", "response", "error_sample", "tally", "failure"),
+    ("plan", "websocket", "script", "response", "error_sample", "tally", "failure"),
     ("schedule", "tls", "error", "patience"),
-    ("http2", "target", "script", "sys", "heads", "exchange"),
+    ("http2", "target", "sys", "heads", "exchange", "request"),
 )
 RUST_ROOMS = tuple(room for row in RUST_ROWS for room in row)
 RUST_RANK = {room: len(RUST_ROOMS) - at for at, room in enumerate(RUST_ROOMS)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ from dragstrip.loading.request import LoadRequest, ScriptFile
 from dragstrip.loading.request_pool import Asked
 from dragstrip.loading.result import LoadResult
 from dragstrip.loading.run import run
+from dragstrip.process.certificate import make
 from dragstrip.report.load.terminal import sentence
 from dragstrip.report.load.warnings import warnings
 
@@ -151,7 +153,7 @@ def closing_requests(tmp_path: Path) -> dict[str, dict[str, object]]:
 
 @pytest.mark.parametrize("kind", ["-H", "raw", "pool", "mixed pool", "fixed script", "script"])
 def test_a_request_that_closes_its_connection_is_read_as_a_server_reads_it(kind: str, tmp_path: Path) -> None:
-    """No request fails, although the server closes without repeating ``Connection: close``; and nobody is blamed."""
+    """No request fails, although the server does not repeat ``Connection: close``; the server is not blamed."""
 
     def handle(stream: socket.socket) -> None:
         pending = bytearray()
@@ -256,7 +258,7 @@ def test_requests_that_arrive_together_and_are_not_answered_are_named() -> None:
             port, pipeline=8, requests=None, duration_s=0.4, timeout_s=0.5, check="status", expect_status=200
         )
     assert result.answered_ahead < 8
-    assert "of which 1 answered" in sentence(result)
+    assert "1 of them answered" in sentence(result)
     assert any("does not support pipelining" in line for line in warnings(result))
 
 
@@ -326,3 +328,64 @@ def test_failed_requests_are_in_the_first_line() -> None:
     with serving(answering(*answers)) as port:
         result = loaded(port, connections=1, requests=102)
     assert "92 correct responses, and 10 requests failed, in" in sentence(result)
+
+
+@contextmanager
+def encrypted(folder: Path, *, wants_client: bool = False, alpn: str = "", oldest: bool = False) -> Iterator[int]:
+    """A server with TLS that answers every request."""
+    made = make(folder)
+    (folder / "chain.pem").write_bytes(made.identity.certificate)
+    (folder / "key.pem").write_bytes(made.identity.key)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "chain.pem", folder / "key.pem")
+    if wants_client:
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_verify_locations(made.file)
+    if alpn:
+        context.set_alpn_protocols([alpn])
+    if oldest:
+        context.maximum_version = ssl.TLSVersion.TLSv1_2
+
+    def handle(stream: socket.socket) -> None:
+        with contextlib.suppress(ssl.SSLError), context.wrap_socket(stream, server_side=True) as shaken:
+            answering(RIGHT)(shaken)
+
+    with serving(handle) as port:
+        yield port
+
+
+@pytest.mark.parametrize("oldest", [False, True])
+def test_a_server_that_asks_for_a_client_certificate_is_named_as_such(tmp_path: Path, oldest: bool) -> None:
+    """TLS 1.3 and 1.2 end the handshake with different alerts."""
+    refused = pytest.raises(DragstripError, match=r"asks? for a client certificate")
+    with encrypted(tmp_path, wants_client=True, oldest=oldest) as port, refused:
+        loaded(port, url=f"https://127.0.0.1:{port}/", insecure=True)
+
+
+def test_a_large_upload_over_tls_is_sent_whole(tmp_path: Path) -> None:
+    """More than rustls keeps at a time."""
+    length = 3_000_000
+
+    def read(stream: socket.socket) -> None:
+        pending = bytearray()
+        while whole(stream, pending) is not None:
+            while len(pending) < length:
+                pending += stream.recv(1 << 16)
+            del pending[:length]
+            stream.sendall(RIGHT)
+
+    made = make(tmp_path)
+    (tmp_path / "chain.pem").write_bytes(made.identity.certificate)
+    (tmp_path / "key.pem").write_bytes(made.identity.key)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "chain.pem", tmp_path / "key.pem")
+
+    def handle(stream: socket.socket) -> None:
+        with context.wrap_socket(stream, server_side=True) as shaken:
+            read(shaken)
+
+    with serving(handle) as port:
+        result = loaded(
+            port, url=f"https://127.0.0.1:{port}/", insecure=True, method="POST", body=bytes(length), requests=8
+        )
+    assert (result.requests, result.errors) == (8, {})

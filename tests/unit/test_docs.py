@@ -15,8 +15,11 @@ import evidence_parts
 import measuring_code
 import pytest
 import stamps
+from test_house import ENGINE_ROOMS, READERS
 
 from dragstrip.cli.main import cli
+from dragstrip.contender import line_up
+from dragstrip.record import METHOD_VERSION
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -118,6 +121,38 @@ def test_the_architecture_page_is_what_the_sources_say() -> None:
     assert [(int(circles), int(up)) for circles, up in told] == counted, "make architecture"
     rows = re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)
     assert rows == [*architecture.ROOMS, *architecture.RUST_ROOMS], "make architecture"
+
+
+def numbers(pattern: str, *pages: str) -> list[str]:
+    """What a pattern's group finds on these pages; line ends count as blanks."""
+    texts = [" ".join((ROOT / page).read_text(encoding="utf-8").split()) for page in pages]
+    return [number for text in texts for number in re.findall(pattern, text)]
+
+
+def test_numbers_of_method_and_versions_on_pages_are_those_of_the_code() -> None:
+    """What a reader would install or compare with."""
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    cargo = (ROOT / "Cargo.toml").read_text(encoding="utf-8")
+    python = re.search(r'requires-python = ">=([\d.]+)"', project)
+    rust = re.search(r'rust-version = "([\d.]+)"', cargo)
+    assert python
+    assert rust
+    assert numbers(r"this is method (\d+)\.", "docs/METHOD.md") == [str(METHOD_VERSION)]
+    assert set(numbers(r"Python (\d+\.\d+) or later", "README.md", "CONTRIBUTING.md")) == {python[1]}
+    assert set(numbers(r"cargo\S* (\d+\.\d+) or later", "README.md", "CONTRIBUTING.md")) == {rust[1]}
+
+
+def test_counts_on_pages_are_those_of_the_code() -> None:
+    """Counts in words and figures that a change of the code makes untrue."""
+    words = {"six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10}
+    assert {words[word] for word in numbers(r"races (\w+) servers", "README.md")} == {len(line_up("default").names)}
+    rooms = numbers(r"only ((?:`\w+`,? (?:and )?)+)may load the compiled engine", "docs/ARCHITECTURE.md")
+    assert [set(re.findall(r"`(\w+)`", room)) for room in rooms] == [ENGINE_ROOMS]
+
+
+def test_files_that_the_house_rules_except_exist() -> None:
+    """An exception for a file that is gone would be a hole for the next file of that name."""
+    assert [name for name in READERS if not (ROOT / "src" / "dragstrip" / name).exists()] == []
 
 
 def test_no_page_shows_older_evidence_as_if_it_were_of_today() -> None:

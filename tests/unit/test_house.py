@@ -195,7 +195,7 @@ TAKES_APART = {"split", "rsplit", "partition", "rpartition", "startswith", "ends
 
 #: Texts that have no values: sentences of records (two readers), /proc, a list of paths, a parser's message that is
 #: only shown otherwise.
-READERS = {"store/facts.py", "parity.py", "process/keep_awake.py", "cli/completion.py", "scrutiny/reader.py"}
+READERS = {"parity.py", "process/keep_awake.py", "cli/completion.py", "scrutiny/reader.py"}
 
 
 def taken_apart(source: str) -> list[str]:

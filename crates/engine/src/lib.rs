@@ -21,6 +21,7 @@ mod observer;
 mod patience;
 pub mod plan;
 mod reference_server;
+mod request;
 pub mod response;
 pub mod schedule;
 pub mod script;

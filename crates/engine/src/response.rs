@@ -10,7 +10,7 @@ use crate::exchange::Exchange;
 use crate::failure::Failure;
 pub use crate::failure::Wrong;
 use crate::heads::{self, ExpectedHeads};
-use crate::script::first_request;
+use crate::request::first_request;
 use memchr::memchr;
 use std::borrow::Cow;
 

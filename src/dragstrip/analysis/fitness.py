@@ -273,8 +273,8 @@ def _choosing(race: Race) -> Race:
     rounds = tuple(round_ for round_ in race.rounds if not round_.void)[:FLOOR]
     last = rounds[-1].index if len(rounds) == FLOOR else math.inf
     entrants = [
-        replace(entrant, out="", out_round=None) if entrant.out_round is not None and entrant.out_round > last else entrant
-        for entrant in race.entrants
+        replace(one, out="", out_round=None) if one.out_round is not None and one.out_round > last else one
+        for one in race.entrants
     ]
     return replace(with_column(race, 0, entrants), rounds=rounds)
 

@@ -40,7 +40,7 @@ def history(options: HistoryOptions) -> None:
 
     NAME is a contender, or a repository that `dragstrip diff` raced; without it, all are shown. Each race gives NAME's
     speed relative to a contender that is the same in all races, so that the machine's own changes cancel. A change of
-    machine, kernel, method or load is shown, and never called a change of the server.
+    machine, kernel or load is shown, and never called a change of the server.
     """
     # The page's and the tests' libraries load slowly, and the help needs neither.
     from dragstrip.report import history as report

@@ -243,7 +243,8 @@ def _private_steps(pip: Sequence[str], npm: Sequence[str], names: tuple[str, ...
     yield Step((base, "-I", "-m", "venv", "--clear", "--without-pip", str(folder)), purpose, names=names)
     into = ("--python", str(folder / "bin" / "python3"))
     # pip would count the packages in PYTHONPATH as installed in the folder.
-    yield Step((sys.executable, "-P", "-m", "pip", *into, "install", "--quiet", *pip), purpose, (("PYTHONPATH", ""),), names)
+    words = (sys.executable, "-P", "-m", "pip", *into, "install", "--quiet", *pip)
+    yield Step(words, purpose, (("PYTHONPATH", ""),), names)
 
 
 def carry_out(planned: InstallPlan, say: Callable[[str], object]) -> dict[str, str]:

@@ -36,7 +36,7 @@ class Offer:
         ramp: rates at the start and at the end; the rate changes linearly over the run's duration.
         steps: consecutive periods, which together are the run's duration.
         precision: "precise" wakes the generator for each departure, "balanced" every 210 µs, "thrifty" every 1 ms.
-        usual: nobody asked for an open loop; it is what another machine is loaded with by default.
+        usual: the user did not request an open loop; another machine gets this one by default.
         arrivals: "constant" gaps, or gaps of a "poisson" process, drawn from ``seed``.
     """
 

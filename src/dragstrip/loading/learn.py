@@ -29,8 +29,8 @@ _REFUSALS = {
 #: OpenSSL's reasons for a failed handshake: what each means, and what would help.
 _HANDSHAKES = {
     "CERTIFICATE_REQUIRED": (
-        "the server asks for a client certificate, and Dragstrip has none",
-        "load a server that asks for none, or switch that off in it (nginx: ssl_verify_client)",
+        "the server asks for a client certificate, which Dragstrip does not have",
+        "load a server that does not ask for one, or switch that off in it (nginx: ssl_verify_client)",
     ),
     "HANDSHAKE_FAILURE": (
         "the server refuses it, because it asks for a client certificate or shares no cipher suite with Dragstrip",
@@ -43,6 +43,10 @@ _HANDSHAKES = {
     "UNSUPPORTED_PROTOCOL": (
         "the server speaks no version of TLS that is in use any more",
         "switch TLS 1.2 or 1.3 on in the server",
+    ),
+    "EOF": (
+        "the server ended the connection without a reason, as some do that ask for a client certificate",
+        "look into the server's log, or use http:// if the server has no TLS",
     ),
     "PROTOCOL_VERSION": (
         "the server and Dragstrip share no version of TLS",
@@ -146,7 +150,7 @@ def _own_words(response: Learned) -> str:
 
 
 def _no_handshake(error: ssl.SSLError) -> str:
-    """Why there was no TLS handshake, and what would help."""
+    """Why the TLS handshake failed, and what would help."""
     reason = error.reason or str(error)
     for word, (why, remedy) in _HANDSHAKES.items():
         if word in reason:

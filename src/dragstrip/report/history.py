@@ -155,7 +155,7 @@ def chart(judged: Judged) -> str:
             y=alt.Y("ratio:Q", title=f"speed relative to {figures.visible(series.reference)}", scale=scale)
         ),
     ).properties(height=260)
-    described = f"{head(series)}; solid lines mark changes, dashed lines another machine, kernel, method or load"
+    described = f"{head(series)}; solid lines mark changes, dashed lines another machine, kernel or load"
     finished = charts.finished(layers, described)
     return charts.svg(charts.sized(finished, 900) | {"config": charts.config(charts.PAGE)})
 

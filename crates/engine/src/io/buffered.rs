@@ -129,8 +129,10 @@ impl Transport for Buffered {
     }
 
     fn watch(&mut self, token: u64, socket: &Socket, connecting: bool) -> io::Result<()> {
-        let tls = self.tls.as_ref().map(|plan| plan.connection().map(Box::new)).transpose().map_err(broken)?;
-        if tls.is_some() {
+        let mut tls = self.tls.as_ref().map(|plan| plan.connection().map(Box::new)).transpose().map_err(broken)?;
+        if let Some(tls) = &mut tls {
+            tls.set_buffer_limit(None); // otherwise it accepts no more than 64 KiB of a request
+
             // A handshake has several writes. Without this, each could wait up to 40 ms for the acknowledgement of the
             // previous one.
             let _ = socket.set_tcp_nodelay(true); // which a unix socket does not have

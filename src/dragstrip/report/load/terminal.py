@@ -61,7 +61,7 @@ def sentence(result: LoadResult) -> str:
     if result.request.close_after:
         keep = f"each for {figures.count(result.request.close_after)} requests"
     if (ahead := result.request.pipeline) > 1:
-        left = f", of which {result.answered_ahead} answered" if result.answered_ahead < ahead else ""
+        left = f", {result.answered_ahead} of them answered" if result.answered_ahead < ahead else ""
         keep += f", {ahead} requests in flight on each{left}"
     if result.target.tls:
         handshakes = "resumed sessions" if result.request.handshakes == RESUMED else "full handshakes"

@@ -70,8 +70,8 @@ def warnings(result: LoadResult) -> list[str]:
         messages.append(f"{result.trouble}; rate and latencies cover only correct responses")
     if result.exchanged:
         messages.append(
-            "a response's body is the reference of another request: the server answers in another order than it was "
-            "asked in, or mixes requests up (RFC 9112, 9.3.2); that is a defect of the server"
+            "a response's body is the reference of another request: the server responds in another order than the "
+            "requests came in, or mixes requests up (RFC 9112, 9.3.2); that is a defect of the server"
         )
     elif {"wrong_length", "wrong_body"} & result.errors.keys():
         messages.append(
