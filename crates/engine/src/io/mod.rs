@@ -325,7 +325,8 @@ fn connect_again(target: &Target, source: Option<Ipv4Addr>, patience: &Patience)
     while patience.lasts() {
         let (socket, connected) = connect(target, source, true)?;
         let soon = near.then(|| patience.within(AGAIN));
-        let pending = if connected { Ok(()) } else { await_socket(&socket, libc::POLLOUT, soon.as_ref().unwrap_or(patience)) };
+        let pending =
+            if connected { Ok(()) } else { await_socket(&socket, libc::POLLOUT, soon.as_ref().unwrap_or(patience)) };
         match pending {
             Err(error) if near && error.kind() == io::ErrorKind::TimedOut => {}
             Err(error) => return Err(error),
