@@ -178,7 +178,8 @@ class Fresh:
         bindings = "" if not self.rust else (
             f"mkdir -p {self.folder}/opt/rust && mount --bind -o ro {toolchain.strip()} {self.folder}/opt/rust &&"
         )  # fmt: skip
-        inside = f"cd {where} && {words}"
+        # The shell stays as the first process, which reaps what others leave; make would not.
+        inside = f"cd {where} && {words}; exit $?"
         script = (
             f"mount --make-rprivate / && mount -t proc proc {self.folder}/proc && "
             f"mount --rbind /dev {self.folder}/dev && mount --rbind /sys {self.folder}/sys && {bindings} "

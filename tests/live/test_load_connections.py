@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-import subprocess
+import datetime
+import ipaddress
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 pytest.importorskip("dragstrip._engine", reason="the engine is not built: make build")
 from loads import Nginx, free_port, live, load, load_json, needs_nginx
@@ -97,24 +102,63 @@ def test_connections_come_from_many_addresses_and_ports_that_run_out_are_told_be
     assert "--sources" in refused.stderr
 
 
+def _named(name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+
+
+def certificate(
+    name: x509.Name,
+    key: ec.EllipticCurvePrivateKey,
+    subject: str = "",
+    *,
+    days: int = 2,
+    authority: bool = False,
+    issuer: x509.Name | None = None,
+    signer: ec.EllipticCurvePrivateKey | None = None,
+) -> x509.Certificate:
+    """A certificate that lasts until so many days from now (below 0: ago); without a signer, it signs itself.
+
+    openssl's command line makes no certificate that has ended from its version 3.5 on.
+    """
+    now = datetime.datetime.now(datetime.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(issuer or name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=9))
+        .not_valid_after(now + datetime.timedelta(days=days))
+        .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=authority)
+    )
+    names = [
+        x509.IPAddress(ipaddress.ip_address(text)) if kind == "IP" else x509.DNSName(text)
+        for kind, _, text in (one.partition(":") for one in subject.split(",") if one)
+    ]
+    made = made.add_extension(x509.SubjectAlternativeName(names), critical=False) if names else made
+    return made.sign(signer or key, hashes.SHA256())
+
+
+def write_certificate(file: Path, key: ec.EllipticCurvePrivateKey, made: x509.Certificate) -> None:
+    """Writes both in PEM; the key's file ends in ``.key``."""
+    file.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    file.with_suffix(".key").write_bytes(key.private_bytes(*form))
+
+
 class Authority:
-    """A signer of the test's own, by openssl's command line: certificates for names, expired or not."""
+    """A signer of the test's own: certificates for names, expired or not."""
 
     def __init__(self, at: Path) -> None:
-        self.at, self.file = at, at / "ca.pem"
-        self._run("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
-                  "-subj", "/CN=a test's own", "-keyout", "ca.key", "-out", "ca.pem")  # fmt: skip
-
-    def _run(self, *words: str) -> None:
-        subprocess.run(["openssl", *words], cwd=self.at, check=True, capture_output=True)
+        self.at, self.file, self.key = at, at / "ca.pem", ec.generate_private_key(ec.SECP256R1())
+        self.name = _named("a test's own")
+        write_certificate(self.file, self.key, certificate(self.name, self.key, authority=True))
 
     def sign(self, name: str, subject: str, days: int = 2) -> str:
-        """nginx's words for a key and its certificate."""
-        (self.at / "ext").write_text(f"subjectAltName={subject}\n")
-        self._run("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", "/CN=it",
-                  "-keyout", f"{name}.key", "-out", f"{name}.csr")  # fmt: skip
-        self._run("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial",
-                  "-days", str(days), "-extfile", "ext", "-out", f"{name}.pem")  # fmt: skip
+        """nginx's words for a key and its certificate; ``subject`` as openssl writes it: ``DNS:name,IP:address``."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        made = certificate(_named("it"), key, subject, days=days, issuer=self.name, signer=self.key)
+        write_certificate(self.at / f"{name}.pem", key, made)
         return f"ssl_certificate {self.at}/{name}.pem; ssl_certificate_key {self.at}/{name}.key;"
 
 
@@ -164,15 +208,18 @@ def test_a_certificate_that_proves_nothing_is_refused_with_what_would_do(tmp_pat
 
 
 class SelfSigned:
-    """What ``openssl req -x509`` makes: a certificate that signs itself and is an authority's, as curl takes it."""
+    """What ``openssl req -x509`` makes: a certificate that signs itself and is an authority's, as curl takes it.
 
-    def __init__(self, at: Path, name: str, subject: str = "IP:127.0.0.1", more: str = "", days: int = 2) -> None:
-        self.file, key = at / f"{name}.pem", at / f"{name}.key"
-        made = f"req -x509 -newkey rsa:2048 -nodes -subj /CN=its-own -days 2 -addext subjectAltName={subject} {more}"
-        again = f"x509 -in {self.file} -signkey {key} -days {days} -out {self.file}"
-        for words in (f"{made} -keyout {key} -out {self.file}", again):
-            subprocess.run(["openssl", *words.split()], check=True, capture_output=True)
-        self.words = f"ssl_certificate {self.file}; ssl_certificate_key {key};"
+    Args:
+        authority: whether it may sign others; days: until it ends, below 0 for one that has ended.
+    """
+
+    def __init__(
+        self, at: Path, name: str, subject: str = "IP:127.0.0.1", *, authority: bool = True, days: int = 2
+    ) -> None:
+        self.file, key = at / f"{name}.pem", ec.generate_private_key(ec.SECP256R1())
+        write_certificate(self.file, key, certificate(_named("its-own"), key, subject, days=days, authority=authority))
+        self.words = f"ssl_certificate {self.file}; ssl_certificate_key {self.file.with_suffix('.key')};"
 
 
 def serving(at: Path, made: dict[str, str]) -> tuple[Nginx, dict[str, str]]:
@@ -198,7 +245,7 @@ def test_a_certificate_is_believed_where_cacert_names_it(tmp_path: Path, more: t
     """One that signs itself, an authority's or not, and one that another signed; in every way of connecting."""
     itself, leaf = (
         SelfSigned(tmp_path, "itself"),
-        SelfSigned(tmp_path, "leaf", more="-addext basicConstraints=CA:FALSE"),
+        SelfSigned(tmp_path, "leaf", authority=False),
     )
     signed = Authority(tmp_path).sign("signed", "IP:127.0.0.1")
     server, urls = serving(tmp_path, {"itself": itself.words, "leaf": leaf.words, "signed": signed})

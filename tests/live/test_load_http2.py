@@ -19,6 +19,11 @@ from dragstrip.compat import outputs
 pytestmark = [live, needs_nginx]
 
 
+def nginx_version() -> tuple[int, ...]:
+    said = subprocess.run(["nginx", "-v"], capture_output=True, text=True, check=True).stderr
+    return tuple(int(part) for part in re.search(r"/(\d+)\.(\d+)\.(\d+)", said).groups())
+
+
 @pytest.fixture
 def ports(tmp_path: Path) -> tuple[Nginx, str, str]:
     """One nginx that speaks HTTP/2 on two ports, and their URLs: in the clear, and over TLS."""
@@ -93,7 +98,9 @@ def test_a_server_without_http_2_and_words_that_contradict_it_are_refused(
     """Before anything is sent, with what would do."""
     server, clear, encrypted = ports
     framed = load(clear, "-n", "12")
-    assert (framed.returncode, "responds in HTTP/2" in framed.stderr, "--http 2" in framed.stderr) == (1, True, True)
+    # From 1.25.1 on nginx answers both versions at such a port.
+    said = (1, True, True) if nginx_version() < (1, 25, 1) else (0, False, False)
+    assert (framed.returncode, "responds in HTTP/2" in framed.stderr, "--http 2" in framed.stderr) == said
     old = load(server.url(), "--http", "2", "-n", "12")
     assert (old.returncode, "HTTP/2" in old.stderr) == (1, True)
     other = tmp_path / "other"
