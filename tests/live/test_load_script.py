@@ -275,7 +275,7 @@ REFUSED = {
     "x = = 3": (2, "own.lua:1:"),
     "\nfunction init(a)\n local t = nil; t.x = 1 end": (2, "own.lua:3: attempt to index"),
     "function request() end": (2, "request() returned nil"),
-    "function request() return 'hello' end": (2, "whose head has no end"),
+    "function request() return 'hello' end": (2, "its head has no end"),
     "local n = 0 function request() n = n + 1 return 'GET / HTTP/1.1' .. n end": (
         1,
         "not a valid HTTP/1.1 request",
