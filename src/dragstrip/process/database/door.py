@@ -48,7 +48,7 @@ def _keys(password: str, salt: bytes, iterations: int) -> tuple[bytes, bytes]:
 
 
 def verifier(password: str) -> str:
-    """What PostgreSQL stores of a password, with which nobody can log in (its manual, 53.8)."""
+    """What PostgreSQL stores to check a password; a login needs the password itself (its manual, 53.8)."""
     salt = secrets.token_bytes(16)
     client, server = _keys(password, salt, ITERATIONS)
     stored = hashlib.sha256(client).digest()
