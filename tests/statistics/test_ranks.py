@@ -15,6 +15,7 @@ from judging import of_blocks, racing
 from rich.console import Console
 
 from dragstrip.analysis import Verdict, consistent, judge_column
+from dragstrip.analysis.interval import FloatArray
 from dragstrip.lab.choice import Progress
 from dragstrip.lab.ledger import CellRow, Stored
 from dragstrip.metrics import PairVerdict
@@ -29,7 +30,7 @@ from dragstrip.report.race.summary import JudgedRace, Part, pair_of
 BEST = re.compile(r"^(FASTEST|FASTER|LEAST CPU|LESS CPU) (n\d+)")
 
 
-def drift_of(rng: np.random.Generator, rounds: int) -> np.ndarray:
+def drift_of(rng: np.random.Generator, rounds: int) -> FloatArray:
     """What the machine does to all alike: a step, a slope, slow noise, or nothing."""
     kind = rng.integers(4)
     if kind == 0:
@@ -55,7 +56,8 @@ def raced(seed: int, metric: str, *, moment: int = 0) -> Race:
     levels, scatter = rng.normal(0, rng.choice([0.005, 0.03, 0.1]), count), rng.choice([0.003, 0.01, 0.02], count)
     rng = np.random.default_rng((seed, moment))
     rounds = int(rng.integers(12, 41))
-    drift, logs = drift_of(rng, rounds), {}
+    drift = drift_of(rng, rounds)
+    logs: dict[str, FloatArray] = {}
     for at in rng.permutation(count):
         values = levels[at] + drift + rng.normal(0, scatter[at], rounds)
         logs[f"n{at}"] = values[: rounds if at < 2 else int(rng.integers(10, rounds + 1))]

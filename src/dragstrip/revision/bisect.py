@@ -153,8 +153,8 @@ class Search:
             return None if (self.commits[suspect], parent) in done else Asked(self.commits[suspect], parent)
         level, error = known.logs
         skipped = {step.commit for step in self.steps if step.measured is None and not step.against}
-        best, most = None, LEAST_GAIN
-        up_to = 0.0
+        best: Asked | None = None
+        most, up_to = LEAST_GAIN, 0.0
         for chance, commit in zip(chances[:-1], self.commits, strict=False):
             up_to += chance
             raced = sum(step.commit == commit for step in self.steps)

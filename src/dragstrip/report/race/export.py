@@ -111,7 +111,7 @@ def _column(part: Part) -> JsonObject:
             | ({"requests_by_kind": [_kind(row) for row in kinds if row.contender == entrant.name]} if kinds else {})
             for entrant in race.entrants
         ],
-        "ranking": part.names,
+        "ranking": list(part.names),
         "groups": [list(group) for group in verdict.groups],
         "pauses": [wording.pauses_text(pauses, verdict) for pauses in verdict.pauses],
         "contradictions": list(map(wording.contradiction_text, verdict.contradictions)),
