@@ -243,13 +243,13 @@ def choose(race: Race, wanted: str | None = None) -> Choice:
 
 
 def _chosen(race: Race) -> tuple[str, MetricReason | None]:
-    if race.load.rate_per_s:  # what was offered to all says nothing of them, also without their CPU time
-        return "cpu", SameRate(race.waits)
     race = _choosing(race)
     rounds, blocks = race.rounds, by_contender(race, race.rounds)
-    if len(rounds) < EARLY:
-        return "throughput", None
     if any(map(_unread, blocks.values())):
+        return "throughput", None  # at one offered rate it compares nobody
+    if race.load.rate_per_s:
+        return "cpu", SameRate(race.waits)
+    if len(rounds) < EARLY:
         return "throughput", None
     cores = cores_of(race, rounds)
     held = [name for name, valid in blocks.items() if limited(valid, cores[name])]

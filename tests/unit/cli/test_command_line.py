@@ -38,7 +38,7 @@ HEAVY += ("pyarrow", "h11", "dragstrip._engine", "dragstrip.analysis", "dragstri
 SLOWEST = ("scipy", "altair", "vl_convert", "pandas", "pyarrow", "starlette", "uvicorn")
 
 #: Fields of a request that a call from Python has by another way, or not at all.
-ELSEWHERE = ("entries", "workload", "also", "rate_per_s", "offered", "purpose", "site", "allowed")
+ELSEWHERE = ("entries", "workload", "also", "rate_per_s", "offered", "purpose", "site", "allowed", "gate")
 
 
 def run(*words: str, **settings: object) -> subprocess.CompletedProcess[str]:

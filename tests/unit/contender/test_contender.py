@@ -321,7 +321,7 @@ def test_a_url_is_an_address_on_this_machine() -> None:
     "text",
     [
         "http://192.0.2.1/", "http://example.invalid/", "https://127.0.0.1/", "http://127.0.0.1/path",
-        "http://127.0.0.1/?a=1", "http://u:p@127.0.0.1/", "http://127.0.0.1:99999/", "http://[::1]/", "ftp://127.0.0.1/",
+        "http://127.0.0.1/?a=1", "http://u:p@127.0.0.1/", "http://127.0.0.1:99999/", "http://[2001:db8::1]/", "ftp://127.0.0.1/",
     ],
 )  # fmt: skip
 def test_a_url_elsewhere_or_of_another_kind_is_refused(text: str) -> None:

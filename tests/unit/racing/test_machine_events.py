@@ -181,7 +181,7 @@ def loop_of(race: Race, *, needed: Sequence[str] = (), spent_s: float = 0.0) -> 
     """The loop of a race's only column, with no servers behind it."""
     loop, whole = ColumnLoop.__new__(ColumnLoop), RaceLoop.__new__(RaceLoop)
     whole.race, whole.columns = race, [loop]
-    loop.whole, loop.finished, loop.needed = whole, None, frozenset(needed)
+    loop.whole, loop.finished, loop.needed, loop.open = whole, None, frozenset(needed), frozenset(needed)
     loop.race, loop.spent_s, loop.void_in_a_row, loop.judged = race, spent_s, 0, analysis.judge_column(race)
     for this in race.rounds:
         loop.void_in_a_row = loop.void_in_a_row + 1 if this.void else 0
