@@ -59,9 +59,10 @@ def read(file: Path, max_bytes: int, *, pipes: bool = False) -> bytes:
     try:
         # Without blocking: opening a pipe would wait for its other end.
         number = os.open(file, os.O_RDONLY | os.O_CLOEXEC | (0 if pipes else os.O_NONBLOCK))
+        if not pipes and not stat.S_ISREG(os.fstat(number).st_mode):
+            os.close(number)
+            raise ValueError("it is not a regular file")
         with open(number, "rb") as opened:  # noqa: PTH123 (a descriptor)
-            if not pipes and not stat.S_ISREG(os.fstat(number).st_mode):
-                raise ValueError("it is not a regular file")
             data = opened.read(max_bytes + 1)
     except OSError as error:
         raise ValueError(error.strerror or str(error)) from error

@@ -66,7 +66,7 @@ def test_a_driver_is_wanted_only_where_the_database_is_asked(folder: Path) -> No
 def test_where_the_database_is_stands_in_templates_and_in_the_environment(folder: Path, tmp_path: Path) -> None:
     """Also of an ad hoc server; without one the names are empty, and the environment has none of it."""
     where = {"database_host": "127.0.0.1", "database_port": 5, "database_user": "u", "database_name": "d",
-             "database_socket": "/s", "database_connections": 16}  # fmt: skip
+             "database_socket": "/s", "database_connections": 16, "database_password": "p"}  # fmt: skip
     mine = contender.serve_entry("mine=./own {port} {database_port}", tmp_path)
     (tmp_path / "scratch").mkdir()
     start = contender.prepare(
@@ -111,7 +111,7 @@ def test_the_database_is_installed_by_its_name(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(install, "lists_step", lambda *_: None)
     monkeypatch.setattr(install, "_candidates", frozenset)
     done = CliRunner().invoke(install_command, ["postgresql"], input="n\n")
-    assert "install -y --no-install-recommends --no-remove postgresql-15" in done.output or "want root" in done.output
+    assert "install -y --no-install-recommends --no-remove postgresql-15" in done.output or "need root" in done.output
 
 
 @pytest.mark.parametrize("words", [["--all"], ["--all", "--workload", "db"]])

@@ -8,6 +8,7 @@ number learns here which of these lacks it.
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 import sqlite3
 from collections.abc import Mapping
@@ -105,8 +106,10 @@ def test_each_number_is_kept_or_left_out_on_purpose(kind: type, own: set[str], l
 @pytest.mark.parametrize("kind", [record.Block, Slice])
 def test_each_kept_number_is_documented(kind: type) -> None:
     """In the docstring's arguments, or in the engine's stub by a text of its own."""
-    arguments = "\n".join((part.__doc__ or "").partition("Args:")[2] for part in kind.__mro__ if is_dataclass(part))
-    entries = re.findall(r"^        ([\w, ]+?):", arguments, re.MULTILINE)
+    arguments = "\n".join(
+        (inspect.getdoc(part) or "").partition("Args:")[2] for part in kind.__mro__ if is_dataclass(part)
+    )
+    entries = re.findall(r"^    ([\w, ]+?):", arguments, re.MULTILINE)
     named = {name.strip() for entry in entries for name in entry.split(",")}
     assert {field.name for field in fields(kind)} - named == set()
 

@@ -16,7 +16,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Annotated, Protocol
+from tarfile import HeaderError, ReadError
+from typing import IO, Annotated, Protocol, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
@@ -219,6 +220,23 @@ def opened(file: Path) -> Iterator[Archive]:
             raise BadUsage(f"{file} is not a saved image ({why}); {REMEDY}") from error
 
 
+class StrictHeader(tarfile.TarInfo):
+    """A member whose header must be whole: ``tarfile`` takes a later header that is not valid for the archive's end.
+
+    Raises:
+        tarfile.ReadError: the header is cut off or not valid, for example by a negative size.
+    """
+
+    @classmethod
+    def fromtarfile(cls, tarfile: tarfile.TarFile) -> Self:  # by the library's name
+        try:
+            return super().fromtarfile(tarfile)
+        except HeaderError as error:
+            if type(error).__name__ in ("InvalidHeaderError", "TruncatedHeaderError"):
+                raise ReadError(f"a header is not valid ({error})") from error
+            raise
+
+
 def refuse_global_headers(tar: tarfile.TarFile) -> None:
     """Refuses an archive whose headers for all later members grow: ``tarfile`` copies them into each member.
 
@@ -237,7 +255,7 @@ def _members(file: Path, stream: IO[bytes]) -> dict[str, tarfile.TarInfo]:
         raise BadUsage(f"{file} is compressed as a whole; decompress it first, for example by gunzip or unzstd")
     found: dict[str, tarfile.TarInfo] = {}
     links: dict[str, str] = {}
-    with tarfile.open(fileobj=Bounded(stream), mode="r:") as tar:  # type: ignore[call-overload]
+    with tarfile.open(fileobj=Bounded(stream), mode="r:", tarinfo=StrictHeader) as tar:  # type: ignore[call-overload]
         while (member := tar.next()) is not None:
             tar.members = []  # it would keep every header
             refuse_global_headers(tar)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO
 
 from dragstrip.errors import BadUsage
-from dragstrip.image.archive import Archive, Readable, refuse_global_headers
+from dragstrip.image.archive import Archive, Readable, StrictHeader, refuse_global_headers
 
 #: Names of files in a layer that remove a lower layer's file, or all that lower layers have in the folder.
 _WHITEOUT, _OPAQUE = ".wh.", ".wh..wh..opq"
@@ -228,7 +228,7 @@ class Unpacker:
         self._made = {str(self.root)}
         layer = _Layer(stream, self.limits.bytes + 2**30 - self._read)  # headers and padding are not files
         layer.expect(headers=True)
-        with tarfile.open(fileobj=layer, mode="r:") as tar:  # type: ignore[call-overload]
+        with tarfile.open(fileobj=layer, mode="r:", tarinfo=StrictHeader) as tar:  # type: ignore[call-overload]
             while (member := tar.next()) is not None:
                 tar.members = []  # it would keep every header
                 refuse_global_headers(tar)

@@ -7,6 +7,7 @@ and once as an ordinary user; other users try what needs no preparation by root.
 from __future__ import annotations
 
 import ctypes
+import importlib
 import json
 import multiprocessing
 import os
@@ -407,7 +408,11 @@ def tried(line: str, at: Path, user: int) -> list[str]:
         if libc.unshare(0x20000) or libc.mount(None, b"/", None, 0x44000, None):  # CLONE_NEWNS; MS_REC | MS_PRIVATE
             kinds = [kind for kind in kinds if not kind.startswith("full disk")]
     first = at / "first"
-    right = command(line, at, first)  # also loads what this user may not read later
+    # Loads what this user may not read later, where the checkout is root's alone; some parts load only when needed.
+    for file in Path(cli_main.__file__).parent.glob("[!_]*.py"):
+        importlib.import_module(f"dragstrip.cli.{file.stem}")
+    importlib.import_module("click._textwrap")
+    right = command(line, at, first)
     assert right.returncode in (0, 1), right
     content = first.read_bytes()
     targets = {kind: prepared(kind, at, user=user) for kind in kinds}

@@ -79,6 +79,13 @@ def test_root_elsewhere_than_on_debian_has_the_wheels_too(cache: Path) -> None:
     assert line.startswith("lua: no package manager of this machine provides it; see https://")
 
 
+@pytest.fixture
+def npm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if npm were on PATH."""
+    monkeypatch.setattr(install.shutil, "which", lambda name: f"/usr/bin/{name}")
+
+
+@pytest.mark.usefixtures("npm")
 def test_packages_of_the_system_and_of_python_may_be_wanted_together(cache: Path, tmp_path: Path) -> None:
     """Both are installed for root; otherwise the contender is reported as impossible only if nothing can be done."""
     both = own(tmp_path, '[install]\ndebian = ["libthing"]\npip = ["thing"]')
@@ -98,6 +105,7 @@ def test_packages_of_the_system_and_of_python_may_be_wanted_together(cache: Path
     )
 
 
+@pytest.mark.usefixtures("npm")
 def test_packages_of_python_and_of_npm_have_a_folder_each(cache: Path, tmp_path: Path) -> None:
     """Each is looked for in its own: a driver from npm, beside a program from PyPI."""
     both = own(tmp_path, '[install]\npip = ["thing"]\nnpm = ["driver"]')

@@ -127,9 +127,12 @@ def test_odd_names_are_names(out: Path) -> None:
         ([images.link("l", "l/l/" * 200), images.entry("l/x")], "more than 128 folders"),
         ([images.entry("t", b"1", mtime=1e300)], "timestamp out of range"),
         ([images.entry("t", b"1", pax_headers={"mtime": "nan"})], "NaN"),
-        ([images.entry("t", b"1", pax_headers={"size": "-512"})], "'t' has -512 bytes"),
+        ([images.entry("t", b"1", pax_headers={"size": "-512"})], "'t' has -512 bytes|header is not valid"),
         ([images.entry("t", b"1", pax_headers={"path": "a\0b"})], "leads out"),
-        ([images.link("t", "a"), images.entry("u", pax_headers={"linkpath": "\0"}, type=tarfile.SYMTYPE)], "null byte"),
+        (
+            [images.link("t", "a"), images.entry("u", pax_headers={"linkpath": "\0"}, type=tarfile.SYMTYPE)],
+            "null (byte|character)",
+        ),
     ],
     ids=lambda case: case[:12] if isinstance(case, str) else None,
 )

@@ -107,9 +107,9 @@ def drive(folder: Path, monkeypatch: pytest.MonkeyPatch, plan: Mapping[str, Any]
 RECORDED: Sequence[tuple[dict[str, Any], str, int, str, Sequence[tuple[str, str, str, float, float, float]]]] = (
     (
         {"planned_rounds": 30},
-        *("decided", 15, "5c6cacc97891a8a7"),
+        *("decided", 21, "865c89cafb556fb4"),
         (
-            ("quick", "steady", "faster", 1.0059595382718958, 1.000026218695659, 1.0119280612063402),
+            ("quick", "steady", "faster", 1.0059624970365144, 1.0016619098212312, 1.0102815486160857),
             ("quick", "slow", "faster", 1.3263916925237107, 1.2347831884006524, 1.4247966270699384),
             ("steady", "slow", "faster", 1.322985816992206, 1.2477347918567996, 1.402775239887206),
         ),

@@ -39,7 +39,7 @@ def pair_of(**changes: object) -> analysis.Pair:
         (
             {"verdict": "undecided", "ratio": 0.998, "low": 0.988, "high": 1.009, "more_s": 75.0},
             "nginx-lua against node: too close to call, between 1.2 % slower and 0.9 % faster (24 rounds, 38 s; "
-            "about 75 s more would decide it if this trend holds)",
+            "about 2 min more would decide it if this trend holds)",
         ),
         (
             {"verdict": "same", "ratio": 1.001, "low": 0.996, "high": 1.006, "within_margin": True},
