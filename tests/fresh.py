@@ -134,7 +134,7 @@ def _not_of_a_package(path: Path) -> bool:
 
 def settle(root: Path, suite: str, home: Path) -> None:
     """Copies this machine's settings of package managers, so that the root reaches the same registries."""
-    # Nobody needs this root after a power failure, and waiting for the disk takes longer than unpacking.
+    # This root is not needed after a power failure, and waiting for the disk takes longer than unpacking.
     (root / "etc/dpkg/dpkg.cfg.d/unsafe-io").write_text("force-unsafe-io\n")
     mirror, security = sources()
     lines = [f"deb {mirror} {suite} main", f"deb {mirror} {suite}-updates main"]
@@ -265,7 +265,7 @@ def race_and_test(name: str, revision: str, keep: bool) -> Result:
 def type_in(root: Fresh, result: Result, words: str, where: str) -> bool:
     """Types one command, and notes what it did; whether it succeeded.
 
-    An ordinary user is told what root must install, by a command to paste: it is run as it was printed, once.
+    An ordinary user is shown what root must install, by a command to paste: it is run as it was printed, once.
     """
     since, begun = root.end(), time.monotonic()
     code = root.run(words, where=where)

@@ -116,7 +116,7 @@ def certificate(
     issuer: x509.Name | None = None,
     signer: ec.EllipticCurvePrivateKey | None = None,
 ) -> x509.Certificate:
-    """A certificate that lasts until so many days from now (below 0: ago); without a signer, it signs itself.
+    """A certificate that lasts until this many days from now (below 0: ago); without a signer, it signs itself.
 
     openssl's command line makes no certificate that has ended from its version 3.5 on.
     """

@@ -53,7 +53,7 @@ def run(planted: Path, tmp_path: Path, *words: str) -> None:
         [sys.executable, "-P", "-m", "dragstrip", *words], cwd=planted, capture_output=True, text=True,
         stdin=subprocess.DEVNULL, env={**os.environ, "XDG_DATA_HOME": str(tmp_path / "data")},
     )  # fmt: skip
-    assert done.returncode in (0, 1, 2, 130), done.stderr  # 130: nobody agrees to an installation
+    assert done.returncode in (0, 1, 2, 130), done.stderr  # 130: no user agrees to an installation
     assert sorted(mark.name for mark in (planted.parent / "marks").iterdir()) == []
 
 

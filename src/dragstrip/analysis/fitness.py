@@ -246,7 +246,7 @@ def _chosen(race: Race) -> tuple[str, MetricReason | None]:
     race = _choosing(race)
     rounds, blocks = race.rounds, by_contender(race, race.rounds)
     if any(map(_unread, blocks.values())):
-        return "throughput", None  # at one offered rate it compares nobody
+        return "throughput", None  # at one offered rate it compares no contenders
     if race.load.rate_per_s:
         return "cpu", SameRate(race.waits)
     if len(rounds) < EARLY:
@@ -318,7 +318,7 @@ def _rising(blocks: Sequence[Block]) -> bool:
 
 
 def _surely_above(numbers: FloatArray, limit: float) -> bool:
-    """Whether a mean over rounds is above a limit, and by so many errors that more rounds would not change that."""
+    """Whether a mean over rounds is above a limit by ``SURE_ERRORS`` errors: more rounds would not change that."""
     if len(numbers) < FLOOR:
         return False
     error = float(numbers.std(ddof=1)) / math.sqrt(len(numbers))

@@ -386,7 +386,7 @@ def still_needed(
     most rounds, the first of the line-up among equals; none if nothing is open. A fixed design needs all to its end.
 
     Args:
-        asked: pairs of which more is asked than a verdict.
+        asked: pairs that need more than a verdict.
         resting: pairs that more rounds would not change rest; False: they go on too.
     """
     names = [entrant.name for entrant in race.entrants if not entrant.out]

@@ -78,8 +78,8 @@ class Box:
 
     Args:
         command: bubblewrap's, with the container's own.
-        options: bubblewrap's. They have the container's environment: every user can read a command, so they are no part
-            of it.
+        options: bubblewrap's. They have the container's environment: every user can read a command, so they are not
+            part of it.
         ids: base, user and group of the user namespace that root's supervisor makes; None: bubblewrap makes it.
         stop_signal: the image's own, without SIG; "" if it names none.
         network: as in ``Wish``.

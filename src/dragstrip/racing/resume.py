@@ -173,7 +173,7 @@ def _listed(facts: Sequence[str | None]) -> str:
 
 
 def _refuse_ended(race: Race, extra_s: float | None, gate: Gate) -> None:
-    """A race that has settled all that was asked, or has spent its rounds or its budget, can't go on.
+    """A race that has settled all that it had to settle, or has spent its rounds or its budget, can't go on.
 
     What settles it is the record: an earlier version called races decided that were not.
     """

@@ -115,7 +115,7 @@ def test_later_rounds_and_later_falls_leave_the_choice() -> None:
 
 
 def test_an_open_loop_without_one_contenders_cpu_time_gives_it_no_verdict() -> None:
-    """The rate that all were offered is no result, so throughput does not decide instead."""
+    """The rate that all were offered is not a result, so throughput does not decide instead."""
     race = auto(rounds=12)
     race = samples.changed(race, load=replace(race.load, rate_per_s=10_000.0))
     race = with_blocks(race, lambda block: replace(block, server_cpu_ns=None) if block.contender == "quick" else block)

@@ -753,7 +753,7 @@ def test_no_shipped_definition_installs_what_pushes_out_the_nginx_lua_module() -
 
 
 def test_what_a_version_lacks_is_said_by_version(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A parameter's value that a later version has first; a value that is no choice is refused."""
+    """A parameter's value that a later version has first; a value that is not a choice is refused."""
     text = GOOD.replace(
         "[parameters]",
         '[since]\n"http=2,tls=off" = "1.24"\n\n[choices]\nhttp = ["1.1", "2"]\ntls = ["off", "on"]\n\n'

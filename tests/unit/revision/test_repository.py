@@ -157,7 +157,7 @@ def test_a_submodule_is_checked_out_from_the_clone_that_is_here(made: Made, tmp_
 
 
 def test_a_submodule_s_address_copies_no_other_repository_of_this_machine(made: Made, tmp_path: Path) -> None:
-    """Git itself refuses such an address in a revision; a name that leads out of the user's clones is no way either."""
+    """Git itself refuses such an address in a revision; a name that leads out of the user's clones fails too."""
     private = Made(tmp_path / "private")
     secret = private.commit("secret", key_txt="secret")
     for name, url in [("x", str(private.folder)), ("x", f"file://{private.folder}"), ("../../../../private/.git", "y")]:
