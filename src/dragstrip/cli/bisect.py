@@ -92,8 +92,8 @@ def bisect(options: BisectOptions) -> None:
             search.steps.append(step)
             searching.save(file, search)
             races.show(step)
-            bad = search.of_bad()
-            if bad is None or not bad.is_slower(search.threshold):
+            ends = search.of_bad()
+            if ends is None or not ends.is_slower(search.threshold):
                 break
         builds.remove_old(repository)
     _conclude(console, options, repository, search)

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from dragstrip.cli import options as opts
 from dragstrip.cli.options import EXIT_FAILURE, EXIT_VOID, open_store
@@ -21,6 +20,7 @@ from dragstrip.errors import BadUsage, DiskFull
 from dragstrip.record import Event, Race
 from dragstrip.report import glyphs
 from dragstrip.report.comparison import Outcome, Ruled, ruling_line
+from dragstrip.report.console import Console
 from dragstrip.report.figures import visible
 from dragstrip.report.race import badge, formats, headline, markdown, thresholds
 from dragstrip.report.race import export as race_export

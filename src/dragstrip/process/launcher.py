@@ -126,8 +126,10 @@ class ServerProcess(Running):
         return tuple(sorted(names))
 
     def outside(self) -> tuple[str, ...]:
-        found = []
-        for pid in self.pids() if self.cgroup is not None else ():
+        found: list[str] = []
+        if self.cgroup is None:
+            return ()
+        for pid in self.pids():
             with contextlib.suppress(OSError):
                 groups = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
                 name = Path(f"/proc/{pid}/comm").read_text().strip()

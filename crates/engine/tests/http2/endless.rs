@@ -7,8 +7,11 @@ use dragstrip_engine::http2::frame::{self, flag, kind};
 use dragstrip_engine::{BlockPlan, SessionPlan};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// A flood's name, and its next bytes on a stream.
+type Flood = (&'static str, fn(u32) -> Vec<u8>);
+
 /// What is sent without end on a stream after its head, and after its end.
-const FLOODS: [(&str, fn(u32) -> Vec<u8>); 9] = [
+const FLOODS: [Flood; 9] = [
     ("data", |id| made(kind::DATA, 0, id, &[b'x'; 4096])),
     ("empty data", |id| made(kind::DATA, 0, id, b"").repeat(100)),
     ("padding", |id| made(kind::DATA, flag::PADDED, id, &[&[200][..], &[0; 200]].concat()).repeat(20)),

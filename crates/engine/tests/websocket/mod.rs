@@ -368,7 +368,8 @@ fn what_websocket_has_not_is_refused_with_the_field_named() {
 
 #[test]
 fn a_server_that_never_stops_sending_holds_no_block() {
-    let floods: [(&str, fn() -> Vec<u8>); 5] = [
+    type Flood = (&'static str, fn() -> Vec<u8>);
+    let floods: [Flood; 5] = [
         ("pings", || framed(0x89, b"x").repeat(100)),
         ("pongs", || framed(0x8a, b"").repeat(100)),
         ("empty continuations", || framed(0, b"").repeat(100)),
