@@ -92,7 +92,7 @@ def nothing_left() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def crowd(tmp_path_factory: pytest.TempPathFactory) -> Raced:
-    """Two nginx, one at a socket, one at ::1 alone, one that already runs, a restless one, a hostile one, and all that must fall out."""
+    """Two nginx, servers at a socket, at ::1 and running already, a restless and a hostile one; all others fall out."""
     folder = tmp_path_factory.mktemp("crowd")
     out, page, env = folder / "out.json", folder / "race.html", settings(folder)
     words = ["race", "nginx-return", "nginx-static", "--rounds", str(ROUNDS), "--seed", str(SEED)]
