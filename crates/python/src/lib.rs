@@ -98,7 +98,7 @@ impl Engine {
         let (opened, signalled) =
             self.with(py, |engine| Ok(run::watched(&self.stop, || engine.open(plan.resolved(self.wait == "poll")?))))?;
         signalled?;
-        opened.map_err(|error| refused(error.into()))
+        opened.map_err(refused)
     }
 
     fn used(&self, py: Python<'_>, session: u32) -> PyResult<SessionUse> {

@@ -1,5 +1,9 @@
 -- Every workload as a WSAPI application (Lua 5.1 to 5.4): status, headers, body iterator. Its hosts are several:
 -- WSAPI's own FastCGI loop, a small one in C, uWSGI. A wrapped coroutine suits uWSGI too, which calls until it raises.
+
+-- FastCGI's library replaces the environment during a request, so the database's password is read before the first.
+DATABASE_PASSWORD = os.getenv("PGPASSWORD")
+
 local function answer(status, kind, body)
   return status, { ["Content-Type"] = kind, ["Content-Length"] = #body }, coroutine.wrap(function()
     coroutine.yield(body)

@@ -1,6 +1,6 @@
 -- The rows of `db` and `queries`, by LuaSQL: one connection, which blocks, and a statement that is prepared once.
 local connection = assert(require("luasql.postgres").postgres():connect(
-  "{{ database_name }}", "{{ database_user }}", "", "{{ database_host }}", "{{ database_port }}"))
+  "{{ database_name }}", "{{ database_user }}", DATABASE_PASSWORD or "", "{{ database_host }}", "{{ database_port }}"))
 assert(connection:execute("PREPARE row (integer) AS SELECT id, n FROM rows WHERE id = $1"))
 
 local ROWS = 10000
