@@ -18,6 +18,8 @@ from dragstrip.paths import NOWHERE
 #: Modules of Python that its own tools import, of Lua and of Node that contenders need.
 PYTHON = ("json", "venv", "pip", "runpy", "socket", "ensurepip", "subprocess", "platform", "ctypes", "base64", "hmac")
 LUA = ("socket", "dkjson", "copas", "wsapi", "luasql", "wsapi/fastcgi", "luasql/postgres")
+#: Modules that are installed nowhere: Lua finds an installed one before one of the current folder.
+NOT_INSTALLED = "planted"
 
 
 @pytest.fixture
@@ -29,7 +31,7 @@ def planted(tmp_path: Path) -> Path:
         made.mkdir()
     for name in PYTHON:
         (folder / f"{name}.py").write_text(f"open({str(marks / name)!r}, 'w')\nraise SystemExit(0)\n")
-    for name in LUA:
+    for name in (*LUA, NOT_INSTALLED):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / f"{name}.lua").write_text(f"io.open('{marks}/{name.replace('/', '.')}', 'w'):close()\nreturn {{}}\n")
     package = folder / "node_modules" / "pg"
@@ -84,8 +86,8 @@ def test_the_planted_files_would_run(planted: Path, tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "venv"], cwd=planted, check=False)
     assert {mark.name for mark in marks.iterdir()} & {"venv", "runpy", "sitecustomize"}
     if lua := shutil.which("lua5.4"):
-        subprocess.run([lua, "-e", "require('dkjson')"], cwd=planted, check=True)
-        assert (marks / "dkjson").exists()
+        subprocess.run([lua, "-e", f"require('{NOT_INSTALLED}')"], cwd=planted, check=True)
+        assert (marks / NOT_INSTALLED).exists()
     if node := shutil.which("node"):
         subprocess.run([node, "-e", "require('pg')"], cwd=planted, check=True)
         assert (marks / "pg").exists()

@@ -11,6 +11,7 @@ mod engine {
     pub mod failure;
     pub mod heads;
     pub mod http2;
+    pub mod request;
     pub mod response;
     pub mod websocket {
         pub mod frames;
