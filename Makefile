@@ -6,7 +6,8 @@ BIN := $(VENV)/bin
 export CARGO_TERM_COLOR ?= never
 # Tests start hundreds of Python processes: each module is compiled once, also where the environment forbids to keep that.
 unexport PYTHONDONTWRITEBYTECODE
-RUST_SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml 2>/dev/null) Cargo.toml
+# What the engine's library is made of: not its tests.
+RUST_SOURCES := $(shell find crates \( -name tests -o -name fuzz \) -prune -o \( -name '*.rs' -o -name Cargo.toml \) -print 2>/dev/null) Cargo.toml
 
 FUZZ_CASES ?= 20000
 FUZZ_RUNS ?= 200000
@@ -144,7 +145,8 @@ fuzz: .stamps/build  ## the response parser, HTTP/2's and WebSocket's frames on 
 	PROPTEST_CASES=$(FUZZ_CASES) cargo test --profile quick -p dragstrip-engine --test response --test corpus
 	FUZZ_CASES=$(FUZZ_CASES) cargo test --profile quick -p dragstrip-engine --test frames --test websocket_frames
 	$(BIN)/python benchmarks/fuzz.py --runs $(FUZZ_RUNS)
-	@# Frames by LLVM's fuzzer in long runs only: the tests above have read its corpus.
+	@# In long runs only: every flood at every moment; frames by LLVM's fuzzer, whose corpus the tests above have read.
+	$(if $(filter file,$(origin FUZZ_RUNS)),,FUZZ_CASES=$(FUZZ_CASES) cargo test --profile quick -p dragstrip-engine --test epoll --test uring never_stops_sending)
 	$(if $(filter file,$(origin FUZZ_RUNS)),,$(BIN)/python benchmarks/fuzz.py --target frames --runs $(FUZZ_RUNS))
 	$(if $(filter file,$(origin FUZZ_RUNS)),,$(BIN)/python benchmarks/fuzz.py --target messages --runs $(FUZZ_RUNS))
 

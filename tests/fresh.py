@@ -10,6 +10,9 @@ Rust toolchain, which the README names as a prerequisite. Mounts and processes a
 kept below ~/.cache/dragstrip-fresh, by suite and day. `…-wheel` are an ordinary user's roots without Rust, for the
 README's lines of the wheel; `trixie-container` builds the Containerfile on such a root by podman, and races in it.
 
+Compiling takes longest. The first root of a release compiles; the second one gets what cargo has left there, and
+compiles nothing if the page's commands are right. On one release that is the ordinary user's root, on the other root's.
+
 Each root's output goes to runs/fresh/NAME.log; at the end a table has the seconds of each command, the installed
 packages, and the tests that passed and were skipped. It needs root and debootstrap. Exit code 1 where a command failed.
 """
@@ -41,19 +44,22 @@ WHEELS = LOGS / "dist"
 BASES = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dragstrip-fresh"
 
 SUITES = ("bookworm", "trixie")
-#: What can be tried, the longest first: a release, and who types there or what is installed.
+#: What can be tried: a release, and who types there or what is installed. Of a release, the first one compiles.
 NAMES = (
-    *(f"{suite}-{user}" for user in ("user", "root") for suite in SUITES),
-    *(f"{suite}-wheel" for suite in SUITES),
-    "trixie-container",
+    *("bookworm-user", "bookworm-root", "bookworm-wheel"),
+    *("trixie-root", "trixie-user", "trixie-wheel", "trixie-container"),
 )
 #: The name of the ordinary user.
 USER = "racer"
+#: Where the checkout and cargo's own files are in every root: what cargo has built holds for these paths only.
+CHECKOUT, CARGO_HOME = "/srv/dragstrip", "/srv/cargo"
+#: What cargo leaves there and another root of the release can use.
+BUILT = (f"{CHECKOUT}/target", f"{CHECKOUT}/Cargo.lock", CARGO_HOME)
 
 #: Settings of package managers that a machine may need to reach its registries, by their paths on both sides.
 SETTINGS = ("/etc/pip.conf", "/etc/resolv.conf", "/etc/hosts", "/etc/ssl/certs/ca-certificates.crt", "/usr/etc/npmrc")
 #: The same in the home folder.
-HOME_SETTINGS = (".npmrc", ".config/pip/pip.conf", ".cargo/config.toml", ".config/go/env")
+HOME_SETTINGS = (".npmrc", ".config/pip/pip.conf", ".config/go/env")
 
 #: What the README's reader has before the first command, if the page has no line for it (older revisions).
 PREREQUISITES = "apt-get install git make python3"
@@ -76,6 +82,7 @@ class Result:
     name: str
     typed: list[Typed]
     packages: int = 0
+    compiled: bool = True
     skips: Counter[str] = field(default_factory=Counter)
     problem: str = ""
 
@@ -145,6 +152,7 @@ def settle(root: Path, suite: str, home: Path) -> None:
             shutil.copy(path, root / "etc/apt/apt.conf.d")
     pairs = [(Path(name), root / name[1:]) for name in SETTINGS]
     pairs += [(Path.home() / name, root / str(home)[1:] / name) for name in HOME_SETTINGS]
+    pairs += [(Path.home() / ".cargo" / "config.toml", root / CARGO_HOME[1:] / "config.toml")]
     for ours, theirs in pairs:
         if ours.exists():
             theirs.parent.mkdir(parents=True, exist_ok=True)
@@ -164,7 +172,7 @@ class Fresh:
             self.run(f"useradd --create-home --shell /bin/bash {user}", as_root=True)
         settle(folder, suite, self.home)
         if user != "root":
-            self.run(f"chown -R {user}: {self.home}", as_root=True)
+            self.run(f"mkdir -p {CARGO_HOME} && chown -R {user}: {self.home} {CARGO_HOME}", as_root=True)
 
     def run(self, words: str, *, as_root: bool = False, where: str = "/") -> int:
         """Exit code of a shell's command; its output follows what the log has."""
@@ -184,7 +192,8 @@ class Fresh:
             f"mount --make-rprivate / && mount -t proc proc {self.folder}/proc && "
             f"mount --rbind /dev {self.folder}/dev && mount --rbind /sys {self.folder}/sys && {bindings} "
             f"exec chroot --userspec={user} {self.folder} "
-            f"env -i HOME={home} USER={user} PATH={path} LANG=C.UTF-8 sh -c {shlex.quote(inside)}"
+            f"env -i HOME={home} USER={user} PATH={path} CARGO_HOME={CARGO_HOME} LANG=C.UTF-8"
+            f" sh -c {shlex.quote(inside)}"
         )
         self.end()
         self.log.write(f"\n$ {words}\n")
@@ -234,31 +243,49 @@ def pasted(text: str) -> str:
     )
 
 
-def attempt(name: str, revision: str, keep: bool) -> Result:
-    """One root's whole test."""
-    who = name.partition("-")[2]
-    tried = {"wheel": with_the_wheel, "container": in_a_container}.get(who, race_and_test)
-    return tried(name, revision, keep)
+def attempt(names: Sequence[str], revision: str, keep: bool) -> list[Result]:
+    """The tests of one release's roots, one after the other."""
+    others = {"wheel": with_the_wheel, "container": in_a_container}
+    with tempfile.TemporaryDirectory(prefix="dragstrip-fresh-built-", dir="/var/tmp") as built:
+        return [
+            others[who](name, revision, keep) if who in others else race_and_test(name, revision, keep, Path(built))
+            for name in names
+            for who in (name.partition("-")[2],)
+        ]
 
 
-def race_and_test(name: str, revision: str, keep: bool) -> Result:
-    """The README's words in one root, one after the other; the first failure ends it."""
+def race_and_test(name: str, revision: str, keep: bool, built: Path) -> Result:
+    """The README's words in one root, one after the other; the first failure ends it.
+
+    Args:
+        built: what cargo left in an earlier root of the release; empty if this is the first, which leaves it there.
+    """
     user = "root" if name.endswith("-root") else USER
     page, result = Page.of(_show(revision, "README.md")), Result(name, [])
     with fresh(name, user, keep=keep) as root:
         if not root.install(page.before):
             return _failed(result, root, "the prerequisites can't be installed")
-        checkout = root.home / "dragstrip"
-        there = root.folder / str(checkout)[1:]
+        there = root.folder / CHECKOUT[1:]
         subprocess.run(["git", "clone", "--quiet", "--no-hardlinks", str(ROOT), str(there)], check=True)
         subprocess.run(["git", "-C", str(there), "checkout", "--quiet", revision], check=True)
+        # As below /root, no other user can enter it.
+        (root.folder / "srv").chmod(0o700 if user == "root" else 0o755)
+        # Older than what cargo has built of the same commit.
+        subprocess.run(["find", str(there), "-exec", "touch", "-h", "-d", "@1", "{}", "+"], check=True)
+        for path in built.iterdir():
+            result.compiled = False
+            subprocess.run(["cp", "-a", "--reflink=auto", str(path), str(root.folder / "srv")], check=True)
         # What a run leaves that was cut off: an environment without pip. Debian's python3 alone makes it.
-        root.run(f"python3 -m venv --without-pip {checkout}/.venv && chown -R {user}: {checkout}", as_root=True)
+        half = f"python3 -m venv --without-pip {CHECKOUT}/.venv && chown -R {user}: {CHECKOUT} {CARGO_HOME}"
+        root.run(half, as_root=True)
         had = root.packages()
         for words in page.typed:
-            if not type_in(root, result, words, str(checkout)):
+            if not type_in(root, result, words, CHECKOUT):
                 return _failed(result, root, f"{words} failed")
         result.packages = len(root.packages() - had)
+        for name_of in BUILT if result.compiled else ():
+            (built / name_of[5:]).parent.mkdir(exist_ok=True)
+            (root.folder / name_of[1:]).rename(built / name_of[5:])
     return result
 
 
@@ -367,6 +394,8 @@ def table(results: Sequence[Result]) -> list[str]:
             )
         if not result.typed:
             lines.append(f"| {result.name} | | | | | | **{result.problem}** |")
+    if spared := [result.name for result in results if not result.compiled]:
+        lines += ["", f"What cargo builds came from the other root of the release: {', '.join(spared)}."]
     for result in results:
         lines += ["", f"skipped in {result.name}:"] if result.skips else []
         lines += [f"- {number} × {reason}" for reason, number in result.skips.most_common()]
@@ -378,7 +407,7 @@ def main() -> int:
     parser.add_argument("--only", default=",".join(NAMES), help=f"some of {','.join(NAMES)}, with commas between them")
     parser.add_argument("--revision", default="HEAD", help="the commit to try")
     parser.add_argument("--keep", action="store_true", help="leave the roots, and say where")
-    parser.add_argument("--at-once", type=int, default=2, help="roots at a time")
+    parser.add_argument("--at-once", type=int, default=2, help="releases at a time")
     chosen = parser.parse_args()
     wanted = [name for name in NAMES if name in chosen.only.split(",")]
     if unknown := set(chosen.only.split(",")) - set(NAMES):
@@ -394,7 +423,8 @@ def main() -> int:
     if any(name.endswith(("-wheel", "-container")) for name in wanted):
         build_wheel()
     with ThreadPoolExecutor(chosen.at_once) as pool:
-        results = list(pool.map(lambda name: attempt(name, revision, chosen.keep), wanted))
+        chains = [[name for name in wanted if name.startswith(suite)] for suite in SUITES]
+        results = sum(pool.map(lambda names: attempt(names, revision, chosen.keep), chains), list[Result]())
     print("", *table(results), sep="\n")
     return int(any(result.problem for result in results))
 

@@ -63,6 +63,7 @@ def test_the_working_tree_is_raced_against_the_default_branch(made: Made, tmp_pa
     assert made.git("rev-parse", "HEAD")[:12] in outputs["html"].read_text()
 
 
+@pytest.mark.thorough
 def test_a_slower_commit_is_found(made: Made, tmp_path: Path) -> None:
     """Between a commit that costs nothing and another."""
     found = dragstrip("bisect", "HEAD~3", "HEAD", "-q", "--json", str(tmp_path / "search.json"))

@@ -135,6 +135,7 @@ def test_judge_widens_intervals_for_all_pairs_at_once_as_the_simulation_does() -
     assert halves[2] > 1.1 * alone[0]
 
 
+@pytest.mark.thorough
 def test_the_recorded_planted_difference_is_found() -> None:
     """B slowed by 2.6 %: called, by the right side, by round 40 in each of ten races, by either metric."""
     for seed in range(10):
@@ -148,6 +149,7 @@ def test_six_contenders_at_once_are_wrong_in_at_most_5_percent_of_races() -> Non
     assert float(lines[2].split("|")[2].strip(" %")) <= 5
 
 
+@pytest.mark.thorough
 def test_all_intervals_hold_at_once_however_machine_and_launches_misbehave() -> None:
     """Drift, bursts, heavy tails, two kinds: 95 % or more, within the error of 300 races; one long run each fails."""
     rows = [row.split("|")[2:7] for row in list(simulate_many.coverage(300))[2:]]

@@ -46,6 +46,7 @@ def test_pauses_of_its_own_count_and_are_named() -> None:
     assert "does not include them" in pauses_text(judged.pauses[0], judged)
 
 
+@pytest.mark.thorough
 def test_what_told_two_apart_is_named_as_pauses_in_nine_of_ten_races() -> None:
     """a stands still for 1.5 of 10 blocks in every third round: as soon as that tells them apart, it is named."""
     named = 0

@@ -10,6 +10,7 @@ from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
+import pytest
 import samples
 from judging import of_blocks, racing
 from rich.console import Console
@@ -103,6 +104,7 @@ def against(part: Part, order: Sequence[str]) -> list[tuple[str, str]]:
     return [(a, b) for a, b, pair in pairs if pair and pair.verdict is PairVerdict.SLOWER]
 
 
+@pytest.mark.thorough
 def test_no_order_contradicts_a_separated_pair_and_the_best_is_separated_from_all() -> None:
     """By the rows that all reports show, the tie groups, and who leads."""
     best = 0

@@ -70,6 +70,7 @@ def test_a_half_made_environment_is_made_again_and_a_whole_one_is_kept(place: Pa
     assert (folder / "prepared").stat().st_mtime_ns == made
 
 
+@pytest.mark.thorough
 def test_an_environment_whose_interpreter_went_away_is_made_again(place: Path) -> None:
     """As after an upgrade of the distribution."""
     assert prepare(place).returncode == 0

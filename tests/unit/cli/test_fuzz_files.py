@@ -23,6 +23,7 @@ def fuzz(*words: str) -> dict[str, Any]:
     return report
 
 
+@pytest.mark.thorough
 def test_three_hundred_files_start_nothing_write_nothing_elsewhere_and_end() -> None:
     """Of each kind; 10,000 are a part of `make soak`."""
     report = fuzz("--cases", "300", "--seed", "3")

@@ -190,6 +190,7 @@ def test_a_machine_is_held_by_one_client_at_a_time() -> None:
     assert client("b", "ben").communicate("", timeout=60)[0] == "held\n"
 
 
+@pytest.mark.thorough
 def test_a_second_clients_agent_is_asked_until_the_first_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Real agents: refused by name while it is held; taken once the first has heard nothing and ended by itself."""
     reached = Machine(name="far", role="server", dragstrip="x")

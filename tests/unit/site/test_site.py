@@ -130,6 +130,7 @@ SLOW = {
 }
 
 
+@pytest.mark.thorough
 def test_a_thousand_slow_clients_are_ended_and_others_are_answered(store: Path) -> None:
     """Each gets a byte through every now and then, and is closed all the same; no more are open than may be."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
