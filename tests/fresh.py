@@ -2,6 +2,7 @@
 
     python tests/fresh.py                                   # all
     python tests/fresh.py --only trixie-user                # one: a release, and who types
+    python tests/fresh.py --only bookworm-all,trixie-all    # every contender: into docs/releases.json
     python tests/fresh.py --revision 249e8e46 --keep        # an older state of the checkout; the roots stay
 
 A root is a minimal Debian (`debootstrap --variant=minbase`) with this machine's settings of package managers and its
@@ -9,6 +10,7 @@ Rust toolchain, which the README names as a prerequisite. Mounts and processes a
 (unshare(1)), so nothing of them stays. Commands come from README.md: the page and this check can't part. Base roots are
 kept below ~/.cache/dragstrip-fresh, by suite and day. `…-wheel` are an ordinary user's roots without Rust, for the
 README's lines of the wheel; `trixie-container` builds the Containerfile on such a root by podman, and races in it.
+`…-all`, only if named, installs and verifies every contender.
 
 Compiling takes longest. The first root of a release compiles; the second one gets what cargo has left there, and
 compiles nothing if the page's commands are right. On one release that is the ordinary user's root, on the other root's.
@@ -20,6 +22,7 @@ packages, and the tests that passed and were skipped. It needs root and debootst
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import shlex
@@ -27,6 +30,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -49,6 +53,8 @@ NAMES = (
     *("bookworm-user", "bookworm-root", "bookworm-wheel"),
     *("trixie-root", "trixie-user", "trixie-wheel", "trixie-container"),
 )
+#: Only if they are named: half an hour each.
+EVERYTHING = tuple(f"{suite}-all" for suite in SUITES)
 #: The name of the ordinary user.
 USER = "racer"
 #: Where the checkout and cargo's own files are in every root: what cargo has built holds for these paths only.
@@ -83,6 +89,7 @@ class Result:
     typed: list[Typed]
     packages: int = 0
     compiled: bool = True
+    weighs: str = ""
     skips: Counter[str] = field(default_factory=Counter)
     problem: str = ""
 
@@ -245,7 +252,7 @@ def pasted(text: str) -> str:
 
 def attempt(names: Sequence[str], revision: str, keep: bool) -> list[Result]:
     """The tests of one release's roots, one after the other."""
-    others = {"wheel": with_the_wheel, "container": in_a_container}
+    others = {"wheel": with_the_wheel, "container": in_a_container, "all": with_every_contender}
     with tempfile.TemporaryDirectory(prefix="dragstrip-fresh-built-", dir="/var/tmp") as built:
         return [
             others[who](name, revision, keep) if who in others else race_and_test(name, revision, keep, Path(built))
@@ -317,6 +324,39 @@ def with_the_wheel(name: str, revision: str, keep: bool) -> Result:
             if not type_in(root, result, words, str(root.home)):
                 return _failed(result, root, f"{words} failed")
         result.packages = len(root.packages() - had)
+        result.weighs = weight(root.folder / str(root.home)[1:] / "dragstrip")
+    return result
+
+
+def weight(environment: Path) -> str:
+    """Installed bytes of the wheel and all that it needs: an environment without pip, which Python puts there."""
+    files = [path for path in environment.rglob("*") if path.is_file() and not path.is_symlink()]
+    own = [path for path in files if not {"pip", "__pycache__"} & set(path.parts)]
+    return f"{sum(path.stat().st_size for path in own) / 1e6:.0f} MB"
+
+
+#: Held while the table of releases is written.
+_TABLE = threading.Lock()
+
+
+def with_every_contender(name: str, revision: str, keep: bool) -> Result:
+    """Installs every contender by the wheel, verifies it, and notes in docs/releases.json what came of it."""
+    result, table = Result(name, []), ROOT / "docs" / "releases.json"
+    with fresh(name, "root", keep=keep) as root:
+        if not root.install("apt-get install python3 python3-venv"):
+            return _failed(result, root, "python3-venv can't be installed")
+        shutil.copy(wheel(), root.folder / "srv")
+        shutil.copy(ROOT / "benchmarks" / "releases.py", root.folder / "srv")
+        for words in (
+            "python3 -m venv all && all/bin/pip install --quiet dragstrip-*.whl",
+            "all/bin/dragstrip install --all --yes",
+            "all/bin/python releases.py releases.json",
+        ):
+            if not type_in(root, result, words, "/srv"):
+                return _failed(result, root, f"{words} failed")
+        with _TABLE:
+            known = json.loads(table.read_text()) | json.loads((root.folder / "srv" / "releases.json").read_text())
+            table.write_text(json.dumps(dict(sorted(known.items())), indent=1) + "\n")
     return result
 
 
@@ -397,6 +437,7 @@ def table(results: Sequence[Result]) -> list[str]:
     if spared := [result.name for result in results if not result.compiled]:
         lines += ["", f"What cargo builds came from the other root of the release: {', '.join(spared)}."]
     for result in results:
+        lines += ["", f"The wheel and all that it needs, in {result.name}: {result.weighs}."] if result.weighs else []
         lines += ["", f"skipped in {result.name}:"] if result.skips else []
         lines += [f"- {number} × {reason}" for reason, number in result.skips.most_common()]
     return lines
@@ -409,9 +450,10 @@ def main() -> int:
     parser.add_argument("--keep", action="store_true", help="leave the roots, and say where")
     parser.add_argument("--at-once", type=int, default=2, help="releases at a time")
     chosen = parser.parse_args()
-    wanted = [name for name in NAMES if name in chosen.only.split(",")]
-    if unknown := set(chosen.only.split(",")) - set(NAMES):
-        parser.error(f"--only {','.join(sorted(unknown))}: known are {', '.join(NAMES)}")
+    known = (*NAMES, *EVERYTHING)
+    wanted = [name for name in known if name in chosen.only.split(",")]
+    if unknown := set(chosen.only.split(",")) - set(known):
+        parser.error(f"--only {','.join(sorted(unknown))}: known are {', '.join(known)}")
     if os.geteuid() != 0 or shutil.which("debootstrap") is None:
         parser.error("it needs root and debootstrap (apt-get install debootstrap)")
     revision = subprocess.run(
@@ -420,7 +462,7 @@ def main() -> int:
     ).stdout.strip()  # fmt: skip
     for suite in dict.fromkeys(name.partition("-")[0] for name in wanted):
         base(suite)
-    if any(name.endswith(("-wheel", "-container")) for name in wanted):
+    if any(name.endswith(("-wheel", "-container", "-all")) for name in wanted):
         build_wheel()
     with ThreadPoolExecutor(chosen.at_once) as pool:
         chains = [[name for name in wanted if name.startswith(suite)] for suite in SUITES]
