@@ -126,6 +126,9 @@ ANSWERS = {"p50": 100, "p90": 300, "p99": 1000, "p99.9": 10_000}
 #: An open loop's rate was reached if this share of the requests left in time.
 SUSTAINED = 0.99
 
+#: Typical latency of responses that wait for a delayed acknowledgement: Linux's 40 ms and a little.
+DELAYED_NS = (39_000_000, 46_000_000)
+
 #: How late 1 % of requests may be sent without a warning: the cost of a wake-up, apart from the pace's ticks.
 LATE_NS = 100_000
 TICKS_NS = {"precise": 0, "balanced": 210_000, "thrifty": 1_000_000}

@@ -13,6 +13,9 @@ from dragstrip.record import Backend, LoadEnding
 #: A run has failed if more than this share of all attempts failed.
 MOSTLY = 0.5
 
+#: A server has stopped responding if nothing came for so long at the end, and for so many times the longest latency.
+LEAST_SILENT_NS, SILENT = 500_000_000, 3
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slice:
@@ -250,7 +253,21 @@ class LoadResult:
         failures = sum(self.errors.values())
         if self.answered and self.error_share > MOSTLY:
             return f"mostly failed: {failures:,} of {self.answered + failures:,} attempts got no correct response"
+        if self.answered and self.silent_s:
+            return f"the server stopped responding: nothing correct came in the last {self.silent_s:.2f} s"
         return "" if self.answered else "failed: no response was correct"
+
+    @property
+    def silent_s(self) -> float:
+        """Seconds at the end without a correct response; 0 if requests may still have been on their way as usual."""
+        counted_ns, longest_ns = 0, max((part.max_ns for part in self.slices), default=0)
+        for part in reversed(self.slices):
+            if part.answered:
+                break
+            # In an open loop's pauses the server has nothing to respond to.
+            counted_ns += part.counted_ns if part.offered is None or part.offered else 0
+        silent = counted_ns >= LEAST_SILENT_NS and counted_ns > SILENT * longest_ns
+        return counted_ns / 1e9 if silent and self.finished is LoadEnding.DURATION else 0.0
 
     @property
     def duration_s(self) -> float:

@@ -16,6 +16,13 @@ if TYPE_CHECKING:
 
 NONE = "–"
 
+#: What it means that most responses of a server take as long as Linux delays an acknowledgement.
+GATHERED = (
+    "responses gather at 40–44 ms: a delayed acknowledgement; the server writes head and body apart, and its kernel "
+    "holds the second part back until the first one is acknowledged; set TCP_NODELAY in the server, or let it write "
+    "both at once"
+)
+
 #: Up to here an interval's upper end gets as many decimals as a lower end near 1.
 AS_FINE = 2.0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import signal
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -73,6 +74,8 @@ def launch_observations(
     observed: list[LaunchObservation] = []
     if died := tuple(launch.round for launch in launches if launch.died):
         observed.append(observation.Died(name, died))
+    if killed := sum(launch.exit_status == -signal.SIGKILL and not launch.died for launch in launches):
+        observed.append(observation.Killed(name, killed, len(launches)))
     if unsettled := sum(not launch.settled for launch in launches):
         observed.append(observation.Unsettled(name, unsettled, len(launches)))
     shapes = {(launch.processes, launch.threads) for launch in launches}

@@ -219,11 +219,17 @@ class LeftLate(OfContender):
 
 @dataclass(frozen=True, slots=True)
 class NotSaturated(OfContender):
-    """The share of its cores that it kept busy; ``disturbed``: other programs took the time that it lacked."""
+    """The share of its cores that it kept busy.
+
+    Args:
+        disturbed: other programs took the time that it lacked.
+        gathered: its responses waited for a delayed acknowledgement.
+    """
 
     busy: float
     cores: int
     disturbed: bool
+    gathered: bool = False
 
 
 LoadObservation = EngineUse | LittleOff | LittleBeyond | Offered | NotSustained | LeftLate | NotSaturated
@@ -234,6 +240,14 @@ class Died(OfContender):
     """Rounds in which it ended by itself."""
 
     rounds: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Killed(OfContender):
+    """Launches that lived on after their stop signal, until SIGKILL."""
+
+    count: int
+    launches: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,7 +294,7 @@ class OwnEvent(OfContender):
     event: Event
 
 
-LaunchObservation = Died | Unsettled | Shapes | SlowLaunches | TwoKinds | AlreadyRunning | OwnEvent
+LaunchObservation = Died | Killed | Unsettled | Shapes | SlowLaunches | TwoKinds | AlreadyRunning | OwnEvent
 
 
 @dataclass(frozen=True, slots=True)

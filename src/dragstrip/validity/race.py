@@ -22,7 +22,7 @@ from dragstrip.analysis.fitness import (
     shares_lane,
 )
 from dragstrip.analysis.interval import EARLY, FLOOR
-from dragstrip.metrics import LATE_NS, SUSTAINED, TICKS_NS
+from dragstrip.metrics import DELAYED_NS, LATE_NS, SUSTAINED, TICKS_NS
 from dragstrip.record import Block, Ending, Launch, Race
 from dragstrip.validity import observation
 from dragstrip.validity.block import WRONG_KINDS, accounting_faults, failures
@@ -359,7 +359,9 @@ def _saturation(race: Race, sides: Sequence[_Side]) -> Check:
             busy += beside[side.name].cores  # what its own backends had of the same cores
         if busy is not None and busy < SERVER_IDLE:
             disturbed = busy + lost.get(side.name, 0.0) >= SERVER_IDLE  # what it would have done is unknown
-            observed.append(observation.NotSaturated(side.name, busy, cores, disturbed))
+            typical_ns = side.middle(lambda block: block.p50_ns) or 0
+            gathered = DELAYED_NS[0] <= typical_ns <= DELAYED_NS[1]
+            observed.append(observation.NotSaturated(side.name, busy, cores, disturbed, gathered))
     unread = tuple(side.name for side in sides if side.busy() is None)
     saturated = RaceShare(Share.SATURATED, SERVER_IDLE, unread)
     return check_result(CheckName.SATURATION, warnings(observed), saturated)

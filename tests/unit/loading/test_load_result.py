@@ -132,6 +132,17 @@ def test_the_generators_own_limit_is_a_warning() -> None:
     assert any("wait for its core 0" in line for line in waits)
 
 
+def test_a_server_that_stops_responding_fails_the_run() -> None:
+    """It did not stop where responses take that long as a rule, or where an open loop had nothing to send."""
+    none = part(answered=0, requests=0, sent=0, max_ns=0)
+    assert result(part(), none, none).trouble == (
+        "the server stopped responding: nothing correct came in the last 2.00 s"
+    )
+    assert result(part(max_ns=SECOND_NS), none, none).trouble == ""
+    assert result(part(), replace(none, offered=0), replace(none, offered=0)).trouble == ""
+    assert result(part(), none, part()).trouble == ""
+
+
 def test_latencies_that_were_cut_off_by_the_end_are_a_warning_where_they_are_the_slowest() -> None:
     """A stall at the very end stands in no histogram, so words must tell of it."""
     stalled = part(answered=1010, sent=1010, duration_ns=3 * SECOND_NS)

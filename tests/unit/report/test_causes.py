@@ -39,6 +39,19 @@ def test_the_table_names_the_costs_that_differ() -> None:
     assert "TCP segments received: not measured for quick and steady, because each request has a connection" in text
 
 
+def test_a_small_response_in_two_segments_is_named_with_its_remedy() -> None:
+    """One of 150 bytes, not one of 20 kB, which needs more segments."""
+    pieces = {"cpu_ns": 6e8, "segments": 200_000.0}
+    made = [
+        samples.profile(name, at, counts=pieces | {"received_bytes": size * 100_000.0}, missing={})
+        for at in range(0, 12, 2)
+        for name, size in (("quick", 150), ("steady", 20_000))
+    ]
+    (compared,) = compared_causes(samples.race(profiles=tuple(made)))
+    (told,) = [sentence for sentence in compared.sentences if "TCP_NODELAY" in sentence]
+    assert told.startswith("quick sends 150 bytes of response in 2.00 TCP segments: it writes head and body apart.")
+
+
 def test_traced_calls_are_called_so() -> None:
     """By class; a contender whose calls were not traced either says why."""
     traced = {"traced_responses": 5_000.0, "traced.read": 5_000.0, "traced.wait": 200.0}

@@ -55,6 +55,18 @@ def test_what_disturbed_a_pair_unequally_stands_beside_it_everywhere() -> None:
     assert [p["widened"] for p in made["pairs"] if p["disturbed"] == told] == [0.02]
 
 
+def test_a_note_is_shortened_before_its_advice() -> None:
+    """However long what was seen is, what to do stays whole."""
+    remedy = "do this and then that"
+    note = notes.Note(Status.WARN, "lanes", f"{'seen ' * 80}: {remedy}", remedy=remedy)
+    told = notes.clipped(note)
+    assert told.endswith(f"… {remedy}")
+    assert len(told) <= notes.MAX_CHARACTERS + 2
+    long = replace(note, text=f"seen: {'act ' * 80}", remedy="act " * 80)
+    assert notes.clipped(long) == long.text
+    assert notes.clipped(replace(note, text="short")) == "short"
+
+
 @pytest.mark.parametrize(
     ("moved", "shown"), [(0.0004, "0.04"), (0.02, "2"), (0.494, "49"), (2.703, "270"), (1998.0, "199,800")]
 )

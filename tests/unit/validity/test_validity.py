@@ -366,6 +366,25 @@ def test_a_server_whose_core_others_had_is_not_told_to_take_more_connections(wai
     assert ("(-c)" in told) == (wait_ms == 0)
 
 
+def test_launches_that_only_sigkill_ended_are_named() -> None:
+    """Each costs the time for which its end was awaited; one that died by itself has its own words."""
+    race = with_launches(samples.race(), lambda launch: replace(launch, exit_status=-9, died=launch.round == 1))
+    told = check_text(check(race, "launches"))
+    assert "was ended by SIGKILL in" in told
+    assert "costs 15 s each time" in told
+    assert "SIGKILL" not in check_text(check(samples.race(), "launches"))
+
+
+def test_responses_that_wait_for_a_delayed_acknowledgement_are_not_told_to_take_more_connections() -> None:
+    """An idle server whose typical latency is Linux's delay: another number of connections would change nothing."""
+    idle = with_blocks(samples.race(), lambda b: replace(b, server_cpu_ns=5 * MS, p50_ns=41 * MS))
+    idle = with_launches(idle, lambda launch: replace(launch, threads=1, processes=1))
+    told = check_text(check(idle, "saturation"))
+    assert "delayed acknowledgement" in told
+    assert "TCP_NODELAY" in told
+    assert "(-c)" not in told
+
+
 def test_shared_cores_and_a_running_server_are_said() -> None:
     """Neither voids, both warn."""
     race = samples.race(server_cores=(0,), engine_cores=(0,))

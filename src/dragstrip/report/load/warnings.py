@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dragstrip.loading.percentiles import decoded
-from dragstrip.metrics import LATE_NS, TICKS_NS
+from dragstrip.metrics import DELAYED_NS, LATE_NS, TICKS_NS
 from dragstrip.record import LoadEnding
 from dragstrip.report import figures
 from dragstrip.report.load.latency import histogram, latency_text
@@ -16,9 +16,6 @@ if TYPE_CHECKING:
 #: Busy shares of the load generator's cores: from the first on it is the limit; the second is a wait for its core that
 #: shows in the numbers.
 ENGINE_FULL, ENGINE_WAITS = 0.95, 0.10
-
-#: The upper half of the latencies begins here if responses wait for Linux's delayed acknowledgement (40 ms).
-DELAYED_NS = (39_000_000, 46_000_000)
 
 #: Departures from which on one in a hundred says something.
 MANY = 1000
@@ -102,7 +99,8 @@ def _connections(result: LoadResult) -> list[str]:
         )
     slowest_ns = max((part.max_ns for part in result.slices if part.requests), default=0)
     at_work = result.at_work
-    if late and request.pipeline == 1 and request.streams == 1 and at_work and slowest_ns < request.timeout_s * 5e8:
+    alone = request.pipeline == 1 and request.streams == 1 and not result.silent_s
+    if late and alone and at_work and slowest_ns < request.timeout_s * 5e8:
         messages.append(
             f"{late:,} requests timed out although no response took longer than {latency_text(slowest_ns)}: the server "
             f"leaves connections without any response, and serves about {figures.figure(max(at_work, 1.0))} of "
@@ -120,11 +118,7 @@ def _gathered(result: LoadResult) -> list[str]:
     low_ns, high_ns = DELAYED_NS
     if not all(low_ns <= latencies.get_value_at_percentile(q) <= high_ns for q in (50, 75)):
         return []
-    return [
-        "responses gather at 40–44 ms: a delayed acknowledgement; the server writes head and body apart, and its "
-        "kernel holds the second part back until the first one is acknowledged; set TCP_NODELAY in the server, or let "
-        "it write both at once"
-    ]
+    return [figures.GATHERED]
 
 
 def _open_loop(result: LoadResult) -> list[str]:

@@ -39,6 +39,9 @@ LEAST_CALLS = 0.01
 #: Samples that cover less of the CPU time are mentioned.
 LEAST_SAMPLED = 0.95
 
+#: A response of fewer bytes fits into one TCP segment; with more segments per response than that, it is sent in pieces.
+SMALL_BYTES, IN_PIECES = 1400, 1.5
+
 #: A difference that the test found.
 FOUND = "●"
 
@@ -229,6 +232,7 @@ def _sentences(table: Causes, shown: Sequence[int], at: int) -> Iterator[str]:
             and row.name != ALL_CALLS
         ]:
             yield f"Other costs per response of {other} that differ from {first}: {'; '.join(costs)}."
+    yield from _in_pieces(table, shown)
     yield from _of_stacks(table, shown, at)
     yield from _not_sampled(table, shown)
     yield from _not_counted(table, shown)
@@ -236,6 +240,23 @@ def _sentences(table: Causes, shown: Sequence[int], at: int) -> Iterator[str]:
         for reason in dict.fromkeys(row.cells[place].missing for place in shown if row.cells[place].missing):
             names = tuple(table.names[place] for place in shown if row.cells[place].missing == reason)
             yield f"{LABELS[row.kind.counter]}: not measured for {figures.several(names)}, because {reason}."
+
+
+def _in_pieces(table: Causes, shown: Sequence[int]) -> Iterator[str]:
+    """Who sends responses that fit into one TCP segment in several (RFC 1122, 4.2.3.2 and 4.2.3.4)."""
+    means = {row.kind.counter: row.cells for row in table.rows}
+    for place in shown:
+        bytes_in, segments = (
+            cells[place].interval if (cells := means.get(counter)) else None
+            for counter in (Counter.RECEIVED_BYTES, Counter.SEGMENTS)
+        )
+        if bytes_in and segments and bytes_in.estimate < SMALL_BYTES and segments.estimate > IN_PIECES:
+            yield (
+                f"{table.names[place]} sends {bytes_in.estimate:,.0f} bytes of response in "
+                f"{figures.figure(segments.estimate)} TCP segments: it writes head and body apart. The kernel may "
+                "hold the second back until the first one is acknowledged, which takes up to 40 ms; set TCP_NODELAY "
+                "in the server, or let it write both at once."
+            )
 
 
 _OF_CPU = (Counter.CPU_NS, Counter.USER_NS, Counter.KERNEL_NS)

@@ -8,7 +8,7 @@ from typing import assert_never
 
 from dragstrip.analysis.interval import LEAST_APART
 from dragstrip.record import EventKind, VoidKind
-from dragstrip.report.figures import as_percent
+from dragstrip.report.figures import GATHERED, as_percent
 from dragstrip.report.race.messages import event_text, more_rounds, void_text, why_idle
 from dragstrip.validity import observation
 from dragstrip.validity.check import Check
@@ -277,9 +277,10 @@ def _load(observed: observation.LoadObservation) -> Sentence:
         case observation.LeftLate(name, lag_ns):
             remedy = "no connection was free (more by -c), or the engine woke late"
             return Sentence(f"{name}: 1 % of its requests left more than {lag_ns / 1000:,.0f} µs late", remedy)
-        case observation.NotSaturated(name, busy, cores, disturbed):
+        case observation.NotSaturated(name, busy, cores, disturbed, gathered):
             of_cores = "core" if cores == 1 else f"{cores} cores"
-            return Sentence(f"{name} kept {as_percent(busy)} of its {of_cores} busy", why_idle(disturbed))
+            why = GATHERED if gathered and not disturbed else why_idle(disturbed)
+            return Sentence(f"{name} kept {as_percent(busy)} of its {of_cores} busy", why)
     assert_never(observed)
 
 
@@ -302,6 +303,10 @@ def _launch(observed: observation.LaunchObservation) -> Sentence:
     match observed:
         case observation.Died(name, rounds):
             return Sentence(f"{name} exited unexpectedly in round {_listed(rounds)}", "see its log", each=True)
+        case observation.Killed(name, count, launches):
+            text = f"{name} was ended by SIGKILL in {count} of {launches} launches"
+            remedy = "a stop signal that no process obeys costs 15 s each time; let its wrapper start it by exec"
+            return Sentence(text, remedy, each=True)
         case observation.Unsettled(name, count, launches):
             text = f"{name}'s warm-up had not ended in {count} of {launches} launches"
             return Sentence(text, "give it longer in its definition (warm_up)", each=True)

@@ -13,8 +13,9 @@ from dragstrip.report.race.wording import contradiction_text, pauses_text
 from dragstrip.validity import Check, CheckName, Status, noise
 from dragstrip.validity.observation import RaceShare, Share
 
-#: This many notes are shown unasked; each is cut at a word after this many characters.
-MAX_NOTES, MAX_CHARACTERS = 3, 240
+#: This many notes are shown unasked. One longer than this many characters is cut at a word, what was seen after the
+#: second number of them at the earliest.
+MAX_NOTES, MAX_CHARACTERS, LEAST_SEEN = 3, 240, 100
 
 #: How much a check matters for reading the result, the weightiest first. A void check outweighs any warning.
 _WEIGHTS = {
@@ -164,6 +165,12 @@ def grouped(ungrouped: Sequence[Note]) -> list[Note]:
     return notes
 
 
-def clipped(text: str) -> str:
-    """The beginning of a note; the page and ``--verbose`` show all of it."""
-    return text if len(text) <= MAX_CHARACTERS else f"{text[:MAX_CHARACTERS].rsplit(' ', 1)[0].rstrip(' ,;:')} …"
+def clipped(note: Note) -> str:
+    """A note's text, shortened before its remedy, which stays whole; the page and ``--verbose`` show all of it."""
+    if len(note.text) <= MAX_CHARACTERS:
+        return note.text
+    seen = note.text.removesuffix(note.remedy)
+    most = max(MAX_CHARACTERS - len(note.remedy), LEAST_SEEN)
+    if len(seen) <= most:
+        return note.text
+    return " ".join(filter(None, (f"{seen[:most].rsplit(' ', 1)[0].rstrip(' ,;:')} …", note.remedy)))

@@ -152,7 +152,7 @@ def _beside_the_verdict(judged: JudgedRace, run: str, *, every: bool) -> list[Re
         mark = (f"{glyphs.STATUS_MARK[note.status]} ", glyphs.STATUS_STYLE[note.status])
         word = "void, " if note.status is Status.VOID else ""
         head = (f"{word}{note.head}: ", "bold") if note.head else ""
-        lines.append(Text.assemble(mark, head, note.text if every else notes.clipped(note.text)))
+        lines.append(Text.assemble(mark, head, note.text if every else notes.clipped(note)))
     level = notes.worst_noise_level(judged.parts)
     status = level.status or "unknown"
     lines.append(Text.assemble((f"{glyphs.STATUS_MARK[status]} ", glyphs.STATUS_STYLE[status]), level.text))
