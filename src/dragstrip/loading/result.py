@@ -13,7 +13,7 @@ from dragstrip.record import Backend, LoadEnding
 #: A run has failed if more than this share of all attempts failed.
 MOSTLY = 0.5
 
-#: A server has stopped responding if nothing came for so long at the end, and for so many times the longest latency.
+#: A server has stopped responding if nothing came at the end for this long, and for three times the longest latency.
 LEAST_SILENT_NS, SILENT = 500_000_000, 3
 
 
