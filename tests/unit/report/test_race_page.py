@@ -10,6 +10,7 @@ import io
 import itertools
 import json
 import re
+import shlex
 import subprocess
 import sys
 from dataclasses import replace
@@ -29,8 +30,9 @@ from reports import (
 )
 
 from dragstrip.analysis import judge, judge_column
+from dragstrip.cli.diff import diff
 from dragstrip.errors import BadUsage
-from dragstrip.record import Ending, Race
+from dragstrip.record import Ending, Event, EventKind, Race
 from dragstrip.report.race import (
     charts,
     tables,
@@ -183,6 +185,21 @@ def test_the_page_says_how_to_run_it_again() -> None:
     over_fleet = race_page.command(replace(race, machine=replace(race.machine, fleet={"server": "a b", "one": "c d"})))
     assert "--seed 7 --rounds 20 --fleet fleet.toml" in over_fleet
     assert "-cores" not in over_fleet
+
+
+def test_the_page_of_revisions_says_how_to_compare_them_again() -> None:
+    """By their commits; uncommitted changes by the working tree, which is what ``diff`` races unasked."""
+    commits = ("a" * 40, "b" * 40)
+    revisions = Event(at_ns=1, kind=EventKind.REVISIONS, subject="mine", names=commits)
+    race = replace(samples.race(), events=(revisions,))
+    line = race_page.command(race)
+    assert line.startswith(f"dragstrip diff {'a' * 12} {'b' * 12} --connections ")
+    assert "--workload" not in line
+    made = diff.make_context("diff", shlex.split(line)[2:])
+    assert made.params["revisions"] == ("a" * 12, "b" * 12)
+    tree = replace(race.entrants[1], name="working tree (bbbbbbb + changes)")
+    changed = samples.changed(race, entrants=(race.entrants[0], tree))
+    assert race_page.command(changed).startswith(f"dragstrip diff {'a' * 12} --connections ")
 
 
 def test_reports_need_no_engine() -> None:

@@ -18,7 +18,7 @@ from markupsafe import Markup, escape
 
 from dragstrip import paths
 from dragstrip.metrics import KNOWN, MetricChoice
-from dragstrip.record import Entrant, Race
+from dragstrip.record import Entrant, EventKind, Race
 from dragstrip.report import figures, glyphs
 from dragstrip.report.race import causes, charts, columns, database, external, icicle, notes, tables, vega, wording
 from dragstrip.report.race import definitions as definitions_of
@@ -303,13 +303,18 @@ def machine_words(machine: Mapping[str, Json], prefix: str = "") -> list[tuple[s
 def command(race: Race) -> str:
     """What to type to run the same plan again."""
     load, plan = race.load, race.plan
+    if compared := next((event.names for event in race.events if event.kind is EventKind.REVISIONS), ()):
+        # Commands that are built of commits run nowhere else; the workloads are those of the project's file.
+        uncommitted = any(entrant.name.endswith(" + changes)") for entrant in race.entrants)
+        parts = ["dragstrip", "diff", *(name[:12] for name in (compared[:1] if uncommitted else compared))]
+        return shlex.join([*parts, *_common_words(race)])
     places = {str(e.parameters["folder"]) for e in race.entrants if e.kind == "serve" and "folder" in e.parameters}
     # Commands of your own start in the directory of the race; one line can't name several.
     parts = ["cd", *places, "&&"] if len(places) == 1 else []
     parts += ["dragstrip", "race"]
     for entrant in race.entrants:
         parts += _entry_words(entrant)
-    parts += ["--workload", race.workload, "--connections", str(load.connections), "--threads", str(load.threads)]
+    parts += ["--workload", race.workload, "--threads", str(load.threads)]
     parts += ["--efficiency"] if of_rates(race) else []
     parts += [] if load.keepalive else ["--no-keepalive"]
     parts += [] if load.http == "1.1" else ["--http", load.http]
@@ -318,17 +323,24 @@ def command(race: Race) -> str:
     rate = f"{load.rate_per_s:.17g}" if load.rate_per_s else "auto" if own_rates else ""
     parts += ["--rate", rate] if rate else []
     parts += ["--pace", load.pace] if rate or of_rates(race) else []
-    parts += ["--timeout", f"{load.timeout_ns / 1e9:g}s", "--budget", f"{plan.budget_s:g}s"]
-    chosen = MetricChoice.of(plan.metric)
-    parts += ["--margin", f"{100 * plan.margin:g}%", "--metric", chosen.name, "--seed", str(race.seed)]
-    parts += ["--typical"] if chosen.typical else []
+    parts += ["--timeout", f"{load.timeout_ns / 1e9:g}s"]
+    parts += ["--typical"] if MetricChoice.of(plan.metric).typical else []
+    parts += _common_words(race)
+    return " ".join(part if part == "&&" else shlex.quote(part) for part in parts)
+
+
+def _common_words(race: Race) -> list[str]:
+    """Options of a race and of a ``diff``."""
+    plan = race.plan
+    parts = ["--connections", str(race.load.connections), "--budget", f"{plan.budget_s:g}s"]
+    parts += ["--margin", f"{100 * plan.margin:g}%", "--metric", MetricChoice.of(plan.metric).name]
+    parts += ["--seed", str(race.seed)]
     parts += ["--rounds", str(plan.planned_rounds)] if plan.rounds_fixed else []
     if race.machine.fleet:
-        parts += ["--fleet", "fleet.toml"]  # which has the cores of each machine; its own name is not in the record
-    else:
-        for option, cores in (("--server-cores", race.server_cores), ("--engine-cores", race.engine_cores)):
-            parts += [option, ",".join(map(str, cores))] if cores else []
-    return " ".join(part if part == "&&" else shlex.quote(part) for part in parts)
+        return [*parts, "--fleet", "fleet.toml"]  # which has the cores of each machine; its name is not in the record
+    for option, cores in (("--server-cores", race.server_cores), ("--engine-cores", race.engine_cores)):
+        parts += [option, ",".join(map(str, cores))] if cores else []
+    return parts
 
 
 def _entry_words(entrant: Entrant) -> list[str]:
