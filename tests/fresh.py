@@ -270,8 +270,10 @@ def race_and_test(name: str, revision: str, keep: bool, built: Path) -> Result:
     user = "root" if name.endswith("-root") else USER
     page, result = Page.of(_show(revision, "README.md")), Result(name, [])
     with fresh(name, user, keep=keep) as root:
+        begun = time.monotonic()
         if not root.install(page.before):
             return _failed(result, root, "the prerequisites can't be installed")
+        result.typed.append(Typed(page.before, time.monotonic() - begun, 0))
         there = root.folder / CHECKOUT[1:]
         subprocess.run(["git", "clone", "--quiet", "--no-hardlinks", str(ROOT), str(there)], check=True)
         subprocess.run(["git", "-C", str(there), "checkout", "--quiet", revision], check=True)
@@ -304,7 +306,12 @@ def type_in(root: Fresh, result: Result, words: str, where: str) -> bool:
     since, begun = root.end(), time.monotonic()
     code = root.run(words, where=where)
     if code and root.user != "root" and (paste := pasted(root.said(since))):
-        code = root.run(paste, as_root=True) or root.run(words, where=where)
+        result.typed.append(Typed(words, time.monotonic() - begun, 0))
+        begun = time.monotonic()
+        code = root.run(paste, as_root=True)
+        result.typed.append(Typed(paste.replace("DEBIAN_FRONTEND=noninteractive ", ""), time.monotonic() - begun, code))
+        begun = time.monotonic()
+        code = code or root.run(words, where=where)
     said, seconds = root.said(since), time.monotonic() - begun
     result.typed.append(Typed(words, seconds, code, outcomes_of(said)))
     result.skips += reasons_of(said)

@@ -24,6 +24,7 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
+#include "scram.h"
 
 #define MOST 2048
 
@@ -68,16 +69,39 @@ static void make_deep(void) {
     puts("deep enough");
 }
 
-/* Sends a message of PostgreSQL's protocol and reads until the server is ready; returns the first value of a row. */
-static int ask(int database, char kind, const char *body, size_t length) {
-    static char answer[65536];
-    char message[512];
-    size_t size = 0, got = 0;
+/* Sends a message of PostgreSQL's protocol. */
+static void tell(int database, char kind, const char *body, size_t length) {
+    char message[1024];
+    size_t size = 0;
     if (kind) message[size++] = kind;
     unsigned int count = htonl(length + 4);
     memcpy(message + size, &count, 4);
     memcpy(message + size + 4, body, length);
     if (write(database, message, size + 4 + length) < 0) exit(4);
+}
+
+/* Logs in by the password in $PGPASSWORD: what the database asked for, with its data. */
+static void log_in(int database, char method, char *data, size_t length) {
+    char text[512] = "SCRAM-SHA-256", asked[256];
+    static const char first[] = "n,," SCRAM_FIRST;
+    if (method == 10) {
+        unsigned int count = htonl(sizeof first - 1);
+        memcpy(text + 14, &count, 4);
+        memcpy(text + 18, first, sizeof first - 1);
+        tell(database, 'p', text, 18 + sizeof first - 1);
+    } else if (method == 11) {
+        snprintf(asked, sizeof asked, "%.*s", (int)length, data);
+        scram_proof(getenv("PGPASSWORD"), asked, text);
+        tell(database, 'p', text, strlen(text));
+    }
+}
+
+/* Asks the database, and reads until it is ready; returns the first value of a row. */
+static int ask(int database, char kind, const char *body, size_t length) {
+    static char answer[65536];
+    size_t got = 0;
+    unsigned int count;
+    tell(database, kind, body, length);
     int value = -1;
     for (size_t at = 0;;) {
         while (got < at + 5 || got < at + 1 + ntohl(*(unsigned int *)memcpy(&count, answer + at + 1, 4))) {
@@ -85,6 +109,7 @@ static int ask(int database, char kind, const char *body, size_t length) {
             if (more <= 0) exit(5);
             got += more;
         }
+        if (answer[at] == 'R') log_in(database, answer[at + 8], answer + at + 9, ntohl(count) - 8);
         if (answer[at] == 'E') fprintf(stderr, "the database: %s\n", answer + at + 6), exit(6);
         if (answer[at] == 'D') value = atoi(strndup(answer + at + 11, 9)); /* the number of columns, then one's length */
         if (answer[at] == 'Z') return value;
