@@ -83,6 +83,7 @@ def test_revisions_that_differ_in_no_file_that_matters_are_not_raced(made: Made)
     assert "differ in no file that matters" in done.stdout
 
 
+@pytest.mark.thorough
 def test_a_path_whose_response_changes_is_compared_by_its_status(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     """A line says so; the race goes on, and so do the extra launches after it, here only a single one of each."""
     monkeypatch.setattr("dragstrip.profile.run.BUDGET_S", 0.01)

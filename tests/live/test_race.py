@@ -270,6 +270,7 @@ def counting(tmp_path: Path, name: str, fault: str) -> str:
     return str(folder)
 
 
+@pytest.mark.thorough
 def test_a_server_that_lies_about_its_count_voids_the_race_also_in_http_1_0(tmp_path: Path) -> None:
     """Its own count, read around each launch's blocks, is held against what the engine sent; honest ones are exact.
 

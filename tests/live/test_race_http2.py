@@ -22,6 +22,7 @@ pytestmark = [
 ]
 
 
+@pytest.mark.thorough
 def test_one_server_races_itself_over_both_versions_and_the_sheet_names_them(tmp_path: Path) -> None:
     """Who is asked in frames must answer in frames; every answer under load is right, and the pair has a verdict."""
     out, env = tmp_path / "out.json", settings(tmp_path)

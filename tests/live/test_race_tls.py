@@ -23,6 +23,7 @@ pytestmark = [
 ]
 
 
+@pytest.mark.thorough
 def test_one_server_races_itself_in_the_clear_and_over_tls_in_both_versions(tmp_path: Path) -> None:
     """All responses are correct; the sheet names the agreed protocol and cipher, and differences are reported."""
     out, env = tmp_path / "out.json", settings(tmp_path)
@@ -125,6 +126,7 @@ def test_each_request_has_a_handshake_or_takes_up_a_session_as_the_server_saw_it
         assert taken_up <= 5, f"{taken_up} of {len(closed)} connections resumed"
 
 
+@pytest.mark.thorough
 def test_several_streams_are_loaded_and_stored(tmp_path: Path) -> None:
     """The record says how many; nothing that was counted contradicts it."""
     out, env = tmp_path / "out.json", settings(tmp_path)

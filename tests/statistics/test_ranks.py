@@ -134,6 +134,7 @@ def test_all_reports_show_the_same_order() -> None:
         assert all(order == part.names for order in shown.values()), (seed, shown)
 
 
+@pytest.mark.thorough
 def test_rows_of_several_columns_contradict_no_pair_of_the_first_and_none_that_all_separate_alike() -> None:
     """The table's rows, and a heat map's, of contenders that are equally fast in all columns."""
     for seed in range(5):

@@ -118,6 +118,7 @@ def test_a_pair_is_compared_over_the_rounds_in_which_both_ran() -> None:
     assert ratios["a", "b"] == (pytest.approx(math.exp(0.005)), 24)
 
 
+@pytest.mark.thorough
 @settings(max_examples=25, deadline=None)
 @given(st.permutations(["a", "b", "c", "d"]), st.randoms(use_true_random=False))
 def test_the_order_of_the_line_up_and_of_the_blocks_changes_no_number(names: list[str], random) -> None:

@@ -75,7 +75,7 @@ def test_all_intervals_hold_at_once_whatever_each_ones_scatter(scatter: str) -> 
     assert np.mean(widths) < 0.93
 
 
-@pytest.mark.parametrize("contenders", [2, 8])
+@pytest.mark.parametrize("contenders", [2, pytest.param(8, marks=pytest.mark.thorough)])
 def test_all_looks_of_a_race_hold_together(contenders: int) -> None:
     """600 races of alike contenders, a look after every round from the tenth to the 30th, and ten of an extension."""
     rng, pairs, races = np.random.default_rng(8), columns(contenders), 600

@@ -31,6 +31,7 @@ def test_three_hundred_files_start_nothing_write_nothing_elsewhere_and_end() -> 
     assert report["cases"] == 300
 
 
+@pytest.mark.thorough
 def test_a_process_and_a_file_elsewhere_are_seen() -> None:
     """Else the test above would prove nothing."""
     (first, second) = fuzz("--cases", "2", "--prove", "process")["faults"]

@@ -149,6 +149,7 @@ def test_a_key_within_a_text_of_several_lines_is_not_taken_for_a_key() -> None:
     assert [source.line(("l", 0, "x")), source.line(("l", 1, "x")), source.line(("l", 1))] == [9, 11, 10]
 
 
+@pytest.mark.thorough
 @given(st.text(max_size=300))
 def test_any_text_is_read_or_refused(text: str) -> None:
     """Whatever stands in the file, the answer is a contender or a BadDefinition."""

@@ -163,6 +163,7 @@ def test_what_a_template_may_say_means_what_it_means_to_jinja(text: str) -> None
     assert render(text, values) == jinja.from_string(text).render(values)
 
 
+@pytest.mark.thorough
 def test_templates_that_belong_together_share_one_budget() -> None:
     """Each loop alone is within it."""
     text = "{% for i in range(200000) %}{{ i }}{% endfor %}"

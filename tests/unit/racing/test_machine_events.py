@@ -56,6 +56,7 @@ def changed(race: Race, change: Callable[[Block], Block]) -> Race:
 # --- on records ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_every_check_is_silent_on_fifty_clean_races() -> None:
     """Two to four contenders, ten to thirty rounds, noise of half to two per cent: not one warning."""
     rng = np.random.default_rng(50)

@@ -307,6 +307,7 @@ def test_on_a_phone_the_list_is_whole(running: Any, served: str) -> None:
         watched.close()
 
 
+@pytest.mark.thorough
 def test_a_race_is_shown_as_it_runs(running: Any, served: str, store: Path) -> None:
     """A real race: it appears in the list, its standings change round by round, and its end is shown."""
     words = ["race", "nginx-return", "nginx-static", "--rounds", "4", "-q", "--store", str(store)]

@@ -455,6 +455,7 @@ def test_launches_of_two_kinds_are_named() -> None:
     assert "two groups: 33 % of them" in check_text(found)
 
 
+@pytest.mark.thorough
 def test_launches_of_one_kind_are_not_taken_for_two() -> None:
     """Normal, uniform and heavy-tailed launches, 10 to 40 of them: at most one false warning in fifty races."""
     rng = np.random.default_rng(3)
