@@ -134,15 +134,19 @@ def _contenders_in(function: Callable[..., object]) -> frozenset[str]:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skips a live test whose contender is not installed, with the reason that Dragstrip itself gives."""
+    """Skips a live test whose contender is not installed, with the reason that Dragstrip itself gives.
+
+    Root has all of the default line-up, which `make test` installs: there, one that is missing fails its tests.
+    """
     if not isinstance(item, pytest.Function) or not any(
         map(item.get_closest_marker, ("live", "thorough", "contenders"))
     ):
         return
     fixtures = item._fixtureinfo.name2fixturedefs
     functions = [item.function, *(defined.func for name in fixtures for defined in fixtures[name])]
-    for name in sorted(frozenset().union(*map(_contenders_in, functions))):
-        if why := _missing(name):
+    given = frozenset(map(str, item.callspec.params.values())) if hasattr(item, "callspec") else frozenset()
+    for name in sorted((_shipped() & given).union(*map(_contenders_in, functions))):
+        if (why := _missing(name)) and not (os.geteuid() == 0 and name in _default()):
             pytest.skip(why)
 
 
