@@ -4,7 +4,7 @@ use super::super::frame::{self, HEADER_BYTES, Header, MAX_FRAME, MAX_U31, code, 
 use super::{Broken, Connection, Event};
 
 /// Maximum number of bytes of acknowledgements (PING, SETTINGS) that wait because the server does not read them.
-const MAX_OWED: usize = 4 << 20;
+const MAX_OWED: usize = 512 << 10;
 
 impl Connection {
     pub(super) fn settings<'a>(&mut self, header: Header, payload: &[u8]) -> Result<Event<'a>, Broken> {
