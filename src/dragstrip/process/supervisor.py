@@ -251,12 +251,21 @@ def _new_user_namespace(base: int, user: int, group: int) -> int:
 
 
 def remove_tree(path: str) -> None:
-    """Removes a folder that a server may have filled: it may be thousands of folders deep, or locked by its modes."""
-    with contextlib.suppress(RecursionError):
-        shutil.rmtree(path, ignore_errors=True)
-    with contextlib.suppress(OSError):
+    """Removes a folder that a server may have filled: it may be thousands of folders deep, or locked by its modes.
+
+    Tries again for a second: a process that is being ended may still write there, and another one may remove it, too.
+    """
+    until = time.monotonic() + 1.0
+    while os.path.lexists(path):
+        with contextlib.suppress(RecursionError):
+            shutil.rmtree(path, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            if os.path.lexists(path):
+                _remove_by_levels(path)
+        if time.monotonic() > until:
+            return
         if os.path.lexists(path):
-            _remove_by_levels(path)
+            time.sleep(0.02)
 
 
 def _remove_by_levels(path: str) -> None:

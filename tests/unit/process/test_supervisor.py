@@ -21,6 +21,29 @@ from dragstrip.process.supervisor import BoundedLog, descendants, peak_memory_by
 CORE = max(os.sched_getaffinity(0))
 
 
+def test_a_folder_is_removed_while_a_process_still_writes_there(tmp_path: Path) -> None:
+    """Servers that are being ended do; and a race and its supervisor may both remove the folder."""
+    folder = tmp_path / "race"
+    folder.mkdir()
+    code = (
+        "import os, time\nend, number = time.monotonic() + 0.3, 0\nprint(flush=True)\n"
+        "while time.monotonic() < end:\n"
+        "    number += 1\n"
+        "    try:\n"
+        "        os.mkdir(f'{number % 50}')\n"
+        "        open(f'{number % 50}/{number}', 'w').close()\n"
+        "    except OSError:\n"
+        "        pass\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], cwd=folder, stdout=subprocess.PIPE) as writes:
+        assert writes.stdout
+        writes.stdout.readline()
+        other = f"from dragstrip.process import supervisor\nsupervisor.remove_tree({str(folder)!r})"
+        with subprocess.Popen([sys.executable, "-c", other]):
+            supervisor.remove_tree(str(folder))
+    assert not folder.exists()
+
+
 class Talk:
     """A supervisor run as the stage runs it, spoken to line by line."""
 
