@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import signal
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +15,9 @@ from dragstrip.analysis import Pair
 from dragstrip.record import Block, Launch, Race
 from dragstrip.validity import observation
 from dragstrip.validity.observation import LaunchObservation
+
+#: Linux's number of the signal that no process can ignore.
+SIGKILL = 9
 
 #: Fewest launches among which kinds can be recognised.
 MIN_LAUNCHES = 10
@@ -74,7 +76,7 @@ def launch_observations(
     observed: list[LaunchObservation] = []
     if died := tuple(launch.round for launch in launches if launch.died):
         observed.append(observation.Died(name, died))
-    if killed := sum(launch.exit_status == -signal.SIGKILL and not launch.died for launch in launches):
+    if killed := sum(launch.exit_status == -SIGKILL and not launch.died for launch in launches):
         observed.append(observation.Killed(name, killed, len(launches)))
     if unsettled := sum(not launch.settled for launch in launches):
         observed.append(observation.Unsettled(name, unsettled, len(launches)))
