@@ -99,14 +99,16 @@ def roll_back(db: sqlite3.Connection) -> None:
         db.execute("ROLLBACK")
 
 
-def _statements() -> Iterator[str]:
+@cache
+def _statements() -> tuple[str, ...]:
     """The statements of the schema, one by one: ``executescript`` would commit between them."""
-    path, held = Path(__file__).parents[1] / "data" / "schema" / "store.sql", ""
+    path, held, whole = Path(__file__).parents[1] / "data" / "schema" / "store.sql", "", []
     for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
         held += line
         if sqlite3.complete_statement(held):
-            yield held
+            whole.append(held)
             held = ""
+    return tuple(whole)
 
 
 @cache
