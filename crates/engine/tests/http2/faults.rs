@@ -308,15 +308,15 @@ fn a_fault_of_one_stream_does_not_affect_the_others_on_its_connection() {
 }
 
 #[test]
-fn a_hundred_thousand_pings_and_settings_are_answered_and_cost_no_request() {
+fn twenty_thousand_pings_and_settings_are_answered_and_cost_no_request() {
     let server = serve(|peer, id, number| {
         peer.held.clear();
         if number == 3 {
             let mut flood = Vec::new();
-            for turn in 0..100_000u64 {
+            for turn in 0..20_000u64 {
                 frame::write(&mut flood, kind::PING, 0, 0, &turn.to_be_bytes());
             }
-            (0..10_000).for_each(|_| frame::write_settings(&mut flood, &[(setting::INITIAL_WINDOW_SIZE, 65_535)]));
+            (0..5_000).for_each(|_| frame::write_settings(&mut flood, &[(setting::INITIAL_WINDOW_SIZE, 65_535)]));
             // Written and read at the same time, because a socket can't hold all responses.
             let mut writing = peer.stream.try_clone().unwrap();
             let mut last = Vec::new();
@@ -335,7 +335,7 @@ fn a_hundred_thousand_pings_and_settings_are_answered_and_cost_no_request() {
     let plan = SessionPlan { timeout_ns: 60_000_000_000, ..plan(server.address, 1, 1) };
     let done = drive(plan, 10);
     assert_eq!((done.answered, errors(&done), done.connects), (10, vec![], 0));
-    assert!(server.seen.acks.load(Ordering::SeqCst) >= 110_000);
+    assert!(server.seen.acks.load(Ordering::SeqCst) >= 25_000);
 }
 
 #[test]
