@@ -397,8 +397,7 @@ fn a_server_that_never_stops_sending_holds_no_block() {
                 let mut engine = engine(1);
                 // On a busy machine not all connections may be open in time.
                 let Ok(session) = engine.open(plan) else { return };
-                let block =
-                    BlockPlan { session, lead_ns: 0, counted_ns: 50_000_000, max_requests: 0, open_loop: None };
+                let block = BlockPlan { session, lead_ns: 0, counted_ns: 50_000_000, max_requests: 0, open_loop: None };
                 assert_eq!(engine.run(&[block.clone(), block], &[]).unwrap().len(), 2);
             });
         }
