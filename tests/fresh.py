@@ -38,6 +38,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date
+from functools import partial
 from pathlib import Path
 
 from tiers import outcomes_of, reasons_of
@@ -254,11 +255,11 @@ def attempt(names: Sequence[str], revision: str, keep: bool) -> list[Result]:
     """The tests of one release's roots, one after the other."""
     others = {"wheel": with_the_wheel, "container": in_a_container, "all": with_every_contender}
     with tempfile.TemporaryDirectory(prefix="dragstrip-fresh-built-", dir="/var/tmp") as built:
-        return [
-            others[who](name, revision, keep) if who in others else race_and_test(name, revision, keep, Path(built))
-            for name in names
-            for who in (name.partition("-")[2],)
-        ]
+        results = []
+        for name in names:
+            tried = others.get(name.partition("-")[2], partial(race_and_test, built=Path(built)))
+            results.append(tried(name, revision, keep))
+        return results
 
 
 def race_and_test(name: str, revision: str, keep: bool, built: Path) -> Result:
@@ -292,9 +293,10 @@ def race_and_test(name: str, revision: str, keep: bool, built: Path) -> Result:
             if not type_in(root, result, words, CHECKOUT):
                 return _failed(result, root, f"{words} failed")
         result.packages = len(root.packages() - had)
-        for name_of in BUILT if result.compiled else ():
-            (built / name_of[5:]).parent.mkdir(exist_ok=True)
-            (root.folder / name_of[1:]).rename(built / name_of[5:])
+        for left in BUILT if result.compiled else ():
+            kept = built / Path(left).relative_to("/srv")
+            kept.parent.mkdir(exist_ok=True)
+            (root.folder / left[1:]).rename(kept)
     return result
 
 

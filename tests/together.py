@@ -56,11 +56,10 @@ def run_all(commands: list[list[str]], store: Path, processes: int = PROCESSES) 
     return [found[at % len(shares)][at // len(shares)] for at in range(len(commands))]
 
 
-def peak_mb() -> float:
-    """Peak resident memory of this process, without its children."""
-    told = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
-    assert told
-    return int(told[1]) / 1024
+def peak_mb(process: int | str = "self") -> float:
+    """Peak resident memory of this process or another one, without its children; 0 if it has ended."""
+    told = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{process}/status").read_text())
+    return int(told[1]) / 1024 if told else 0.0
 
 
 def _one(words: list[str]) -> tuple[int, str, str]:

@@ -361,10 +361,7 @@ def _has_database() -> bool:
 
 @pytest.mark.thorough
 @pytest.mark.skipif(not _has_database(), reason="PostgreSQL is not installed")
-@pytest.mark.parametrize(
-    ("how", "user"),
-    [("asks", "web"), ("foreign", "root"), ("foreign", "web")],
-)
+@pytest.mark.parametrize(("how", "user"), [("asks", "web"), ("foreign", "root"), ("foreign", "web")])
 def test_a_container_reaches_the_races_database(made: Callable[..., Path], how: str, user: str) -> None:
     """By its socket, or over TCP with the names that its program has built in; each one's statements are counted."""
     words = [word for name in ("one", "two") for word in ("--image", f"{name}={made(how, User=user)}")]

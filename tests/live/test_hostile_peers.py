@@ -19,6 +19,7 @@ import pytest
 from races import DRAGSTRIP
 from servers.floods import MODES as FLOODS
 from servers.rogue import MODES as ROGUE
+from together import peak_mb
 
 pytestmark = pytest.mark.soak
 
@@ -43,15 +44,6 @@ def hostile(program: str, mode: str) -> Iterator[str]:
             yield f"http://127.0.0.1:{server.stdout.readline().split()[1]}/"
         finally:
             server.kill()
-
-
-def peak_mb(pid: int) -> float:
-    """Peak resident memory of a process that still lives, else 0."""
-    try:
-        status = Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return 0.0
-    return next((int(line.split()[1]) / 1024 for line in status.splitlines() if line.startswith("VmHWM:")), 0.0)
 
 
 @pytest.mark.parametrize(("program", "mode"), CASES)

@@ -291,10 +291,12 @@ def test_a_server_that_lies_about_its_count_voids_the_race_also_in_http_1_0(tmp_
     with sqlite3.connect(env["DRAGSTRIP_STORE"]) as store:
         launches = store.execute(
             "SELECT l.contender, l.served, sum(b.answered), sum(b.sent) FROM launch l JOIN block b"
-            " USING (race, round, contender) WHERE l.served IS NOT NULL GROUP BY l.contender, l.round"
+            " USING (race, round, contender) GROUP BY l.contender, l.round"
         ).fetchall()
-    assert len(launches) >= 4  # an nginx of PyPI counts nothing
+    assert len(launches) >= 6
     for name, served, answered, sent in launches:
+        if name == "nginx-return" and served is None:
+            continue  # an nginx of PyPI counts nothing
         assert (served < 0.95 * answered) if name == "liar" else (answered <= served <= sent), launches
 
     assert told["load"]["http"] == "1.0"
