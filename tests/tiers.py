@@ -43,7 +43,7 @@ class Part:
     computes: bool = False
 
 
-UNIT = Part("test-unit", "arithmetic, definitions, reports and the house's rules, without a server", computes=True)
+UNIT = Part("test-unit", "arithmetic, definitions and reports, without a server", computes=True)
 RUST = Part("test-rust", "the engine: its parser, its two back ends, its counters", computes=True)
 LIVE = Part("test-live", "real servers: scrutineering, races, load, claims, interrupts, `kill -9`")
 TIERS = {
@@ -55,7 +55,7 @@ TIERS = {
         RUST,
         LIVE,
         Part(
-            "test-thorough", "the same by longer races and more cases: claims, the notebook, every misbehaving server"
+            "test-thorough", "longer races, more cases, the house's rules: claims, the notebook, every misbehaving server"
         ),
         Part("test-contenders", "every contender that can be installed: each response byte for byte, each limit"),
         Part("test-release", "the source package and the wheel, installed into an empty environment, race there"),

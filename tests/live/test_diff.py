@@ -27,6 +27,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
     return made
 
 
+@pytest.mark.thorough
 def test_the_working_tree_is_raced_against_the_default_branch(made: Made, tmp_path: Path) -> None:
     """In a process of its own, as a user does it; the reports name both commits, and the repository is as before.
 

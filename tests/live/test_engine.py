@@ -337,8 +337,8 @@ def test_the_back_end_is_chosen_at_the_start_and_named() -> None:
         Engine(core, wait="doze")
 
 
-@pytest.mark.parametrize("io", ["auto", "epoll"])
-@pytest.mark.parametrize("connections", [1, 4])
+@pytest.mark.parametrize("io", ["auto", pytest.param("epoll", marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("connections", [1, pytest.param(4, marks=pytest.mark.thorough)])
 def test_looking_in_vain_is_no_work_of_the_engine(io: str, connections: int, faulty: Callable[..., Faulty]) -> None:
     """Nothing is answered for most of a block: who polls spends its time all the same, and it is not in the tally."""
     engine = Engine([min(os.sched_getaffinity(0))], io=io, wait="poll")

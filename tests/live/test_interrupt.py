@@ -70,6 +70,7 @@ def shown(env: dict[str, str]) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.thorough
 def test_a_race_is_ended_by_each_signal_resumed_without_one_of_three_and_killed(tmp_path: Path) -> None:
     """One race through all of it; seed, plan and rounds stay, and every resume counts on.
 

@@ -192,6 +192,7 @@ def test_a_way_that_is_barred_is_said_with_its_reason() -> None:
 
 @pytest.mark.live
 @pytest.mark.parametrize("word", keep_awake.CHOICES)
+@pytest.mark.thorough
 def test_a_race_records_what_kept_its_cores_awake_and_how_its_engine_waited(tmp_path: Path, word: str) -> None:
     """Its parity sheet tells it, and a resumed race goes on the same way."""
     store = tmp_path / "races.sqlite"

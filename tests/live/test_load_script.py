@@ -83,7 +83,13 @@ def shape(text: str) -> str:
     return re.sub(r"\d+(?:\.\d+)?", "#", text)
 
 
-@pytest.mark.parametrize("name", sorted(path.stem for path in SCRIPTS.glob("*.lua")))
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[] if name in ("report", "post") else pytest.mark.thorough)
+        for name in sorted(path.stem for path in SCRIPTS.glob("*.lua"))
+    ],
+)
 def test_a_script_prints_what_wrk_prints_and_counts_what_the_server_counts(
     served: Nginx, wrks: Nginx, name: str
 ) -> None:

@@ -28,8 +28,8 @@ RUNS = {
         ["-q", "-k", *COUNT],
         [*COUNT, "-t", "1"],
         r"This is Apache|Copyright|Licensed|Benchmarking|Connect:|Processing:|Waiting:"
-        # What ab says of figures that lie far apart; on a busy machine they do.
-        r"|(WARNING|ERROR): The median and mean for|\s+These results are ",
+        # What ab says of figures that lie far apart, in two lines; on a busy machine they do.
+        r"|(WARNING|ERROR): The median and mean for|\s+(deviation apart\. )?These results are ",
     ),
     "hey": (COUNT, [*COUNT, "-t", "1"], r"Details|  DNS|  req write|  resp (wait|read)"),
     "h2load": (["--h1", *COUNT], [*COUNT, "-t", "1", "--first-byte"], "progress:"),

@@ -117,6 +117,8 @@ def crowd(tmp_path_factory: pytest.TempPathFactory) -> Raced:
     return Raced(json.loads(out.read_text()), done.returncode, done.stdout + done.stderr, page, env, url)
 
 
+@pytest.mark.thorough
+@pytest.mark.xdist_group("crowd")
 def test_its_record_follows_the_schema_and_its_exit_code_says_whether_there_is_an_answer(crowd: Raced) -> None:
     """A disturbed machine may void the race; then it must say so. Each round is there, for all that are left."""
     jsonschema.validate(crowd.told, SCHEMA)
@@ -129,6 +131,8 @@ def test_its_record_follows_the_schema_and_its_exit_code_says_whether_there_is_a
 
 
 @pytest.mark.parametrize("name", OUT)
+@pytest.mark.thorough
+@pytest.mark.xdist_group("crowd")
 def test_a_contender_that_is_wrong_or_dies_is_named_with_what_it_did(crowd: Raced, name: str) -> None:
     """It yields no number and is in no pair, the report says why, and the others race on.
 
@@ -147,6 +151,8 @@ def test_a_contender_that_is_wrong_or_dies_is_named_with_what_it_did(crowd: Race
         assert never not in bad["out"] or name == "never"
 
 
+@pytest.mark.thorough
+@pytest.mark.xdist_group("crowd")
 def test_the_seed_and_the_plan_give_the_order_of_blocks(crowd: Raced) -> None:
     """What was loaded is what they draw, to the last block; another seed would have drawn another order.
 
@@ -166,6 +172,8 @@ def test_the_seed_and_the_plan_give_the_order_of_blocks(crowd: Raced) -> None:
     assert whole
 
 
+@pytest.mark.thorough
+@pytest.mark.xdist_group("crowd")
 def test_a_contender_that_asks_for_a_socket_is_reached_there(crowd: Raced) -> None:
     """Beside others at ports: all are proved, loaded and stopped alike; the record says where each was."""
     assert not any(crowd.contender(name)["errors"] for name in crowd.names_left())
@@ -175,12 +183,16 @@ def test_a_contender_that_asks_for_a_socket_is_reached_there(crowd: Raced) -> No
     assert addresses[HOSTILE].startswith("127.0.0.1:")
 
 
+@pytest.mark.thorough
+@pytest.mark.xdist_group("crowd")
 def test_a_running_server_is_raced_by_its_address(crowd: Raced) -> None:
     """A URL joins as a contender (that it is not ended is asserted where the race is run)."""
     assert crowd.contender(crowd.url)["requests"] > 0
     assert any(crowd.url in (pair["a"], pair["b"]) for pair in crowd.told["pairs"])
 
 
+@pytest.mark.thorough
+@pytest.mark.xdist_group("crowd")
 def test_a_restless_leaking_contender_is_frozen_while_idle_and_its_growth_is_told(crowd: Raced) -> None:
     """It works for a third of the time without requests: the sheet says that it is frozen, and it still serves."""
     quiet, restless = crowd.contender("nginx-return"), crowd.contender("restless")
@@ -193,6 +205,8 @@ def test_a_restless_leaking_contender_is_frozen_while_idle_and_its_growth_is_tol
     assert all(detail.startswith("restless: ") for detail in grew)
 
 
+@pytest.mark.thorough
+@pytest.mark.xdist_group("crowd")
 def test_a_hostile_name_and_hostile_headers_are_shown_as_text(crowd: Raced) -> None:
     """Named as a script, answering with headers that attack terminal and page: text in both, from race to report."""
     told = crowd.said + dragstrip_run(crowd.env, "show", "last", "--parity").stdout
@@ -328,6 +342,7 @@ def test_one_that_dies_as_its_cpu_time_is_looked_for_ends_no_race(tmp_path: Path
         server.stop()
 
 
+@pytest.mark.thorough
 def test_a_command_of_ones_own_gets_more_time_to_start(tmp_path: Path) -> None:
     """Out with the default's 10 s; raced with --wake, and a resumed race keeps it."""
     env, slow = settings(tmp_path), misbehaving("slow", "sleeps", "2")

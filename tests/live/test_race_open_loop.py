@@ -18,6 +18,7 @@ HELLO = f"{sys.executable} {Path(__file__).parents[1]}/servers/misbehaving.py {{
 
 
 @pytest.mark.live
+@pytest.mark.thorough
 def test_a_race_at_one_rate_offers_it_to_all_and_keeps_what_became_of_it(tmp_path: Path) -> None:
     """Two of the same server; whatever this machine makes of it, the records add up and the JSON follows its schema."""
     store = tmp_path / "races.sqlite"

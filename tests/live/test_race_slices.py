@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from commands import dragstrip
 
 from dragstrip.store.database import Store
 
 
+@pytest.mark.thorough
 def test_a_paused_race_is_resumed_and_its_record_grows_elsewhere(tmp_path: Path) -> None:
     store, outbox = tmp_path / "here.sqlite", tmp_path / "outbox"
     outbox.mkdir()

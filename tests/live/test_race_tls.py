@@ -96,6 +96,7 @@ def test_the_certificate_is_for_this_machine_and_signed_by_the_races_own_authori
 
 
 @pytest.mark.parametrize(("workload", "resumed"), [("handshakes", False), ("resumptions", True)])
+@pytest.mark.thorough
 def test_each_request_has_a_handshake_or_takes_up_a_session_as_the_server_saw_it(workload: str, resumed: bool) -> None:
     """nginx's own log of every connection under load; scrutineering tries once whether sessions are taken up."""
     with tempfile.TemporaryDirectory() as place:

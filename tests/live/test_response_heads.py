@@ -120,7 +120,7 @@ def sending(responses: list[bytes]) -> Iterator[int]:
 
 
 @pytest.mark.live
-@pytest.mark.parametrize("io", ["epoll", "auto"])
+@pytest.mark.parametrize("io", ["epoll", pytest.param("auto", marks=pytest.mark.thorough)])
 def test_the_reference_reader_and_the_engine_read_every_head_alike(io: str) -> None:
     """A head that one refuses and the other accepts would be a load that fails after its reference passed."""
     responses = [head + body_of(head) for head in heads()]

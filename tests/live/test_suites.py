@@ -23,7 +23,7 @@ from dragstrip.scrutiny import Encryption, Findings, Server, check_correctness, 
 from dragstrip.workload import Asking
 from dragstrip.workload import load as load_workload
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.thorough]
 
 Result = TypeVar("Result")
 

@@ -166,6 +166,7 @@ def test_answers_in_another_order_than_the_requests_are_found() -> None:
     assert together.problems[0].startswith("with several requests at once: /0 sent a body")
 
 
+@pytest.mark.thorough
 def test_a_race_tells_each_kind_of_request(tmp_path: Path) -> None:
     """Share and latency of each, in the record, in JSON and on the terminal."""
     planted(tmp_path, "none")

@@ -21,6 +21,9 @@ from dragstrip.cli.main import cli
 from dragstrip.contender import line_up
 from dragstrip.record import METHOD_VERSION
 
+# The text is the same on every machine: once in `make check` is enough.
+pytestmark = pytest.mark.thorough
+
 ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -11,6 +11,9 @@ from pathlib import Path
 import architecture
 import pytest
 
+# The text is the same on every machine: once in `make check` is enough.
+pytestmark = pytest.mark.thorough
+
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "dragstrip"
 SOURCES = sorted(p for p in PACKAGE.rglob("*.py") if "data" not in p.relative_to(PACKAGE).parts)

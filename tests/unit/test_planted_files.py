@@ -70,7 +70,7 @@ def run(planted: Path, tmp_path: Path, *words: str) -> None:
         ["doctor", "--json"],
         ["install", "uvicorn", "node", "lua", "axum", "--workload", "db"],
         pytest.param(["verify", "lua", "--workload", "json"], marks=pytest.mark.live),
-        pytest.param(["verify", "node", "--workload", "db"], marks=pytest.mark.live),
+        pytest.param(["verify", "node", "--workload", "db"], marks=[pytest.mark.live, pytest.mark.thorough]),
         ["verify", "--image", "mine=absent:1"],
     ],
     ids=lambda words: " ".join(words),

@@ -18,6 +18,9 @@ import pytest
 
 from dragstrip.cli.main import COMMANDS, cli
 
+# The text is the same on every machine: once in `make check` is enough.
+pytestmark = pytest.mark.thorough
+
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "dragstrip"
 SOURCES = sorted(path for path in PACKAGE.rglob("*.py") if "data" not in path.relative_to(PACKAGE).parts)

@@ -268,6 +268,7 @@ def test_a_workload_of_several_requests_has_each_with_its_own_answer(tmp_path: P
 
 
 @given(st.integers(min_value=0, max_value=2**32))
+@pytest.mark.thorough
 def test_the_sequence_of_a_mix_has_each_kind_by_its_weight(seed: int) -> None:
     """Exactly, in an order of the seed's; each exchange of a kind comes as often as another."""
     shared = workload.load("post")
@@ -293,6 +294,7 @@ def test_every_launch_finds_other_files_and_their_answers_know_it(tmp_path: Path
 
 
 @given(st.integers(min_value=0, max_value=2**63))
+@pytest.mark.thorough
 def test_probes_are_outside_the_pool(seed: int) -> None:
     """As far as there is anything else: whoever is right for the pool alone is found out."""
     for name in ("json", "post"):

@@ -88,6 +88,7 @@ def test_saying_what_there_is_loads_nothing_that_judges_or_draws(kept: Path, wor
     assert_loads_none(HEAVY, words, store=kept)
 
 
+@pytest.mark.thorough
 def test_the_help_of_every_command_loads_neither_scipy_nor_altair() -> None:
     """The two slowest libraries are for judging and drawing only."""
     assert_loads_none(SLOWEST, *([name, "--help"] for name in sorted(cli_main.COMMANDS)))
@@ -165,7 +166,14 @@ def test_numbers_of_other_libraries_are_kept_as_pythons_own() -> None:
     assert kinds == (int, float, float)
 
 
-@pytest.mark.parametrize("odd", [{"planned_rounds": "'x'"}, {"machine": "'{'"}, {"server_cores": "'{}'"}], ids=str)
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"planned_rounds": "'x'"},
+        *(pytest.param(odd, marks=pytest.mark.thorough) for odd in ({"machine": "'{'"}, {"server_cores": "'{}'"})),
+    ],
+    ids=str,
+)
 def test_one_unreadable_race_is_one_line_and_takes_no_other_with_it(
     kept: Path, tmp_path: Path, odd: dict[str, str]
 ) -> None:
@@ -303,6 +311,7 @@ def test_what_can_not_be_done_is_said_before_anything_is_measured(
     assert [file.name for file in tmp_path.iterdir()] == ["deep.toml"]
 
 
+@pytest.mark.thorough
 def test_a_full_standard_output_is_told_and_what_was_to_be_shown_is_kept(kept: Path, tmp_path: Path) -> None:
     """/dev/full takes nothing: exit code 3 and one line, with the file that has the text."""
     env = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state")}
@@ -325,6 +334,7 @@ def test_a_full_standard_output_is_told_and_what_was_to_be_shown_is_kept(kept: P
     assert str(file) in done.stderr
 
 
+@pytest.mark.thorough
 def test_a_reader_that_leaves_and_a_closed_output_are_no_failure(kept: Path) -> None:
     """`| head -1` gets its line; with the output closed the command ends as ever, and the store is whole."""
     command = f"{sys.executable} -m dragstrip contenders --json"
@@ -418,6 +428,7 @@ def test_the_command_line_has_the_bounds_of_calls_from_python() -> None:
         ("dragstrip claims check 2011-apache-t", {"2011-apache-tornado"}),
     ],
 )
+@pytest.mark.thorough
 def test_the_shell_completes_names_and_races(kept: Path, line: str, expected: set[str]) -> None:
     """As bash asks it: commands, contenders, workloads, races of the store, claims."""
     env = {**os.environ, "DRAGSTRIP_STORE": str(kept), "_DRAGSTRIP_COMPLETE": "bash_complete"}

@@ -290,6 +290,7 @@ def running() -> Iterator[Any]:
         yield one
 
 
+@pytest.mark.thorough
 def test_the_page_shows_all_columns_and_each_with_its_sections(running: Any, race: Race, tmp_path: Path) -> None:
     """The chart of all columns first; every link leads somewhere, every chart is drawn, axe finds nothing."""
     file = tmp_path / "race.html"

@@ -60,6 +60,7 @@ def running() -> Iterator[Any]:
         (390, "dark"),
     ],
 )
+@pytest.mark.thorough
 def test_every_section_opens_without_an_error_or_a_request(
     running: Any, file: Path, width: int, theme: str, tmp_path: Path
 ) -> None:
@@ -99,6 +100,7 @@ def test_every_section_opens_without_an_error_or_a_request(
     watched.close()
 
 
+@pytest.mark.thorough
 def test_an_icicle_graph_zooms_by_keys_and_mouse_and_finds_functions(running: Any, tmp_path: Path) -> None:
     """Two revisions: the function that one of them added is not hatched; axe finds nothing."""
     file = tmp_path / "planted.html"

@@ -201,6 +201,7 @@ def test_a_client_that_never_reads_is_ended(monkeypatch: pytest.MonkeyPatch) -> 
     asyncio.run(asyncio.wait_for(run(), 60))
 
 
+@pytest.mark.thorough
 def test_a_race_of_several_workloads_has_its_pages(tmp_path: Path) -> None:
     """Standings as a table of columns, the comparison by column, and a point of a contender's history for each."""
     path = tmp_path / "races.sqlite"
@@ -262,6 +263,7 @@ def test_a_contenders_history_marks_what_changed(store: Path) -> None:
     assert [point.changes for point in points] == [(), (), ("version 1.2.3 → 2.0",), ()]
 
 
+@pytest.mark.thorough
 def test_every_page_opens_in_a_browser(running: Any, served: str) -> None:
     """List, search, race, comparison, history: no error, nothing asked of others, nothing hostile run, axe content."""
     watched = Watched(running, served, theme="dark")
