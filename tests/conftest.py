@@ -71,7 +71,31 @@ WANTS = ("soak", "release", "contenders", "live", "unit")
 LONGEST = ("test_interrupt.py", "test_race.py", "test_diff.py", "test_race_tls.py")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+#: A file of tests that passed in fresh roots (``tests/fresh.py``), a line each: `make check` does not repeat them.
+PASSED_ELSEWHERE = "DRAGSTRIP_PASSED"
+
+
+class _Passed:
+    """Notes in pytest's cache which tests of a run passed: ``passed/unit``, by the first word of its -m."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config, self.passed = config, list[str]()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "call" and report.passed:
+            self.passed.append(report.nodeid)
+
+    def pytest_sessionfinish(self) -> None:
+        if chosen := self.config.getoption("-m"):
+            self.config.cache.set(f"passed/{chosen.split()[0]}", self.passed)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(_Passed(config))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """A test without its own mark gets its folder's: live, contenders, or unit for all others.
 
     Raises:
@@ -88,6 +112,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                     raise pytest.UsageError(f"{item.nodeid}: write pytest.mark.{mark.name} in {item.path.name} itself")
         if not any(item.get_closest_marker(name) for name in WANTS):
             item.add_marker(folder if folder in WANTS else "unit")
+    if listed := os.environ.get(PASSED_ELSEWHERE):
+        passed = frozenset(Path(listed).read_text(encoding="utf-8").splitlines())
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid in passed])
+        items[:] = [item for item in items if item.nodeid not in passed]
     items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
 
 

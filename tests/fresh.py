@@ -16,7 +16,8 @@ Compiling takes longest. The first root of a release compiles; the second one ge
 compiles nothing if the page's commands are right. On one release that is the ordinary user's root, on the other root's.
 
 Each root's output goes to runs/fresh/NAME.log; at the end a table has the seconds of each command, the installed
-packages, and the tests that passed and were skipped. It needs root and debootstrap. Exit code 1 where a command failed.
+packages, and the tests that passed and were skipped; runs/fresh/passed.txt names those that passed. It needs root and
+debootstrap. Exit code 1 where a command failed.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 from tiers import outcomes_of, reasons_of
@@ -46,6 +48,8 @@ from tiers import outcomes_of, reasons_of
 ROOT = Path(__file__).resolve().parents[1]
 LOGS = ROOT / "runs" / "fresh"
 WHEELS = LOGS / "dist"
+#: Tests that passed in a root, a line each.
+PASSED = LOGS / "passed.txt"
 BASES = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dragstrip-fresh"
 
 SUITES = ("bookworm", "trixie")
@@ -92,6 +96,7 @@ class Result:
     compiled: bool = True
     weighs: str = ""
     skips: Counter[str] = field(default_factory=Counter)
+    passed: frozenset[str] = frozenset()
     problem: str = ""
 
 
@@ -293,6 +298,8 @@ def race_and_test(name: str, revision: str, keep: bool, built: Path) -> Result:
             if not type_in(root, result, words, CHECKOUT):
                 return _failed(result, root, f"{words} failed")
         result.packages = len(root.packages() - had)
+        noted = (there / ".pytest_cache" / "v" / "passed").iterdir()
+        result.passed = frozenset(chain.from_iterable(json.loads(file.read_text()) for file in noted))
         for left in BUILT if result.compiled else ():
             kept = built / Path(left).relative_to("/srv")
             kept.parent.mkdir(exist_ok=True)
@@ -476,6 +483,7 @@ def main() -> int:
     with ThreadPoolExecutor(chosen.at_once) as pool:
         chains = [[name for name in wanted if name.startswith(suite)] for suite in SUITES]
         results = sum(pool.map(lambda names: attempt(names, revision, chosen.keep), chains), list[Result]())
+    PASSED.write_text("".join(f"{name}\n" for name in sorted(frozenset().union(*(one.passed for one in results)))))
     print("", *table(results), sep="\n")
     return int(any(result.problem for result in results))
 

@@ -13,7 +13,7 @@ from dragstrip.analysis.cpu_shares import engine_wait, lower_quartile, taken_by_
 from dragstrip.record import Block
 from dragstrip.validity.check import Status
 
-#: Little's law: warn above the first, void above the second.
+#: Little's law: warn above the first, void above the second, each beyond what a block's ends may hide.
 LITTLE = (0.02, 0.10)
 
 #: Little's law is judged by this many calm blocks at least (by all, if there are fewer), and by this many standard
@@ -88,7 +88,22 @@ def little_level(calm: Sequence[Waits], used: int, at_once: int) -> tuple[Status
     busy, off, error = law
     if LITTLE[0] < off <= LITTLE_ERRORS * error:
         return None
-    return (Status.VOID if off > LITTLE[1] else Status.WARN if off > LITTLE[0] else Status.PASS), busy, off
+    beyond_ends = off - _hidden_by_ends(calm, at_once)
+    return (
+        (Status.VOID if beyond_ends > LITTLE[1] else Status.WARN if beyond_ends > LITTLE[0] else Status.PASS),
+        busy,
+        off,
+    )
+
+
+def _hidden_by_ends(blocks: Sequence[Waits], at_once: int) -> float:
+    """The share of a block that half a response per connection is: by so much its sum may be off at its ends.
+
+    The counted part ends in the middle of a response, on average. All connections begin a block together. A server
+    that lets some wait long (threads that share a lock) answers those after the counted part, block after block, so the
+    ends of many blocks do not cancel out.
+    """
+    return 0.5 * at_once * len(blocks) / max(sum(block.requests for block in blocks), 1)
 
 
 def _at_work(blocks: Sequence[Waits], at_once: int) -> tuple[float, float, float] | None:

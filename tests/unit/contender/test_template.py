@@ -68,6 +68,7 @@ HOSTILE = [
 ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("body", HOSTILE, ids=lambda body: body[:40])
 def test_a_strangers_template_is_refused_in_words(tmp_path: Path, body: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """File, line, field, and what is allowed; nothing ran."""
@@ -93,6 +94,7 @@ TOGETHER = [
 ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("before", "after", "more"), TOGETHER, ids=["requests", "texts", "files"])
 def test_what_all_of_a_definition_makes_has_a_bound(tmp_path: Path, before: str, after: str, more: str) -> None:
     """In a process of 900 MB of addresses: a refusal, no lack of memory."""

@@ -282,6 +282,7 @@ def _exported(folder: Path) -> Path:
     return folder / "one.race"
 
 
+@pytest.mark.thorough
 def test_a_damaged_export_is_refused_and_nothing_is_taken_in(tmp_path: Path) -> None:
     """Cut short, one bit turned anywhere in its contents, or a figure changed through SQL."""
     good = _exported(tmp_path).read_bytes()

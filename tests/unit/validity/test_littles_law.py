@@ -14,7 +14,7 @@ from samples import MS
 from dragstrip import validity
 from dragstrip.record import Block, Race
 from dragstrip.report.race.checks import check_text
-from dragstrip.validity import CheckName
+from dragstrip.validity import CheckName, Status, littles_law
 
 CONNECTIONS = 32
 
@@ -144,3 +144,15 @@ def test_time_that_the_hypervisor_took_makes_a_block_not_calm() -> None:
         return block if number % 2 else replace(longer(block, 1.35), steal_ns=10 * MS)
 
     assert law(with_quick(samples.race(), change)).status == "pass"
+
+
+def test_a_slow_server_that_lets_some_connections_wait_contradicts_nothing() -> None:
+    """Threads that share a lock: 5 of 32 connections are answered after the counted part, in every block."""
+    short = samples.block("quick", requests=3 * CONNECTIONS, latency_sum_ns=int(27 * 25 * MS), turn_sum_ns=0)
+    level = littles_law.little_level([short] * 12, 12, CONNECTIONS)
+    assert level
+    assert level[0] is not Status.VOID
+    many = replace(short, requests=100 * CONNECTIONS)
+    level = littles_law.little_level([many] * 12, 12, CONNECTIONS)
+    assert level
+    assert level[0] is Status.VOID, "half a response per connection is a two-hundredth here"

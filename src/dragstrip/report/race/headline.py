@@ -171,9 +171,7 @@ def _advice(race: Race, check: Check | None) -> str:
     """What to do on this very machine, by its own facts: cores, virtual or not, whether its cores were kept awake."""
     cores = len({*race.server_cores, *race.engine_cores}) or 1
     if check and check.name is CheckName.LITTLES_LAW:
-        more = "this machine has no cores to spare for it" if cores <= 2 else "give it more cores (--engine-cores)"
-        limit = f"the load generator was the limit, and {more}; the CPU time per request can still be compared"
-        return f"{limit}; race again with --metric cpu"
+        return "the CPU time per request depends on neither, and can be compared: race again with --metric cpu"
     if check:
         return "`dragstrip verify NAME` shows what that contender does; the check's own line says what was seen"
     steps = ["end other programs on its cores and race again"]
