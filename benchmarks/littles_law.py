@@ -45,6 +45,11 @@ class Counts:
     latency_sum_ns: int
     turn_sum_ns: int = 0
 
+    @property
+    def p99_ns(self) -> int:
+        """As long as the longest: the most that a block's ends may hide."""
+        return self.max_ns
+
 
 @dataclass(frozen=True, slots=True)
 class Loop:

@@ -39,6 +39,8 @@ class Waits(Protocol):
     @property
     def duration_ns(self) -> int: ...
     @property
+    def p99_ns(self) -> int: ...
+    @property
     def max_ns(self) -> int: ...
     @property
     def latency_sum_ns(self) -> int: ...
@@ -88,7 +90,7 @@ def little_level(calm: Sequence[Waits], used: int, at_once: int) -> tuple[Status
     busy, off, error = law
     if LITTLE[0] < off <= LITTLE_ERRORS * error:
         return None
-    beyond_ends = off - _hidden_by_ends(calm, at_once)
+    beyond_ends = off - _hidden_by_ends(calm)
     return (
         (Status.VOID if beyond_ends > LITTLE[1] else Status.WARN if beyond_ends > LITTLE[0] else Status.PASS),
         busy,
@@ -96,14 +98,14 @@ def little_level(calm: Sequence[Waits], used: int, at_once: int) -> tuple[Status
     )
 
 
-def _hidden_by_ends(blocks: Sequence[Waits], at_once: int) -> float:
-    """The share of a block that half a response per connection is: by so much its sum may be off at its ends.
+def _hidden_by_ends(blocks: Sequence[Waits]) -> float:
+    """The share of a block that half of a slow response (99th percentile) is: its sum may be off by that at its ends.
 
     The counted part ends in the middle of a response, on average. All connections begin a block together. A server
     that lets some wait long (threads that share a lock) answers those after the counted part, block after block, so the
     ends of many blocks do not cancel out.
     """
-    return 0.5 * at_once * len(blocks) / max(sum(block.requests for block in blocks), 1)
+    return 0.5 * lower_quartile([block.p99_ns / block.counted_ns for block in blocks])
 
 
 def _at_work(blocks: Sequence[Waits], at_once: int) -> tuple[float, float, float] | None:
