@@ -74,6 +74,26 @@ NGINX_NODE = ("nginx-return", "node")
 PLANTED = ("base=planted", "slow=planted:burn=0.10", "--contenders", str(calibration.CONTENDERS))
 LINE_UP = ("--line-up", "default")
 
+#: Each kind of load once, before two fast servers and before two slow ones.
+LOADS = {
+    "kept": (),
+    "closed": ("--no-keepalive",),
+    "HTTP/1.0": ("--http", "1.0"),
+    "1 connection": ("-c", "1"),
+    "1000 connections": ("-c", "1000"),
+    "HTTP/2": ("--http", "2"),
+    "TLS": ("--tls",),
+    "TLS, closed": ("--tls", "--no-keepalive"),
+    "a rate, CPU time": ("--rate", "auto", "--metric", "cpu"),
+    "a rate, latency": ("--rate", "auto", "--metric", "latency-p99"),
+    "efficiency": ("--efficiency",),
+    **{name: ("--workload", name) for name in
+       ("multiply", "json", "post", "static", "delay", "pipelined", "handshakes", "resumptions")},
+}  # fmt: skip
+PAIRS = {"fast": ("nginx-lua", "go-native"), "slow": ("node", "tornado")}
+#: Tornado speaks HTTP/1.1 only, and Go's own library needs Go 1.24.
+HTTP_2_PAIRS = {"fast": ("nginx-return", "nginx-lua"), "slow": ("node", "nginx-lua")}
+
 #: Node takes a second and more to warm up at each launch: in 20 s it has four rounds, and a verdict wants ten.
 BUDGETS_S = {"node": 60.0}
 
@@ -89,6 +109,16 @@ KINDS = (
         Kind(f"one-sided: {name}", (f"a={name}", f"b-{name}", "--contenders", "{defs}"), (20, 40),
              BUDGETS_S.get(name, 20.0), 4, only=name, needs=(program,))
         for name, program in (("nginx-return", "nginx"), ("node", "node"))
+    ),
+    *(
+        Kind(f"load: {name}, {pair}", (*names, *words), (0, 20), 60, 1, None, needs=("nginx", "node"))
+        for name, words in LOADS.items()
+        for pair, names in (HTTP_2_PAIRS if name == "HTTP/2" else PAIRS).items()
+    ),
+    *(
+        Kind(f"same: nginx-return, {name}", ("a=nginx-return", "b=nginx-return", *LOADS[name]), (0,), 20, 20,
+             needs=("nginx",))
+        for name in ("closed", "pipelined")
     ),
     Kind("line-up", LINE_UP, (0, 20), 90, 3, None),
     Kind("reference: planted 10 %", (*PLANTED, "--rounds", "60"), (0,), 600, 1, truth=1.10),
@@ -166,7 +196,7 @@ def dragstrip(words: Sequence[str]) -> tuple[int, str]:
 
 def told_of(kind: Kind, told: dict[str, Any]) -> Line:
     """What a race's JSON says, in short."""
-    (column,) = told["columns"]
+    column = told["columns"][0]
     metric = column["metric"]
     pairs = [short(pair) for pair in told["pairs"] if pair["metric"] == metric]
     line: Line = {

@@ -181,6 +181,17 @@ def same(races: Races) -> Iterator[str]:
         )
 
 
+def each_load(races: Races) -> Iterator[str]:
+    """How a race of each kind of load ended, and after how long."""
+    yield "| load | servers | duty | seconds | ended | verdict |"
+    yield "|-|-|-|-|-|-|"
+    for line in sorted(races.of("load: "), key=lambda line: (line["kind"], line["duty"])):
+        load, _, pair = line["kind"].removeprefix("load: ").rpartition(", ")
+        words = sorted({one["verdict"] for one in line.get("pairs", ())})
+        ended = line.get("finished") or f"exit code {line['exit']}"
+        yield f"| {load} | {pair} | {line['duty']} % | {line['took_s']:.0f} | {ended} | {', '.join(words) or '–'} |"
+
+
 def different(races: Races) -> Iterator[str]:
     """Differences that are known, planted or from a reference."""
     yield (
@@ -296,7 +307,7 @@ def report(lines: Sequence[Line]) -> str:
         "programs. Shares have 95 % intervals by Clopper and Pearson; times cover the whole command."
     )
     tables = []
-    for table in (same, different, one_sided, line_up):
+    for table in (same, different, each_load, one_sided, line_up):
         rows = list(table(races))
         if len(rows) > 2:
             tables.append("\n".join(rows))
