@@ -129,7 +129,7 @@ class LoadRequest:
     method: str = "GET"
     headers: tuple[tuple[str, str], ...] = ()
     body: bytes = b""
-    timeout_s: float = 10.0
+    timeout_s: float = 5.0
     expect_status: int | None = None
     io: str = "auto"
     awake: str = "off"
