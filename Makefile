@@ -104,16 +104,16 @@ PYTEST := $(BIN)/python -m pytest
 marked = $$(grep -rlE --include='test_*.py' 'mark\.$(1)\b' $(2))
 # Several at a time, each file by one process: noise does not make a test fail, and no test decides by time.
 test-unit: .stamps/test-deps
-	$(PYTEST) -q -m 'unit and not (live or contenders or release or soak or thorough)' -n 2 --dist loadfile tests/unit tests/statistics
+	$(PYTEST) -q -m 'unit and not (live or contenders or release or soak or thorough)' -n 2 --dist loadfile tests/unit
 
 test-rust: .stamps/build
 	cargo test --workspace --profile quick --exclude dragstrip-python
 
 test-live: .stamps/test-deps
-	$(PYTEST) -q -m 'live and not (contenders or release or soak or thorough)' -n 4 --dist loadfile --no-loadscope-reorder tests/live $(call marked,live,tests/unit tests/statistics tests/contenders)
+	$(PYTEST) -q -m 'live and not (contenders or release or soak or thorough)' -n 4 --dist loadfile --no-loadscope-reorder tests/live $(call marked,live,tests/unit tests/contenders)
 
 test-thorough: .stamps/test-deps
-	$(PYTEST) -q -m 'thorough and not (contenders or release or soak)' -n 4 --dist loadgroup $(call marked,thorough,tests)
+	$(PYTEST) -q -m 'thorough and not (contenders or release or soak)' -n 4 --dist loadgroup tests/statistics $(call marked,thorough,tests)
 
 test-contenders: .stamps/test-deps
 	$(PYTEST) -q -m 'contenders and not soak' -n 4 --dist loadfile tests/contenders $(call marked,contenders,tests/unit tests/statistics tests/live)

@@ -96,7 +96,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """A test without its own mark gets its folder's: live, contenders, or unit for all others.
+    """A test without its own mark gets its folder's: live, contenders, or unit for all others; statistics: thorough.
 
     Raises:
         pytest.UsageError: a mark is not in the text of its file, so the Makefile would not find the test.
@@ -112,6 +112,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                     raise pytest.UsageError(f"{item.nodeid}: write pytest.mark.{mark.name} in {item.path.name} itself")
         if not any(item.get_closest_marker(name) for name in WANTS):
             item.add_marker(folder if folder in WANTS else "unit")
+        if folder == "statistics":
+            item.add_marker("thorough")
     if listed := os.environ.get(PASSED_ELSEWHERE):
         passed = frozenset(Path(listed).read_text(encoding="utf-8").splitlines())
         config.hook.pytest_deselected(items=[item for item in items if item.nodeid in passed])

@@ -8,9 +8,9 @@
 A root is a minimal Debian (`debootstrap --variant=minbase`) with this machine's settings of package managers and its
 Rust toolchain, which the README names as a prerequisite. Mounts and processes are in namespaces of their own
 (unshare(1)), so nothing of them stays. Commands come from README.md: the page and this check can't part. Base roots are
-kept below ~/.cache/dragstrip-fresh, by suite and day. `…-wheel` are an ordinary user's roots without Rust, for the
+kept below ~/.cache/dragstrip-fresh, by suite and day. `…-wheel` is an ordinary user's root without Rust, for the
 README's lines of the wheel; `trixie-container` builds the Containerfile on such a root by podman, and races in it.
-`…-all`, only if named, installs and verifies every contender.
+`trixie-wheel` and `…-all`, which installs and verifies every contender, are tried only if named.
 
 Compiling takes longest. The first root of a release compiles; the second one gets what cargo has left there, and
 compiles nothing if the page's commands are right. On one release that is the ordinary user's root, on the other root's.
@@ -56,10 +56,10 @@ SUITES = ("bookworm", "trixie")
 #: What can be tried: a release, and who types there or what is installed. Of a release, the first one compiles.
 NAMES = (
     *("bookworm-user", "bookworm-root", "bookworm-wheel"),
-    *("trixie-root", "trixie-user", "trixie-wheel", "trixie-container"),
+    *("trixie-container", "trixie-root", "trixie-user"),  # what waits for downloads beside what compiles
 )
-#: Only if they are named: half an hour each.
-EVERYTHING = tuple(f"{suite}-all" for suite in SUITES)
+#: Only if they are named: the container on Debian 13 installs the wheel, too; every contender takes half an hour.
+NAMED_ONLY = ("trixie-wheel", *(f"{suite}-all" for suite in SUITES))
 #: The name of the ordinary user.
 USER = "racer"
 #: Where the checkout and cargo's own files are in every root: what cargo has built holds for these paths only.
@@ -466,7 +466,7 @@ def main() -> int:
     parser.add_argument("--keep", action="store_true", help="leave the roots, and say where")
     parser.add_argument("--at-once", type=int, default=2, help="releases at a time")
     chosen = parser.parse_args()
-    known = (*NAMES, *EVERYTHING)
+    known = (*NAMES, *NAMED_ONLY)
     wanted = [name for name in known if name in chosen.only.split(",")]
     if unknown := set(chosen.only.split(",")) - set(known):
         parser.error(f"--only {','.join(sorted(unknown))}: known are {', '.join(known)}")

@@ -88,6 +88,7 @@ def test_what_can_speak_http_2_says_so() -> None:
         assert contender.find(name).fields.choices[HTTP] == ("1.1", "2"), name
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(900)  # the first launch of all may have to be compiled
 @pytest.mark.parametrize("name", [marked(name) for name in READY])
 def test_every_workload_is_answered_in_frames(name: str) -> None:

@@ -268,6 +268,7 @@ PROVED = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("script", PROVED)
 def test_only_what_is_proved_to_repeat_itself_is_made_before_the_load(
     served: Nginx, tmp_path: Path, script: str

@@ -69,7 +69,7 @@ def run(planted: Path, tmp_path: Path, *words: str) -> None:
         ["workloads"],
         ["doctor", "--json"],
         ["install", "uvicorn", "node", "lua", "axum", "--workload", "db"],
-        pytest.param(["verify", "lua", "--workload", "json"], marks=pytest.mark.live),
+        pytest.param(["verify", "lua", "--workload", "json"], marks=[pytest.mark.live, pytest.mark.thorough]),
         pytest.param(["verify", "node", "--workload", "db"], marks=[pytest.mark.live, pytest.mark.thorough]),
         ["verify", "--image", "mine=absent:1"],
     ],

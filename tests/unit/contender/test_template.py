@@ -175,6 +175,7 @@ def test_templates_that_belong_together_share_one_budget() -> None:
         render(text + text, {}) + render(text + text, {})
 
 
+@pytest.mark.thorough
 def test_shipped_workloads_have_a_tenth_of_the_budget() -> None:
     """So that one ten times as large is still read."""
     for name in workload.names():
