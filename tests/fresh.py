@@ -97,6 +97,7 @@ class Result:
     weighs: str = ""
     skips: Counter[str] = field(default_factory=Counter)
     passed: frozenset[str] = frozenset()
+    left_out: bool = False
     problem: str = ""
 
 
@@ -256,12 +257,19 @@ def pasted(text: str) -> str:
     )
 
 
-def attempt(names: Sequence[str], revision: str, keep: bool) -> list[Result]:
-    """The tests of one release's roots, one after the other."""
+def attempt(names: Sequence[str], revision: str, keep: bool, until: float) -> list[Result]:
+    """The tests of one release's roots, one after the other.
+
+    Args:
+        until: no further root is begun after this time (``time.monotonic``).
+    """
     others = {"wheel": with_the_wheel, "container": in_a_container, "all": with_every_contender}
     with tempfile.TemporaryDirectory(prefix="dragstrip-fresh-built-", dir="/var/tmp") as built:
         results = []
         for name in names:
+            if results and time.monotonic() > until:
+                results.append(Result(name, [], left_out=True))
+                continue
             tried = others.get(name.partition("-")[2], partial(race_and_test, built=Path(built)))
             results.append(tried(name, revision, keep))
         return results
@@ -448,7 +456,9 @@ def table(results: Sequence[Result]) -> list[str]:
                 f"| {result.name} | `{one.words}` | {one.seconds:.0f} | {result.packages if last else ''} | "
                 f"{counts[0]} | {counts[1]} | {'**failed**' if one.code else ''} |"
             )
-        if not result.typed:
+        if result.left_out:
+            lines.append(f"| {result.name} | | | | | | **left out: the time was over** |")
+        elif not result.typed:
             lines.append(f"| {result.name} | | | | | | **{result.problem}** |")
     if spared := [result.name for result in results if not result.compiled]:
         lines += ["", f"What cargo builds came from the other root of the release: {', '.join(spared)}."]
@@ -465,6 +475,9 @@ def main() -> int:
     parser.add_argument("--revision", default="HEAD", help="the commit to try")
     parser.add_argument("--keep", action="store_true", help="leave the roots, and say where")
     parser.add_argument("--at-once", type=int, default=2, help="releases at a time")
+    parser.add_argument(
+        "--minutes", type=float, default=45, help="after so long no further root is begun; what is left out is said"
+    )
     chosen = parser.parse_args()
     known = (*NAMES, *NAMED_ONLY)
     wanted = [name for name in known if name in chosen.only.split(",")]
@@ -480,9 +493,10 @@ def main() -> int:
         base(suite)
     if any(name.endswith(("-wheel", "-container", "-all")) for name in wanted):
         build_wheel()
+    until = time.monotonic() + 60 * chosen.minutes
     with ThreadPoolExecutor(chosen.at_once) as pool:
         chains = [[name for name in wanted if name.startswith(suite)] for suite in SUITES]
-        results = sum(pool.map(lambda names: attempt(names, revision, chosen.keep), chains), list[Result]())
+        results = sum(pool.map(lambda names: attempt(names, revision, chosen.keep, until), chains), list[Result]())
     PASSED.write_text("".join(f"{name}\n" for name in sorted(frozenset().union(*(one.passed for one in results)))))
     print("", *table(results), sep="\n")
     return int(any(result.problem for result in results))
