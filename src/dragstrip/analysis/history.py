@@ -94,17 +94,17 @@ def collect(races: Iterable[Race], *, subject: str = "", reference: str = "", wo
         races: in any order.
         subject, reference, workload: only these, if given.
     """
-    found: dict[tuple[str, Identity, str, str], list[Point]] = defaultdict(list)
+    found: dict[tuple[str, str, Identity, str, str], list[Point]] = defaultdict(list)
     for race in sorted(races, key=lambda race: race.started):
         for column, part in zip(by_column(race), judge(race).columns, strict=True):
             if workload not in ("", column.workload):
                 continue
-            for name, identity, point in _points(race, column, part):
+            for (name, command), identity, point in _points(race, column, part):
                 if subject in ("", name) and reference in ("", identity[0]):
-                    found[name, identity, column.workload, part.metric].append(point)
+                    found[name, command, identity, column.workload, part.metric].append(point)
     listed = [
         Series(subject=name, reference=identity[0], workload=at, metric=metric, points=tuple(points))
-        for (name, identity, at, metric), points in found.items()
+        for (name, _, identity, at, metric), points in found.items()
         if len(points) > 1
     ]
     listed.sort(key=lambda series: -len(series.points))
@@ -116,8 +116,16 @@ def collect(races: Iterable[Race], *, subject: str = "", reference: str = "", wo
     return list(longest.values())
 
 
-def _points(race: Race, column: Race, part: ColumnVerdict) -> Iterator[tuple[str, Identity, Point]]:
-    """Each pair of a race, seen from both sides: the server's name, the reference, and the point."""
+def own_command(entrant: Entrant) -> str:
+    """What tells two servers of one name apart: a hash of the command or address, "" for a definition or a revision.
+
+    A definition may change and stays the same server. "mine" of ``--serve`` may be anything the next time.
+    """
+    return "" if entrant.kind == "definition" or _commit(entrant) else entrant.definition_hash
+
+
+def _points(race: Race, column: Race, part: ColumnVerdict) -> Iterator[tuple[tuple[str, str], Identity, Point]]:
+    """Each pair of a race, from both sides: the server's name and own command, the reference, and the point."""
     entrants = {entrant.name: entrant for entrant in column.entrants}
     repository = next((event.subject for event in race.events if event.kind is EventKind.REVISIONS), "")
     for pair in part.pairs:
@@ -126,7 +134,8 @@ def _points(race: Race, column: Race, part: ColumnVerdict) -> Iterator[tuple[str
         for server, other, turned in ((pair.a, pair.b, False), (pair.b, pair.a, True)):
             commit = _commit(entrants[server])
             name = repository if commit and repository else server
-            yield name, _identity(entrants[other]), _point(race, column, pair, entrants[server], turned=turned)
+            known = (name, own_command(entrants[server]))
+            yield known, _identity(entrants[other]), _point(race, column, pair, entrants[server], turned=turned)
 
 
 def _point(race: Race, column: Race, pair: Pair, server: Entrant, *, turned: bool) -> Point:

@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from dragstrip.analysis import Interval, judge
-from dragstrip.analysis.history import Series, collect
+from dragstrip.analysis.history import Series, collect, own_command
 from dragstrip.errors import DragstripError
 from dragstrip.record import Entrant, Race
 from dragstrip.report.race import badge, columns, summary
@@ -79,17 +79,18 @@ def state(path: Path, race_id: str) -> tuple[int, str]:
 def history(path: Path, name: str, workload: str) -> list[Point]:
     """A contender's throughput over its latest races at a workload, oldest first, changes marked.
 
-    A race of several workloads has a point for each. A race at several rates has none: an offered rate is not a
-    contender's own throughput.
+    Of commands with this name (``--serve``) only the latest one's. A race of several workloads has a point for each. A
+    race at several rates has none: an offered rate is not a contender's own throughput.
     """
     lines = [line for line in listed(path, "") if name in line.contenders]
     lines = [line for line in lines if workload in ("", *line.workload.split(","))]
     races = [_of_race(str(path), line.race, line.rounds, line.finished, name) for line in lines[:MAX_POINTS]]
+    latest = next((own_command(entry.entrant) for race in races for entry in race), "")
     points: list[Point] = []
     before: dict[str, _Entry] = {}
     for entry in (entry for race in reversed(races) for entry in race):
         column = entry.race.workload
-        if entry.interval is None or workload not in ("", column):
+        if entry.interval is None or workload not in ("", column) or own_command(entry.entrant) != latest:
             continue
         changes = _changes(before[column], entry) if column in before else ()
         points.append(Point(entry.race.id, entry.race.started, column, entry.interval, changes))

@@ -263,6 +263,20 @@ def test_a_contenders_history_marks_what_changed(store: Path) -> None:
     assert [point.changes for point in points] == [(), (), ("version 1.2.3 → 2.0",), ()]
 
 
+def test_commands_of_one_name_are_two_servers(tmp_path: Path) -> None:
+    """``--serve "mine=…"`` of another day: neither its history nor its series goes on in this one's."""
+    path = tmp_path / "races.sqlite"
+    with Store(path) as kept:
+        for number in range(4):
+            race = samples.race({"mine": 4e4, "steady": 3e4}, seed=number + 1, rounds=11)
+            mine, steady = race.entrants
+            mine = replace(mine, kind="serve", definition_hash=f"{number // 2:064x}")
+            race = replace(race, started=f"2026-03-0{number + 1}T12:00:00+00:00")
+            kept.begin(samples.changed(race, entrants=(mine, steady)))
+    assert [point.race[-1] for point in views.history(path, "mine", "")] == ["3", "4"]
+    assert {len(one.points) for one in views.series(path, "mine")} == {2}
+
+
 @pytest.mark.thorough
 def test_every_page_opens_in_a_browser(running: Any, served: str) -> None:
     """List, search, race, comparison, history: no error, nothing asked of others, nothing hostile run, axe content."""
