@@ -27,7 +27,7 @@ def chromium() -> str:
     """Path of Chromium; skips the test if it is missing."""
     path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if path is None:
-        pytest.skip("no Chromium here: `apt-get install chromium` (make test-deps does, as root)")
+        pytest.skip("no Chromium here: `apt-get install chromium` (`make check` does, as root)")
     return path
 
 

@@ -476,7 +476,7 @@ def main() -> int:
     parser.add_argument("--keep", action="store_true", help="leave the roots, and say where")
     parser.add_argument("--at-once", type=int, default=2, help="releases at a time")
     parser.add_argument(
-        "--minutes", type=float, default=45, help="after so long no further root is begun; what is left out is said"
+        "--minutes", type=float, default=36, help="after so long no further root is begun; what is left out is said"
     )
     chosen = parser.parse_args()
     known = (*NAMES, *NAMED_ONLY)
