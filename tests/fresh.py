@@ -71,6 +71,8 @@ BUILT = (f"{CHECKOUT}/target", f"{CHECKOUT}/Cargo.lock", CARGO_HOME)
 SETTINGS = ("/etc/pip.conf", "/etc/resolv.conf", "/etc/hosts", "/etc/ssl/certs/ca-certificates.crt", "/usr/etc/npmrc")
 #: The same in the home folder.
 HOME_SETTINGS = (".npmrc", ".config/pip/pip.conf", ".config/go/env")
+#: And in the environment: whom npm trusts, a file that is copied.
+ENVIRONMENT = ("NODE_EXTRA_CA_CERTS",)
 
 #: What the README's reader has before the first command, if the page has no line for it (older revisions).
 PREREQUISITES = "apt-get install git make python3"
@@ -200,13 +202,14 @@ class Fresh:
         bindings = "" if not self.rust else (
             f"mkdir -p {self.folder}/opt/rust && mount --bind -o ro {toolchain.strip()} {self.folder}/opt/rust &&"
         )  # fmt: skip
+        settings = "".join(f" {name}={os.environ[name]}" for name in ENVIRONMENT if name in os.environ)
         # The shell stays as the first process, which reaps what others leave; make would not.
         inside = f"cd {where} && {words}; exit $?"
         script = (
             f"mount --make-rprivate / && mount -t proc proc {self.folder}/proc && "
             f"mount --rbind /dev {self.folder}/dev && mount --rbind /sys {self.folder}/sys && {bindings} "
             f"exec chroot --userspec={user} {self.folder} "
-            f"env -i HOME={home} USER={user} PATH={path} CARGO_HOME={CARGO_HOME} LANG=C.UTF-8"
+            f"env -i HOME={home} USER={user} PATH={path} CARGO_HOME={CARGO_HOME} LANG=C.UTF-8{settings}"
             f" sh -c {shlex.quote(inside)}"
         )
         self.end()
