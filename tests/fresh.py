@@ -71,7 +71,7 @@ BUILT = (f"{CHECKOUT}/target", f"{CHECKOUT}/Cargo.lock", CARGO_HOME)
 SETTINGS = ("/etc/pip.conf", "/etc/resolv.conf", "/etc/hosts", "/etc/ssl/certs/ca-certificates.crt", "/usr/etc/npmrc")
 #: The same in the home folder.
 HOME_SETTINGS = (".npmrc", ".config/pip/pip.conf", ".config/go/env")
-#: And in the environment: whom npm trusts, a file that is copied.
+#: And in the environment: a file of certificates for npm, which is copied.
 ENVIRONMENT = ("NODE_EXTRA_CA_CERTS",)
 
 #: What the README's reader has before the first command, if the page has no line for it (older revisions).
