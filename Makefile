@@ -113,7 +113,7 @@ test-live: .stamps/test-deps
 	$(PYTEST) -q -m 'live and not (contenders or release or soak or thorough)' -n 4 --dist loadfile --no-loadscope-reorder tests/live $(call marked,live,tests/unit tests/contenders)
 
 test-thorough: .stamps/test-deps
-	$(PYTEST) -q -m 'thorough and not (contenders or release or soak)' -n 4 --dist loadgroup tests/statistics $(call marked,thorough,tests)
+	$(PYTEST) -q -m 'thorough and not (contenders or release or soak)' -n 4 --dist loadfile --no-loadscope-reorder tests/statistics $(call marked,thorough,tests)
 
 test-contenders: .stamps/test-deps
 	$(PYTEST) -q -m 'contenders and not soak' -n 4 --dist loadfile tests/contenders $(call marked,contenders,tests/unit tests/statistics tests/live)

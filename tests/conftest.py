@@ -68,7 +68,10 @@ settings.load_profile("untimed")
 WANTS = ("soak", "release", "contenders", "live", "unit")
 
 #: Files that take longest by the clock; they begin first, so that no process is left alone with one at the end.
-LONGEST = ("test_interrupt.py", "test_race.py", "test_diff.py", "test_race_tls.py")
+LONGEST = (
+    *("test_interrupt.py", "test_race.py", "test_diff.py", "test_database.py", "test_outputs.py", "test_why.py"),
+    *("test_fleet.py", "test_suites_database.py", "test_site.py", "test_claims.py", "test_race_tls.py"),
+)
 
 
 #: A file of tests that passed in fresh roots (``tests/fresh.py``), a line each: `make check` does not repeat them.

@@ -231,7 +231,7 @@ def test_load_over_a_fleet_counts_what_the_servers_own_log_has(machines: Machine
     assert log.read_bytes().count(b"\n") == sent
 
 
-@pytest.mark.thorough
+@pytest.mark.soak
 def test_a_count_over_a_fleet_is_the_servers_own(machines: Machines) -> None:
     """Closed loop, pipelined, open loop, fewer requests than connections: the log has exactly this many each time."""
     runs = (("-n", "1001"), ("-n", "1002", "--pipeline", "3"), ("-n", "503", "-R", "1000"), ("-n", "7", "-c", "9"))
@@ -295,7 +295,7 @@ end
 
 
 @needs_lua
-@pytest.mark.thorough
+@pytest.mark.soak
 def test_a_script_over_a_fleet_runs_on_each_generator_and_its_done_once(machines: Machines) -> None:
     """With all answers of both, as the log has them: requests made under load, and the same ones each time."""
     for name, text in (("varied", VARIED), ("fixed", FIXED), ("fails", FAILS), ("sets_up", SETS_UP)):

@@ -118,7 +118,6 @@ def crowd(tmp_path_factory: pytest.TempPathFactory) -> Raced:
 
 
 @pytest.mark.thorough
-@pytest.mark.xdist_group("crowd")
 def test_its_record_follows_the_schema_and_its_exit_code_says_whether_there_is_an_answer(crowd: Raced) -> None:
     """A disturbed machine may void the race; then it must say so. Each round is there, for all that are left."""
     jsonschema.validate(crowd.told, SCHEMA)
@@ -132,7 +131,6 @@ def test_its_record_follows_the_schema_and_its_exit_code_says_whether_there_is_a
 
 @pytest.mark.parametrize("name", OUT)
 @pytest.mark.thorough
-@pytest.mark.xdist_group("crowd")
 def test_a_contender_that_is_wrong_or_dies_is_named_with_what_it_did(crowd: Raced, name: str) -> None:
     """It yields no number and is in no pair, the report says why, and the others race on.
 
@@ -152,7 +150,6 @@ def test_a_contender_that_is_wrong_or_dies_is_named_with_what_it_did(crowd: Race
 
 
 @pytest.mark.thorough
-@pytest.mark.xdist_group("crowd")
 def test_the_seed_and_the_plan_give_the_order_of_blocks(crowd: Raced) -> None:
     """What was loaded is what they draw, to the last block; another seed would have drawn another order.
 
@@ -173,7 +170,6 @@ def test_the_seed_and_the_plan_give_the_order_of_blocks(crowd: Raced) -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.xdist_group("crowd")
 def test_a_contender_that_asks_for_a_socket_is_reached_there(crowd: Raced) -> None:
     """Beside others at ports: all are proved, loaded and stopped alike; the record says where each was."""
     assert not any(crowd.contender(name)["errors"] for name in crowd.names_left())
@@ -184,7 +180,6 @@ def test_a_contender_that_asks_for_a_socket_is_reached_there(crowd: Raced) -> No
 
 
 @pytest.mark.thorough
-@pytest.mark.xdist_group("crowd")
 def test_a_running_server_is_raced_by_its_address(crowd: Raced) -> None:
     """A URL joins as a contender (that it is not ended is asserted where the race is run)."""
     assert crowd.contender(crowd.url)["requests"] > 0
@@ -192,7 +187,6 @@ def test_a_running_server_is_raced_by_its_address(crowd: Raced) -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.xdist_group("crowd")
 def test_a_restless_leaking_contender_is_frozen_while_idle_and_its_growth_is_told(crowd: Raced) -> None:
     """It works for a third of the time without requests: the sheet says that it is frozen, and it still serves."""
     quiet, restless = crowd.contender("nginx-return"), crowd.contender("restless")
@@ -206,7 +200,6 @@ def test_a_restless_leaking_contender_is_frozen_while_idle_and_its_growth_is_tol
 
 
 @pytest.mark.thorough
-@pytest.mark.xdist_group("crowd")
 def test_a_hostile_name_and_hostile_headers_are_shown_as_text(crowd: Raced) -> None:
     """Named as a script, answering with headers that attack terminal and page: text in both, from race to report."""
     told = crowd.said + dragstrip_run(crowd.env, "show", "last", "--parity").stdout
