@@ -53,10 +53,10 @@ PASSED = LOGS / "passed.txt"
 BASES = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dragstrip-fresh"
 
 SUITES = ("bookworm", "trixie")
-#: What can be tried: a release, and who types there or what is installed. Of a release, the first one compiles.
+#: What can be tried: a release, and who types there or what is installed. Of a release, the first checkout compiles.
 NAMES = (
-    *("bookworm-user", "bookworm-root", "bookworm-wheel"),
-    *("trixie-container", "trixie-root", "trixie-user"),  # what waits for downloads beside what compiles
+    *("bookworm-wheel", "bookworm-user", "bookworm-root"),
+    *("trixie-root", "trixie-user", "trixie-container"),
 )
 #: Only if they are named: the container on Debian 13 installs the wheel, too; every contender takes half an hour.
 NAMED_ONLY = ("trixie-wheel", *(f"{suite}-all" for suite in SUITES))
@@ -479,7 +479,7 @@ def main() -> int:
     parser.add_argument("--keep", action="store_true", help="leave the roots, and say where")
     parser.add_argument("--at-once", type=int, default=2, help="releases at a time")
     parser.add_argument(
-        "--minutes", type=float, default=36, help="after so long no further root is begun; what is left out is said"
+        "--minutes", type=float, default=32, help="after so long no further root is begun; what is left out is said"
     )
     chosen = parser.parse_args()
     known = (*NAMES, *NAMED_ONLY)

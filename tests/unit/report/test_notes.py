@@ -65,6 +65,8 @@ def test_a_note_is_shortened_before_its_advice() -> None:
     long = replace(note, text=f"seen: {'act ' * 80}", remedy="act " * 80)
     assert notes.clipped(long) == long.text
     assert notes.clipped(replace(note, text="short")) == "short"
+    each = replace(note, text=f"{'a waited ' * 20}; {remedy}; {'b waited ' * 20}; {remedy}")
+    assert notes.clipped(each).count(remedy) == 1, "contenders with the same remedy do not repeat it"
 
 
 @pytest.mark.parametrize(

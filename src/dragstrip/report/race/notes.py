@@ -166,11 +166,14 @@ def grouped(ungrouped: Sequence[Note]) -> list[Note]:
 
 
 def clipped(note: Note) -> str:
-    """A note's text, shortened before its remedy, which stays whole; the page and ``--verbose`` show all of it."""
+    """A note's text, shortened before its remedy, which stays whole; the page and ``--verbose`` show all of it.
+
+    Of several contenders with the same remedy, those after the first are left out.
+    """
     if len(note.text) <= MAX_CHARACTERS:
         return note.text
-    seen = note.text.removesuffix(note.remedy)
+    seen, _, others = note.text.partition(note.remedy) if note.remedy else (note.text, "", "")
     most = max(MAX_CHARACTERS - len(note.remedy), LEAST_SEEN)
-    if len(seen) <= most:
-        return note.text
-    return " ".join(filter(None, (f"{seen[:most].rsplit(' ', 1)[0].rstrip(' ,;:')} …", note.remedy)))
+    if len(seen) > most:
+        seen = f"{seen[:most].rsplit(' ', 1)[0].rstrip(' ,;:')} …{' ' if note.remedy else ''}"
+    return f"{seen}{note.remedy}{' …' if others else ''}"
