@@ -116,7 +116,7 @@ KINDS = (
         for pair, names in (HTTP_2_PAIRS if name == "HTTP/2" else PAIRS).items()
     ),
     *(
-        Kind(f"same: nginx-return, {name}", ("a=nginx-return", "b=nginx-return", *LOADS[name]), (0,), 20, 20,
+        Kind(f"same: {name}, nginx-return", ("a=nginx-return", "b=nginx-return", *LOADS[name]), (0,), 20, 20,
              needs=("nginx",))
         for name in ("closed", "pipelined")
     ),

@@ -90,12 +90,9 @@ def little_level(calm: Sequence[Waits], used: int, at_once: int) -> tuple[Status
     busy, off, error = law
     if LITTLE[0] < off <= LITTLE_ERRORS * error:
         return None
-    beyond_ends = off - _hidden_by_ends(calm)
-    return (
-        (Status.VOID if beyond_ends > LITTLE[1] else Status.WARN if beyond_ends > LITTLE[0] else Status.PASS),
-        busy,
-        off,
-    )
+    excess = off - _hidden_by_ends(calm)
+    status = Status.VOID if excess > LITTLE[1] else Status.WARN if excess > LITTLE[0] else Status.PASS
+    return status, busy, off
 
 
 def _hidden_by_ends(blocks: Sequence[Waits]) -> float:
@@ -105,7 +102,8 @@ def _hidden_by_ends(blocks: Sequence[Waits]) -> float:
     that lets some wait long (threads that share a lock) answers those after the counted part, block after block, so the
     ends of many blocks do not cancel out.
     """
-    return 0.5 * lower_quartile([block.p99_ns / block.counted_ns for block in blocks])
+    counted_ns = sum(block.counted_ns for block in blocks) / len(blocks)
+    return 0.5 * lower_quartile([block.p99_ns for block in blocks]) / counted_ns
 
 
 def _at_work(blocks: Sequence[Waits], at_once: int) -> tuple[float, float, float] | None:
