@@ -41,6 +41,10 @@ def test_the_headline_says_who_leads_and_by_how_much(race: Race) -> None:
     assert headline.headline(JudgedRace(two, judge(two))).startswith("quick served 1.3")
     tied = samples.race({"one": 50_000.0, "two": 50_000.0, "three": 9_000.0})
     assert "are tied at the top" in headline.headline(JudgedRace(tied, judge(tied)))
+    early = samples.race({"one": 40_000.0, "two": 39_900.0, "three": 1000.0}, rounds=8, noise=0.05)
+    told = headline.headline(JudgedRace(early, judge(early)))
+    assert told.endswith("It is too early to call 2 of the 3 pairs.")
+    assert "tied" not in told, "nothing is known yet of those that no interval tells apart"
 
 
 def test_the_headline_never_claims_what_was_not_measured() -> None:

@@ -83,17 +83,21 @@ def _lead(part: Part, rows: Sequence[Row]) -> str:
         return text
     among = {row.name for row in rows}
     pairs = [pair for pair in verdict.pairs if {pair.a, pair.b} <= among]
-    undecided = sum(pair.verdict is PairVerdict.UNDECIDED for pair in pairs)
+    early = [pair for pair in pairs if figures.finite(pair.low) is None]
+    undecided = sum(pair.verdict is PairVerdict.UNDECIDED for pair in pairs) - len(early)
     quantile = KNOWN[verdict.metric].quantile
     best = "needs the least CPU per request" if verdict.metric == "cpu" else "is the fastest"
     best = f"has the lowest {quantile} latency" if quantile else best
     at_top = part.top_of([row.name for row in rows])
-    if len(at_top) > 1:
+    if any({pair.a, pair.b} <= set(at_top) for pair in early):
+        lead = text  # a pair without an interval is not a tie
+    elif len(at_top) > 1:
         lead = f"{figures.several(at_top)} are tied at the top. {text}"
     else:
         # One subject suffices if the sentence continues with the same contender.
         going_on = text.removeprefix(f"{first} ")
         lead = f"{first} {best} of {len(rows)}" + (f": it {going_on}" if going_on != text else f". {text}")
+    lead += f" It is too early to call {len(early)} of the {len(pairs)} pairs." if early else ""
     are = "is" if undecided == 1 else "are"
     return lead + (f" {undecided} of {len(pairs)} pairs {are} still too close to call." if undecided else "")
 
