@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 export CARGO_TERM_COLOR ?= never
+# Each build of the engine writes its stub, src/dragstrip/_engine.pyi, for type checkers and readers.
+export MATURIN_PEP517_ARGS := --generate-stubs
 # Tests start hundreds of Python processes: each module is compiled once, also where the environment forbids to keep that.
 unexport PYTHONDONTWRITEBYTECODE
 # What the engine's library is made of: not its tests.
@@ -18,8 +20,8 @@ FUZZ_LINES ?= 1000
 FUZZ_FILES ?= 1000
 FUZZ_SEED ?= 1
 
-.PHONY: race build test check soak fresh test-deps check-deps test-unit test-rust test-live test-thorough test-contenders test-release lint prose fmt bench evidence claims \
-	check-live awake calibrate answers simulate fuzz fuzz-cli soak-kill soak-rogue soak-fleet soak-fuzz mutations sanitize check-stacks \
+.PHONY: race build test check soak fresh golden test-deps check-deps test-unit test-rust test-live test-thorough test-contenders test-release lint prose fmt bench evidence claims \
+	check-live calibrate answers simulate fuzz fuzz-cli soak-kill soak-rogue soak-fleet soak-fuzz mutations sanitize check-stacks \
 	docs architecture pictures race-pictures dist clean
 
 race: build  ## installs what the default line-up needs (says what, first) and races it
@@ -37,7 +39,7 @@ FORCE:
 
 .stamps/build: $(VENV)/prepared pyproject.toml $(RUST_SOURCES)
 	@echo "Building Dragstrip: Python packages, then its engine in Rust; a few minutes on two cores." >&2
-	$(BIN)/pip install --quiet 'maturin>=1.9,<2'
+	$(BIN)/pip install --quiet 'maturin>=1.16,<2'
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/pip install --quiet --no-build-isolation -c constraints.txt --editable '.[all]'
 	@mkdir -p .stamps && touch $@
 
@@ -86,7 +88,7 @@ fmt: .stamps/test-deps
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-# docs/testing.md says what each tier proves and takes; tests/tiers.py lists their parts, times them and prints a table.
+# docs/evidence/tests.md says what each tier proves and takes; tests/tiers.py lists their parts, times them and prints a table.
 test: test-deps  ## in a few minutes: unit tests, the engine's, and real servers of the default line-up
 	$(BIN)/python tests/tiers.py test
 
@@ -96,6 +98,9 @@ check: check-deps  ## all that CI runs: also linters, every contender and a shor
 fresh: .stamps/build  ## types the README's commands in fresh Debian roots, as root and as an ordinary user; FRESH=trixie-root
 	$(BIN)/python tests/fresh.py $(if $(FRESH),--only $(FRESH))
 
+golden: .stamps/test-deps  ## stored races as an older commit shows them, beside this checkout; OLD=COMMIT, RACES=28 ENGINE=FILE makes more
+	$(BIN)/python tests/golden.py $(OLD) $(if $(RACES),--make $(RACES) --engine $(ENGINE))
+
 soak: check-deps  ## the long ones: 100 times kill -9, every misbehaving server, long fuzz runs
 	$(BIN)/python tests/tiers.py soak
 
@@ -104,63 +109,64 @@ PYTEST := $(BIN)/python -m pytest
 marked = $$(grep -rlE --include='test_*.py' 'mark\.$(1)\b' $(2))
 # Several at a time, each file by one process: noise does not make a test fail, and no test decides by time.
 test-unit: .stamps/test-deps
-	$(PYTEST) -q -m 'unit and not (live or contenders or release or soak or thorough)' -n 2 --dist loadfile tests/unit
+	$(PYTEST) -q -m 'unit and not (live or contenders or release or soak or thorough)' -n 2 --dist loadfile tests/unit tests/extras
 
 test-rust: .stamps/build
 	cargo test --workspace --profile quick --exclude dragstrip-python
 
 test-live: .stamps/test-deps
-	$(PYTEST) -q -m 'live and not (contenders or release or soak or thorough)' -n 4 --dist loadfile --no-loadscope-reorder tests/live $(call marked,live,tests/unit tests/contenders)
+	$(PYTEST) -q -m 'live and not (contenders or release or soak or thorough)' -n 4 --dist loadfile --no-loadscope-reorder tests/live $(call marked,live,tests/unit tests/extras tests/contenders)
 
 test-thorough: .stamps/test-deps
 	$(PYTEST) -q -m 'thorough and not (contenders or release or soak)' -n 4 --dist loadfile --no-loadscope-reorder tests/statistics $(call marked,thorough,tests)
 
 test-contenders: .stamps/test-deps
-	$(PYTEST) -q -m 'contenders and not soak' -n 4 --dist loadfile tests/contenders $(call marked,contenders,tests/unit tests/statistics tests/live)
+	$(PYTEST) -q -m 'contenders and not soak' -n 4 --dist loadfile tests/contenders $(call marked,contenders,tests/unit tests/extras tests/statistics tests/live)
 
 test-release: .stamps/test-deps
 	$(BIN)/pip install --quiet -c constraints.txt --editable '.[dist]'
 	$(PYTEST) -q -m release $(call marked,release,tests)
 
 soak-kill: .stamps/build
-	$(BIN)/python benchmarks/kill_check.py --kills 100
+	$(BIN)/python tests/soak/kill_check.py --kills 100
+	@# Races of containers: the check itself wants root.
+	[ "$$(id -u)" != 0 ] || $(BIN)/python tests/soak/kill_check.py --image --kills 40
 
 soak-rogue: .stamps/test-deps
-	$(PYTEST) -q -m soak $(call marked,soak,tests) --deselect tests/live/test_fleet.py --deselect tests/live/test_fleet_install.py
+	$(PYTEST) -q -m soak $(call marked,soak,tests) --deselect tests/extras/fleet/test_fleet.py --deselect tests/extras/fleet/test_fleet_install.py
 
 soak-fleet: .stamps/test-deps  ## machines that are lost, links that are slow: namespaces of the tests' own
-	$(PYTEST) -q -m 'soak or thorough' tests/live/test_fleet.py tests/live/test_fleet_install.py
+	$(PYTEST) -q -m 'soak or thorough' tests/extras/fleet/test_fleet.py tests/extras/fleet/test_fleet_install.py
 
 soak-fuzz:
 	$(MAKE) --no-print-directory fuzz FUZZ_CASES=1000000 FUZZ_RUNS=3000000
 
-mutations: .stamps/test-deps  ## breaks chosen lines one at a time: the tests that must fail, into docs/testing.md
-	$(BIN)/python benchmarks/mutations.py --write
+mutations: .stamps/test-deps  ## breaks chosen lines one at a time: the tests that must fail, into docs/evidence/tests.md
+	$(BIN)/python tests/soak/mutations.py --write
 
 fuzz-cli: .stamps/build  ## command lines and definition files at random; FUZZ_LINES, FUZZ_FILES, FUZZ_SEED
-	$(BIN)/python benchmarks/fuzz_cli.py --lines $(FUZZ_LINES) --files $(FUZZ_FILES) --seed $(FUZZ_SEED)
-	$(BIN)/python benchmarks/fuzz_files.py --cases 10000 --seed $(FUZZ_SEED)
+	$(BIN)/python tests/soak/fuzz_cli.py --lines $(FUZZ_LINES) --files $(FUZZ_FILES) --seed $(FUZZ_SEED)
+	$(BIN)/python tests/soak/fuzz_files.py --cases 10000 --seed $(FUZZ_SEED)
 
 fuzz: .stamps/build  ## the response parser, HTTP/2's and WebSocket's frames on random bytes; FUZZ_CASES=1000000, FUZZ_RUNS=3000000 for long runs
 	PROPTEST_CASES=$(FUZZ_CASES) cargo test --profile quick -p dragstrip-engine --test response --test corpus
 	FUZZ_CASES=$(FUZZ_CASES) cargo test --profile quick -p dragstrip-engine --test frames --test websocket_frames
-	$(BIN)/python benchmarks/fuzz.py --runs $(FUZZ_RUNS)
+	$(BIN)/python tests/soak/fuzz.py --runs $(FUZZ_RUNS)
 	@# In long runs only: every flood at every moment; frames by LLVM's fuzzer, whose corpus the tests above have read.
 	$(if $(filter file,$(origin FUZZ_RUNS)),,FUZZ_CASES=$(FUZZ_CASES) cargo test --profile quick -p dragstrip-engine --test epoll --test uring never_stops_sending)
-	$(if $(filter file,$(origin FUZZ_RUNS)),,$(BIN)/python benchmarks/fuzz.py --target frames --runs $(FUZZ_RUNS))
-	$(if $(filter file,$(origin FUZZ_RUNS)),,$(BIN)/python benchmarks/fuzz.py --target messages --runs $(FUZZ_RUNS))
+	$(if $(filter file,$(origin FUZZ_RUNS)),,$(BIN)/python tests/soak/fuzz.py --target frames --runs $(FUZZ_RUNS))
+	$(if $(filter file,$(origin FUZZ_RUNS)),,$(BIN)/python tests/soak/fuzz.py --target messages --runs $(FUZZ_RUNS))
 
 sanitize:  ## unsafe code under AddressSanitizer and Miri (nightly); without a nightly under valgrind, where it is
-	bash benchmarks/sanitize.sh --record
+	bash tests/soak/sanitize.sh --record
 
-bench: build  ## this engine beside other generators and beside the floor, into docs/ENGINE.md; BENCH_ROUNDS=5
+bench: build  ## this engine beside other generators and beside the floor, into docs/evidence/engine.md; BENCH_ROUNDS=5
 	bash benchmarks/peers.sh
 	$(BIN)/python benchmarks/engine.py --rounds $(BENCH_ROUNDS) --record
 	$(BIN)/python benchmarks/http2.py --rounds $(BENCH_ROUNDS) --record
 	-$(BIN)/python benchmarks/open_loop.py --record
 	$(BIN)/python benchmarks/latency_truth.py --record
 	$(BIN)/python benchmarks/request_kinds.py --record
-	-$(BIN)/python benchmarks/delay_factor.py --record
 
 PART ?=
 MINUTES ?= 0
@@ -173,33 +179,29 @@ claims: build  ## published claims, put to the test: docs/CLAIMS.md; goes on whe
 
 check-live: build  ## does a race call what is true here today: a server against itself, and 10 % planted
 	cargo build --release --examples -p dragstrip-engine
-	$(BIN)/python benchmarks/live_check.py
-
-awake: build  ## what sleeping cores and a sleeping engine cost planted servers, into docs/CALIBRATION.md
-	cargo build --release --examples -p dragstrip-engine
-	$(BIN)/python benchmarks/awake.py
+	$(BIN)/python tests/soak/live_check.py
 
 CALIBRATE_MINUTES ?= 60
 CALIBRATE_KINDS ?=
-calibrate: build  ## many live races of known truth into docs/CALIBRATION.md; adds to docs/calibration/races.jsonl; CALIBRATE_MINUTES=60, CALIBRATE_KINDS='^same'
+calibrate: build  ## many live races of known truth into docs/evidence/verdicts.md; adds to docs/calibration/races.jsonl; CALIBRATE_MINUTES=60, CALIBRATE_KINDS='^same'
 	cargo build --release --examples -p dragstrip-engine
 	$(BIN)/dragstrip install nginx-return nginx-lua luajit node --yes
 	$(BIN)/python benchmarks/calibration.py --minutes $(CALIBRATE_MINUTES) --kinds '$(CALIBRATE_KINDS)'
 
 ANSWERS_MINUTES ?= 120
 ANSWERS_KINDS ?=
-answers: build  ## races beside an ordered disturbance into docs/calibration/disturbed.jsonl and docs/CALIBRATION.md; ANSWERS_MINUTES=120, ANSWERS_KINDS='^same'
+answers: build  ## races beside an ordered disturbance into docs/calibration/disturbed.jsonl and docs/evidence/verdicts.md; ANSWERS_MINUTES=120, ANSWERS_KINDS='^same'
 	cargo build --release --examples -p dragstrip-engine
 	$(BIN)/dragstrip install --line-up default --yes
 	$(BIN)/python benchmarks/answers.py --minutes $(ANSWERS_MINUTES) --kinds '$(ANSWERS_KINDS)'
 	$(BIN)/python benchmarks/answers.py --write
-	$(BIN)/python benchmarks/simulate_disturbed.py --write docs/CALIBRATION.md
+	$(BIN)/python benchmarks/simulate_disturbed.py --write docs/evidence/verdicts.md
 
-simulate: build  ## the same by simulation and on recorded noise, into docs/method/simulation.md
-	$(BIN)/python benchmarks/simulate.py --write docs/method/simulation.md
+simulate: build  ## the same by simulation and on recorded noise, into docs/evidence/simulation.md
+	$(BIN)/python benchmarks/simulate.py --write docs/evidence/simulation.md
 
 check-stacks: build  ## install all contenders, verify each; as root also as nobody; nothing may be left
-	$(BIN)/python benchmarks/check_stacks.py
+	$(BIN)/python tests/soak/check_stacks.py
 
 docs: architecture  ## the tables of CONTENDERS.md, workloads.md, other-tools.md and ARCHITECTURE.md; which measured pages are older; all pages into runs/docs
 	$(BIN)/python docs/write_reference.py
@@ -207,7 +209,7 @@ docs: architecture  ## the tables of CONTENDERS.md, workloads.md, other-tools.md
 	$(BIN)/pip install --quiet -c constraints.txt --editable '.[docs]'
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
-architecture: .stamps/test-deps  ## the picture and the tables of docs/ARCHITECTURE.md, from the sources
+architecture: .stamps/test-deps  ## the tables of docs/ARCHITECTURE.md, from the sources; the picture into runs/architecture.svg
 	$(BIN)/python docs/draw_architecture.py
 
 RUN ?= last
@@ -221,6 +223,9 @@ pictures: .stamps/test-deps  ## the pictures of README and docs, from a stored r
 race-pictures: .stamps/test-deps  ## races again, then takes all pictures of README and docs
 	rm -rf runs/pictures && mkdir -p runs/pictures
 	export XDG_DATA_HOME=$(CURDIR)/runs/pictures; \
+	$(BIN)/dragstrip race --serve "orders-v1=env PORT={port} node docs/orders.js 20" \
+		--serve "orders-v2=env PORT={port} node docs/orders.js" --path /orders -b '{"item":"tea","count":2}' \
+		--budget 1m --quiet && \
 	$(BIN)/dragstrip race nginx-lua node tornado --workload hello,multiply --budget 2m --quiet && \
 	$(BIN)/dragstrip race --line-up default --budget 90s --quiet && \
 	$(MAKE) --no-print-directory pictures

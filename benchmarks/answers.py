@@ -8,7 +8,7 @@
 in ``docs/calibration/disturbed.jsonl``, on the disk before the next begins: it may be ended at any moment (Ctrl-C) and
 goes on where it was. Kinds and duties take turns at random, so that what the machine does by itself hits all alike.
 Long races without an ordered disturbance, the references, stand for the truth where none is planted. ``--write`` puts
-the tables into docs/CALIBRATION.md; ``--list`` tells what there is and what is to come.
+the tables into docs/evidence/verdicts.md; ``--list`` tells what there is and what is to come.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Kind:
         duties: per cent, each a row of its own; 0: nothing is ordered.
         truth: the first one's speed over the second's; None: the race named ``reference: …`` says.
         only: the server whose marked copy alone is hit; "": all cores are, all the time.
-        each: races of each duty that are wanted, unless ``--each`` says another number.
+        each: races of each duty that are wanted for a release, unless ``--each`` says another number.
     """
 
     name: str
@@ -74,7 +74,7 @@ NGINX_NODE = ("nginx-return", "node")
 PLANTED = ("base=planted", "slow=planted:burn=0.10", "--contenders", str(calibration.CONTENDERS))
 LINE_UP = ("--line-up", "default")
 
-#: Each kind of load once, before two fast servers and before two slow ones.
+#: Each kind of load once, before two fast servers.
 LOADS = {
     "kept": (),
     "closed": ("--no-keepalive",),
@@ -87,40 +87,38 @@ LOADS = {
     "a rate, CPU time": ("--rate", "auto", "--metric", "cpu"),
     "a rate, latency": ("--rate", "auto", "--metric", "latency-p99"),
     "efficiency": ("--efficiency",),
-    **{name: ("--workload", name) for name in
-       ("multiply", "json", "post", "static", "delay", "pipelined", "handshakes", "resumptions")},
+    **{name: ("--workload", name) for name in ("multiply", "json", "post", "static", "delay", "pipelined")},
+    **{name: ("--workload", name, "--tls") for name in ("handshakes", "resumptions")},
 }  # fmt: skip
-PAIRS = {"fast": ("nginx-lua", "go-native"), "slow": ("node", "tornado")}
-#: Tornado speaks HTTP/1.1 only, and Go's own library needs Go 1.24.
-HTTP_2_PAIRS = {"fast": ("nginx-return", "nginx-lua"), "slow": ("node", "nginx-lua")}
+FAST, HTTP_2 = ("nginx-lua", "go-native"), ("nginx-return", "nginx-lua")  # Go's own library has HTTP/2 from Go 1.24 on
 
 #: Node takes a second and more to warm up at each launch: in 20 s it has four rounds, and a verdict wants ten.
 BUDGETS_S = {"node": 60.0}
 
 KINDS = (
     *(
-        Kind(f"same: {name}", (f"a={name}", f"b={name}"), (0, 20, 40), BUDGETS_S.get(name, 20.0), 6,
+        Kind(f"same: {name}", (f"a={name}", f"b={name}"), (0, 20, 40), BUDGETS_S.get(name, 20.0), 2,
              needs=(program,) if program else ())
         for name, program in SERVERS.items()
     ),
-    Kind("planted 10 %", PLANTED, (20,), 60, 6, truth=1.10),
-    Kind("nginx-return against node", NGINX_NODE, (0, 20, 40), 60, 4, None, needs=("nginx", "node")),
+    Kind("planted 10 %", PLANTED, (20,), 60, 2, truth=1.10),
+    Kind("nginx-return against node", NGINX_NODE, (0, 20, 40), 60, 2, None, needs=("nginx", "node")),
     *(
         Kind(f"one-sided: {name}", (f"a={name}", f"b-{name}", "--contenders", "{defs}"), (20, 40),
-             BUDGETS_S.get(name, 20.0), 4, only=name, needs=(program,))
+             BUDGETS_S.get(name, 20.0), 1, only=name, needs=(program,))
         for name, program in (("nginx-return", "nginx"), ("node", "node"))
     ),
     *(
-        Kind(f"load: {name}, {pair}", (*names, *words), (0, 20), 60, 1, None, needs=("nginx", "node"))
+        Kind(f"load: {name}", (*(HTTP_2 if name == "HTTP/2" else FAST), *words), (20,), 60, 1, None,
+             needs=("nginx", "go"))
         for name, words in LOADS.items()
-        for pair, names in (HTTP_2_PAIRS if name == "HTTP/2" else PAIRS).items()
     ),
     *(
-        Kind(f"same: {name}, nginx-return", ("a=nginx-return", "b=nginx-return", *LOADS[name]), (0,), 20, 20,
+        Kind(f"same: {name}, nginx-return", ("a=nginx-return", "b=nginx-return", *LOADS[name]), (0,), 20, 4,
              needs=("nginx",))
         for name in ("closed", "pipelined")
     ),
-    Kind("line-up", LINE_UP, (0, 20), 90, 3, None),
+    Kind("line-up", LINE_UP, (0, 20), 90, 1, None),
     Kind("reference: planted 10 %", (*PLANTED, "--rounds", "60"), (0,), 600, 1, truth=1.10),
     Kind("reference: nginx-return against node", (*NGINX_NODE, "--rounds", "40"), (0,), 600, 1, None),
     Kind("reference: line-up", (*LINE_UP, "--rounds", "40"), (0,), 900, 1, None),
@@ -343,7 +341,7 @@ def main() -> None:
     wanted.add_argument("--list", action="store_true", help="what there is, and what is to come")
     wanted.add_argument("--write", action="store_true", help="race nothing, write the page from what there is")
     wanted.add_argument("--file", type=Path, default=ROOT / "docs" / "calibration" / "disturbed.jsonl")
-    wanted.add_argument("--page", type=Path, default=ROOT / "docs" / "CALIBRATION.md")
+    wanted.add_argument("--page", type=Path, default=ROOT / "docs" / "evidence" / "verdicts.md")
     told = wanted.parse_args()
     if told.list:
         show(race_lines.read(told.file), told.each)
@@ -356,7 +354,10 @@ def main() -> None:
         if told.until_enough and following(kinds, counted(race_lines.read(told.file)), told.each) is not None:
             sys.exit(GOES_ON)
         return
-    answers_page.write_page(race_lines.read(told.file), told.page.resolve())
+    lines = race_lines.read(told.file)
+    if not lines:
+        sys.exit("no race of today's method and release: the page stays as it is")
+    answers_page.write_page(lines, told.page.resolve())
     print(f"written: {told.page}")
 
 

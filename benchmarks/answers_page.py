@@ -1,4 +1,4 @@
-"""The tables of docs/CALIBRATION.md on disturbed machines, from the races that ``benchmarks/answers.py`` has run."""
+"""The tables of evidence/verdicts.md on disturbed machines, from the races that ``benchmarks/answers.py`` has run."""
 
 from __future__ import annotations
 
@@ -182,14 +182,35 @@ def same(races: Races) -> Iterator[str]:
 
 
 def each_load(races: Races) -> Iterator[str]:
-    """How a race of each kind of load ended, and after how long."""
-    yield "| load | servers | duty | seconds | ended | verdict |"
-    yield "|-|-|-|-|-|-|"
+    """How a race of each kind of load ended, and after how long; the rounds' time as a share of the budget."""
+    yield "| load | duty | seconds in all | rounds | of the budget | ended | verdict |"
+    yield "|-|-|-:|-:|-:|-|-|"
     for line in sorted(races.of("load: "), key=lambda line: (line["kind"], line["duty"])):
-        load, _, pair = line["kind"].removeprefix("load: ").rpartition(", ")
-        words = sorted({one["verdict"] for one in line.get("pairs", ())})
+        load, words = line["kind"].removeprefix("load: "), sorted({one["verdict"] for one in line.get("pairs", ())})
         ended = line.get("finished") or f"exit code {line['exit']}"
-        yield f"| {load} | {pair} | {line['duty']} % | {line['took_s']:.0f} | {ended} | {', '.join(words) or '–'} |"
+        yield (
+            f"| {load} | {line['duty']} % | {line['took_s']:.0f} | {line.get('rounds', 0)} "
+            f"| {spent_share(line):.0%} | {ended} | {', '.join(words) or '–'} |"
+        )
+
+
+def spent_share(line: Line) -> float:
+    """The time of a race's rounds over its budget; a column of two contenders has one pair."""
+    return sum(float(pair.get("spent_s", 0)) for pair in line.get("pairs", ())) / float(line["budget_s"])
+
+
+def budgets(races: Races) -> Iterator[str]:
+    """How many races of two kept their budgets."""
+    lines = [line for line in races.of("") if len(line.get("pairs", ())) == 1 and not line["kind"].startswith("ref")]
+    yield "| budget | duty | races | rounds within 1.1 of it | longest |"
+    yield "|-|-|-:|-:|-:|"
+    for budget, duty in sorted({(line["budget_s"], bool(line["duty"])) for line in lines}):
+        mine = [line for line in lines if (line["budget_s"], bool(line["duty"])) == (budget, duty)]
+        kept = sum(spent_share(line) <= 1.1 for line in mine)
+        yield (
+            f"| {budget:g} s | {'disturbed' if duty else 'nothing ordered'} | {len(mine)} | {share(kept, len(mine))} "
+            f"| {max(map(spent_share, mine)):.0%} |"
+        )
 
 
 def different(races: Races) -> Iterator[str]:
@@ -307,7 +328,7 @@ def report(lines: Sequence[Line]) -> str:
         "programs. Shares have 95 % intervals by Clopper and Pearson; times cover the whole command."
     )
     tables = []
-    for table in (same, different, each_load, one_sided, line_up):
+    for table in (same, different, each_load, budgets, one_sided, line_up):
         rows = list(table(races))
         if len(rows) > 2:
             tables.append("\n".join(rows))

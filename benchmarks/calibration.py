@@ -7,8 +7,8 @@
 Unattended, and to be ended at any moment (Ctrl-C): every race is one line in ``docs/calibration/races.jsonl``, on the
 disk before the next begins, with its machine and the method's version, and every further run adds to it. A race that
 was called wrongly is kept whole (``runs/calibration/wrong/``, for ``dragstrip import``). Afterwards, and by
-``--write-only`` at any time, docs/CALIBRATION.md gets the shares with their 95 % binomial intervals (Clopper & Pearson
-1934), and a chart. Only races run by the same version of the method count.
+``--write-only`` at any time, docs/evidence/verdicts.md gets the shares with their 95 % binomial intervals (Clopper &
+Pearson 1934), and a chart. Only races of the same method and release count.
 
 Truths: *same* kinds race a server against itself; *planted* ones against itself with a set share more CPU per request,
 or with pauses of its own; in *machine pauses* another process takes the servers' core for 30 ms in every second. Five
@@ -101,8 +101,8 @@ def _planted(fault: str = "") -> tuple[str, ...]:
 #: The doctor runs again after this many races.
 FORECAST_EVERY = 20
 
-#: Races of each kind for a page, per share of the kind in a cycle: about 50 minutes in all.
-ENOUGH = 4
+#: Races of each kind for a page, per share of the kind in a cycle: about 32 minutes in all.
+ENOUGH = 2
 
 #: Budget of a server against itself, s: "same" and an undecided pair are both correct.
 SAME_S = 25
@@ -319,7 +319,7 @@ def main() -> None:
         "--file", type=Path, help="the races' lines (default docs/calibration/races.jsonl, or kinds.jsonl)"
     )
     wanted.add_argument("--folder", type=Path, default=ROOT / "runs" / "calibration", help="for races called wrongly")
-    wanted.add_argument("--page", type=Path, default=ROOT / "docs" / "CALIBRATION.md")
+    wanted.add_argument("--page", type=Path, default=ROOT / "docs" / "evidence" / "verdicts.md")
     wanted.add_argument("--write-only", action="store_true", help="race nothing, write the page from what there is")
     told = wanted.parse_args()
     kinds = EVERY_KIND if told.every_kind else KINDS

@@ -1,6 +1,6 @@
 """Races of known truth at every kind of race: the same server twice, and with 3 % and 10 % more CPU per request.
 
-`benchmarks/calibration.py --every-kind` runs them, each kind in turn, and writes the table into docs/CALIBRATION.md.
+`benchmarks/calibration.py --every-kind` runs them, each kind in turn, and writes the table into evidence/verdicts.md.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from statistics import median
 from typing import Any
 
 from calibration_page import races, share
-from measuring_code import ROOT
+from stamps import ROOT
 
 Line = dict[str, Any]
 

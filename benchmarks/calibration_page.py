@@ -1,4 +1,4 @@
-"""docs/CALIBRATION.md and its chart, from the races that ``benchmarks/calibration.py`` has run."""
+"""docs/evidence/verdicts.md and its chart, from the races that ``benchmarks/calibration.py`` has run."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ HEAD = """# Calibration
 How often is a verdict wrong, and how soon does a race find a difference? Short races of known truth
 answer that, on real servers, with each kind in turn. Every look counts, because a race stops as
 soon as it has decided. `make calibrate` runs such races for as long as you set, and adds them to
-[the stored ones](calibration/races.jsonl). [The simulation](method/simulation.md) has the same for
+[the stored ones](../calibration/races.jsonl). [The simulation](simulation.md) has the same for
 simulated races.
 
 ## Races of known truth
@@ -114,7 +114,7 @@ def write_page(lines: Sequence[Line], kinds: Sequence[str], page: Path) -> None:
     """Puts tables and chart between the page's marks; the page is made where there is none."""
     if not page.exists():
         page.write_text(HEAD)
-    picture = page.parent / "pictures" / "calibration.svg"
+    picture = page.parent.parent / "pictures" / "calibration.svg"
     picture.parent.mkdir(parents=True, exist_ok=True)
     picture.write_text(chart(lines, kinds))
     for mark, body in (("conclusion", conclusion(lines, kinds)), ("calibration", report(lines, kinds))):
@@ -194,7 +194,7 @@ def report(lines: Sequence[Line], kinds: Sequence[str]) -> str:
     versions = ", ".join(sorted({f"method {line['method']}" for line in good}))
     parts = [
         f"{len(good)} races from {first} to {last}; {versions}; {machines}. Written by `benchmarks/calibration.py`.",
-        "![Time to the verdict by kind of race](pictures/calibration.svg)",
+        "![Time to the verdict by kind of race](../pictures/calibration.svg)",
         *_same(good, kinds),
         *_planted(good, kinds, foretold),
         *_checks(good),

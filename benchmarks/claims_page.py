@@ -2,7 +2,7 @@
 
     python benchmarks/claims_page.py --minutes 20
 
-Each state of the measuring code has a store of its own below ``runs``, which ``dragstrip claims check --resume``
+Each method and release has a store of its own below ``runs``, which ``dragstrip claims check --resume``
 continues. The page is written when every race that is possible on this machine has run. Exit code 75 until then. Each
 race that the page rests on is exported into docs/claims, compressed by xz, which `dragstrip import FILE` reads.
 """
@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from evidence_parts import GOES_ON
-from measuring_code import ROOT, state
-from pages import stamp
+from pages import ROOT, stamp
+from stamps import METHOD_VERSION, RELEASE
 
 #: The end of the page's first paragraph, and what is added to it.
 TYPED = "nothing below is typed by hand."
@@ -60,7 +60,7 @@ def main() -> int:
     given = wanted.parse_args()
     runs = ROOT / "runs"
     runs.mkdir(exist_ok=True)
-    store = ["--store", str(runs / f"claims-{state()}.sqlite")]
+    store = ["--store", str(runs / f"claims-{METHOD_VERSION}-{RELEASE}.sqlite")]
     names = subprocess.run([*DRAGSTRIP, "claims", "list", "--contenders"], capture_output=True, text=True, check=True)
     subprocess.run([*DRAGSTRIP, "install", "--yes", *names.stdout.split()], check=False)
     rows = runs / "claims.json"

@@ -4,7 +4,7 @@ Generator and server are pinned to one core, which is the steady way on a shared
 In each round every case is run with every generator in turn, in another order each time; what is compared are the
 medians of the ratios within rounds. Each run is one line of ``runs/bench-HASH.jsonl`` (of the engine's build): a bench
 that was interrupted goes on, and more ``--rounds`` add to it. Prints each goal and whether it is met, and
-writes table, goals and chart into docs/ENGINE.md with ``--record``. Exit code 0, also where a goal is missed.
+writes table, goals and chart into docs/evidence/engine.md with ``--record``. Exit code 0, also where a goal is missed.
 """
 
 from __future__ import annotations
@@ -312,7 +312,7 @@ def options(description: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--rounds", type=int, default=5, help="of all cases; earlier rounds in the file count")
     parser.add_argument("--cells", default="", help="only cases whose names contain this")
-    parser.add_argument("--record", action="store_true", help="write into docs/ENGINE.md")
+    parser.add_argument("--record", action="store_true", help="write into docs/evidence/engine.md")
     parser.add_argument("--fresh", action="store_true", help="forget earlier rounds of this build")
     parser.add_argument("--old", type=Path, help="another build's examples/drive: print a comparison with it alone")
     parser.add_argument("--old-name", default="", help="what that build is, such as its commit")
@@ -346,7 +346,7 @@ def main() -> int:
         picture = ROOT / "docs" / "pictures" / "engine.svg"
         picture.parent.mkdir(exist_ok=True)
         picture.write_text(chart(results))
-        splice(ENGINE_PAGE, "bench", f"![CPU per request over wrk](pictures/engine.svg)\n\n{text}")
+        splice(ENGINE_PAGE, "bench", f"![CPU per request over wrk](../pictures/engine.svg)\n\n{text}")
     return 0
 
 

@@ -1,12 +1,13 @@
 """Measures the tables, charts and pictures of README and docs again, part by part; an interrupted run goes on.
 
-    python benchmarks/evidence.py --list                  # each part: minutes, and whether it is older than the code
+    python benchmarks/evidence.py --list                  # each part: minutes, and whether it is older
     python benchmarks/evidence.py                         # all older parts, the shortest first
     python benchmarks/evidence.py --part claims           # one part, also if it is not older
     python benchmarks/evidence.py --minutes 30            # older parts until 30 minutes are over
     python benchmarks/evidence.py --mark                  # measure nothing, write into each page whether it is older
 
-A part's results get into its page when the part is complete, with a stamp: commit, method, machine, date and command.
+A part's results get into its page when the part is complete, with a stamp: commit, release, method, machine, date and
+command. Evidence is older if the method or Dragstrip's release has changed since.
 ``runs/evidence.json`` has the minutes of parts that are not complete. End it at any time with Ctrl-C or SIGTERM.
 """
 
@@ -25,11 +26,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import evidence_parts
-import measuring_code as measuring
 import stamps
-from evidence_parts import GOES_ON, PARTS, Part, minutes
+from evidence_parts import GOES_ON, PARTS, Part
+from stamps import METHOD_VERSION, RELEASE, ROOT
 
-ROOT = measuring.ROOT
 STATE = ROOT / "runs" / "evidence.json"
 
 #: A part with ``{minutes}`` gets at least this many.
@@ -38,27 +38,28 @@ LEAST_MINUTES = 2.0
 
 @dataclass(frozen=True)
 class Begun:
-    """A part that is not complete: minutes so far, and the measuring code that they were spent on."""
+    """A part that is not complete: minutes and commands so far, and the versions that they were spent on."""
 
-    minutes: float
-    code: dict[str, str]
+    minutes: float = 0.0
     done: int = 0
+    method: int = METHOD_VERSION
+    release: str = RELEASE
 
 
 def begun() -> dict[str, Begun]:
-    """Parts that an earlier run began; without those whose measuring code has changed since."""
+    """Parts that an earlier run began; without those of another method or release."""
     if not STATE.exists():
         return {}
-    today = measuring.today()
-    found = {name: Begun(**fields) for name, fields in json.loads(STATE.read_text("utf-8")).items()}
-    return {name: state for name, state in found.items() if state.code == today}
+    today = {"method": METHOD_VERSION, "release": RELEASE}
+    found = json.loads(STATE.read_text("utf-8")).items()
+    return {name: Begun(**fields) for name, fields in found if today.items() <= fields.items()}
 
 
 def keep(name: str, state: Begun | None) -> None:
     """Notes how far a part is; None when it is complete."""
     all_ = {**begun(), name: state}
     STATE.parent.mkdir(exist_ok=True)
-    texts = {one: {"minutes": it.minutes, "code": it.code, "done": it.done} for one, it in all_.items() if it}
+    texts = {one: dataclasses.asdict(it) for one, it in all_.items() if it}
     stamps.replace(STATE, json.dumps(texts, indent=1) + "\n")
 
 
@@ -71,7 +72,7 @@ def listing() -> str:
         state = f"older: {'; '.join(why)}" if why else "current"
         if part.name in states:
             state = f"begun, {states[part.name].minutes:.0f} minutes so far; {state}"
-        lines.append(f"{part.name:15} {minutes(part, known):7.0f}  {state}")
+        lines.append(f"{part.name:15} {part.minutes:7}  {state}")
     return "\n".join(lines)
 
 
@@ -81,7 +82,7 @@ def run(part: Part, until: float) -> bool:
     Args:
         until: monotonic time, s, at which the sitting is over.
     """
-    state = begun().get(part.name) or Begun(0.0, measuring.today())
+    state = begun().get(part.name) or Begun()
     env = dict(os.environ, DRAGSTRIP_EVIDENCE=f"make evidence PART={part.name}", PYTHONUNBUFFERED="1")
     env["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{env['PATH']}"
     for number, command in enumerate(part.commands):
@@ -94,7 +95,7 @@ def run(part: Part, until: float) -> bool:
         try:
             code = exit_code(["bash", "-c", words], env)
         finally:
-            state = Begun(state.minutes + (time.monotonic() - began) / 60, state.code, number)
+            state = Begun(state.minutes + (time.monotonic() - began) / 60, number)
             keep(part.name, state)
         if code == GOES_ON:
             print(f"{part.name}: goes on at the next `make evidence`", flush=True)
@@ -102,7 +103,7 @@ def run(part: Part, until: float) -> bool:
         if code:
             print(f"{part.name}: {words} ended with exit code {code}; its page stays as it is", flush=True)
             return False
-        keep(part.name, Begun(state.minutes, state.code, number + 1))
+        keep(part.name, Begun(state.minutes, number + 1))
     keep(part.name, None)
     return complete(part, state)
 
@@ -135,7 +136,7 @@ def exit_code(words: list[str], env: dict[str, str]) -> int:
 
 
 def complete(part: Part, state: Begun) -> bool:
-    """Notes the part's minutes and the code that it began with; whether its commands wrote all its sections."""
+    """Notes the part's minutes; whether its commands wrote all its sections."""
     # A section that was just written has a stamp without minutes.
     wrote = {
         section: stamp
@@ -146,10 +147,8 @@ def complete(part: Part, state: Begun) -> bool:
     if missing:
         print(f"{part.name}: its commands wrote nothing into {', '.join(missing)}", flush=True)
         return False
-    if measuring.today() != state.code:
-        print(f"{part.name}: the measuring code changed while it ran; it counts as older", flush=True)
     spent = max(round(state.minutes, 1), 0.1)
-    fresh = {name: dataclasses.replace(stamp, minutes=spent, code=state.code) for name, stamp in wrote.items()}
+    fresh = {name: dataclasses.replace(stamp, minutes=spent) for name, stamp in wrote.items()}
     evidence_parts.renew(fresh)
     print(f"{part.name}: complete, {state.minutes:.1f} minutes", flush=True)
     return True
@@ -172,14 +171,14 @@ def main() -> int:
     known = stamps.read()
     chosen = [evidence_parts.named(name) for name in given.part.split(",") if name]
     if not chosen:
-        chosen = sorted((part for part in PARTS if evidence_parts.older(part, known)), key=lambda p: minutes(p, known))
+        chosen = sorted((part for part in PARTS if evidence_parts.older(part, known)), key=lambda part: part.minutes)
     until = time.monotonic() + (60 * given.minutes if given.minutes else 24 * 3600)
     failed = False
     for part in chosen:
         sittings = any("{minutes}" in command for command in part.commands)
-        need = LEAST_MINUTES if sittings else minutes(part, known)
+        need = LEAST_MINUTES if sittings else part.minutes
         if given.minutes and time.monotonic() + 60 * need > until:
-            print(f"{part.name}: left for the next run; it takes {minutes(part, known):.0f} minutes", flush=True)
+            print(f"{part.name}: left for the next run; it takes {part.minutes} minutes", flush=True)
             continue
         failed |= not run(part, until)
     return int(failed)

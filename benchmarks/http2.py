@@ -3,7 +3,7 @@
 Shaped as ``benchmarks/engine.py``: pinned to one core, every case with every generator in turn, ratios within rounds.
 The raw loop (``crates/engine/benches/raw.rs`` with STREAMS) sends the same frames and parses, checks and times nothing.
 Each run is one line of ``runs/http2-HASH.jsonl``; an interrupted bench goes on. ``--record`` writes goals and table
-into docs/ENGINE.md. Exit code 0, also if a goal is missed. ``--old`` compares with another build, in more cases.
+into evidence/engine.md. Exit code 0, also if a goal is missed. ``--old`` compares with another build, in more cases.
 """
 
 from __future__ import annotations

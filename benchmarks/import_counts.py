@@ -1,4 +1,4 @@
-"""How many entries of the public suites become definitions, and why the others don't; writes docs/containers.md.
+"""How many entries of the public suites become definitions, and why the others don't; writes evidence/contenders.md.
 
     python benchmarks/import_counts.py ~/FrameworkBenchmarks ~/HttpArena
 
@@ -18,12 +18,12 @@ from pathlib import Path
 from pages import ROOT, splice
 
 from dragstrip import contender, workload
-from dragstrip.compat import suites
-from dragstrip.compat.suite_entries import Cause, LeftOut
 from dragstrip.contender import SUITES
-from dragstrip.report.imports import reason
+from dragstrip.extras.suites import suites
+from dragstrip.extras.suites.report import reason
+from dragstrip.extras.suites.suite_entries import Cause, LeftOut
 
-PAGE = ROOT / "docs" / "containers.md"
+PAGE = ROOT / "docs" / "evidence" / "contenders.md"
 
 TITLES = {"tfb": "TechEmpower", "arena": "HttpArena"}
 
@@ -55,7 +55,7 @@ def main() -> None:
     print(text)
 
 
-def _read(checkout: Path) -> suites.Found:
+def _read(checkout: Path) -> suites.FoundEntries:
     """What a checkout has; each definition is written to a folder that is removed, and read back."""
     with tempfile.TemporaryDirectory(prefix="dragstrip-") as folder:
         os.environ["XDG_DATA_HOME"] = folder

@@ -76,7 +76,7 @@ def main() -> int:
     parser.add_argument("--shapes", default="", help="only shapes whose name contains this")
     parser.add_argument("--old", type=Path, help="another build of the driver")
     parser.add_argument("--old-name", default="", help="what that build is, such as its commit")
-    parser.add_argument("--record", action="store_true", help="write the table into docs/ENGINE.md")
+    parser.add_argument("--record", action="store_true", help="write the table into docs/evidence/engine.md")
     given = parser.parse_args()
     valgrind = shutil.which("valgrind")
     if not valgrind:

@@ -5,7 +5,7 @@ the client's. Goals: p50 within 5 µs and p99 within 20 µs of the truth, up to 
 100 connections) or not; with planted delays and a planted stall every quantile within the histogram's resolution
 (a thousandth) plus 100 µs, in closed and open loop. wrk's error stands beside. Minimum, p0.1 and p1, by both back
 ends, on idle cores and beside a program that spins on each: never below the truth. ``--record`` writes it into
-docs/ENGINE.md.
+docs/evidence/engine.md.
 """
 
 from __future__ import annotations
@@ -221,7 +221,7 @@ def main() -> int:
     words = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     words.add_argument("--rounds", type=int, default=5)
     words.add_argument("--seconds", type=int, default=2, help="per run")
-    words.add_argument("--record", action="store_true", help="write into docs/ENGINE.md")
+    words.add_argument("--record", action="store_true", help="write into docs/evidence/engine.md")
     words.add_argument("--http2", action="store_true", help="HTTP/2 alone, which needs neither wrk nor nginx")
     words.add_argument("--low", action="store_true", help="the low tail alone, which needs neither wrk nor nginx")
     given = words.parse_args()

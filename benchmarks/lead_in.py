@@ -43,7 +43,7 @@ from dragstrip.racing.request import Request, lanes_of, load_of  # noqa: E402
 from dragstrip.racing.schedule import COUNTED_LEADS  # noqa: E402
 from dragstrip.racing.setup import RaceSetup, block_plan  # noqa: E402
 from dragstrip.racing.warm_up import warm_up  # noqa: E402
-from dragstrip.report.race.live import Progress  # noqa: E402
+from dragstrip.report.race.live import LiveProgress  # noqa: E402
 from dragstrip.workload import load  # noqa: E402
 
 LEADS_MS, TIMES = (2, 4, 10), 3
@@ -59,7 +59,7 @@ def two_of(word: str, workload: str) -> Iterator[tuple[RaceSetup, Mapping[str, Q
     request = Request(entries=tuple(entrants((f"one={word}", f"two={word}"))), workload=load(workload))
     lanes = lanes_of(request)
     with (
-        Progress(Console(), quiet=True) as progress,
+        LiveProgress(Console(), quiet=True) as progress,
         set_up(request, load_of(request, lanes), lanes, 1, progress) as (setup, states),
     ):
         yield setup, qualify_all(setup, request.entries, states, progress).ready

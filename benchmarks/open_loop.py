@@ -159,7 +159,7 @@ def main() -> int:
     words.add_argument("--core", type=int, default=0, help="the generator's")
     words.add_argument("--server-core", type=int, default=1)
     words.add_argument("--io", choices=BACKENDS, default=None, help="one back end only")
-    words.add_argument("--record", action="store_true", help="write into docs/ENGINE.md")
+    words.add_argument("--record", action="store_true", help="write into docs/evidence/engine.md")
     told = words.parse_args()
     rival = rivals.found().get("wrk2")
     backends = (told.io,) if told.io else BACKENDS

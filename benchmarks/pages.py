@@ -1,7 +1,7 @@
 """Records what a program measured in its page, between marks: numbers come into docs by no other way.
 
 A section of a page named NAME is between ``<!-- NAME: begin -->`` and ``<!-- NAME: end -->`` lines. If
-``evidence_parts`` lists the section, its stamp is renewed with it.
+the section has a stamp, it is renewed with it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import evidence_parts
 import stamps
 
 ROOT = Path(__file__).resolve().parents[1]
-ENGINE_PAGE = ROOT / "docs" / "ENGINE.md"
+ENGINE_PAGE = ROOT / "docs" / "evidence" / "engine.md"
 
 
 def splice(page: Path, name: str, text: str) -> None:
@@ -37,8 +37,8 @@ def splice(page: Path, name: str, text: str) -> None:
 
 
 def stamp(*sections: str) -> None:
-    """Renews the stamps of measured sections; of a name that ``evidence_parts`` does not list, none."""
-    known = [section for section in sections if section in evidence_parts.FOLDERS_OF]
+    """Renews the stamps of measured sections; a section without one gets none."""
+    known = [section for section in sections if section in evidence_parts.sections()]
     if known:
         command = os.environ.get("DRAGSTRIP_EVIDENCE") or shlex.join(["python", *map(_within, sys.argv)])
         evidence_parts.renew(dict.fromkeys(known, stamps.now(command)))

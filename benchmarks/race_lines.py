@@ -1,7 +1,6 @@
 """Races of a benchmark as lines of JSON, each on the disk as soon as it has ended.
 
-A line has the ``state`` of the measuring code that it was raced by, and is read only while the code still has it.
-``folders`` are other code that it rests on instead.
+A line has the method and the release that it was raced by, and counts while both are today's, like a page's evidence.
 """
 
 from __future__ import annotations
@@ -12,21 +11,23 @@ import os
 from pathlib import Path
 from typing import Any
 
-from measuring_code import FOLDERS, state
+from stamps import METHOD_VERSION, RELEASE
+
+TODAY = {"method": METHOD_VERSION, "release": RELEASE}
 
 
-def read(path: Path, folders: tuple[str, ...] = FOLDERS) -> list[dict[str, Any]]:
-    """The lines of today's measuring code, without their state; a line that was cut off is skipped."""
+def read(path: Path) -> list[dict[str, Any]]:
+    """The lines of today's method and release; a line that was cut off is skipped."""
     lines = []
     for text in path.read_text("utf-8").splitlines() if path.exists() else []:
         with contextlib.suppress(ValueError):
             lines.append(json.loads(text))
-    return [line for line in lines if line.pop("state", None) == state(folders)]
+    return [line for line in lines if TODAY.items() <= line.items()]
 
 
-def append(path: Path, line: dict[str, Any], folders: tuple[str, ...] = FOLDERS) -> dict[str, Any]:
-    """Adds a line with today's state, and gives it back. What was cut off before stays a line of its own."""
-    line = line | {"state": state(folders)}
+def append(path: Path, line: dict[str, Any]) -> dict[str, Any]:
+    """Adds a line with today's versions, and gives it back. What was cut off before stays a line of its own."""
+    line = line | TODAY
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+b") as file:
         file.seek(0, os.SEEK_END)

@@ -2,7 +2,7 @@
 
 Generator and server are pinned to one core. In each round every case is run in turn, in another order each time;
 compared are the medians of the ratios of CPU time per request within rounds. ``--record`` writes them into
-docs/ENGINE.md. Where valgrind is here, each case's own instructions a request stand beside that: other programs don't
+evidence/engine.md. Where valgrind is here, each case's own instructions a request stand beside that: others don't
 change them. Exit code 0, also where a goal is missed.
 """
 
@@ -72,7 +72,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--connections", type=int, default=100)
     parser.add_argument("--seconds", type=int, default=2, help="of each run")
-    parser.add_argument("--record", action="store_true", help="write it into docs/ENGINE.md")
+    parser.add_argument("--record", action="store_true", help="write it into docs/evidence/engine.md")
     asked = parser.parse_args()
     cell = rivals.Cell("minimal", asked.connections, seconds=asked.seconds)
     core = min(os.sched_getaffinity(0))

@@ -4,12 +4,13 @@
     python benchmarks/revisions.py same --runs 20 --disturb  # the same beside a co-tenant of 20 %
     python benchmarks/revisions.py planted --runs 20         # a commit that costs 5 %: found, and within what time
     python benchmarks/revisions.py bisect --runs 10          # twelve commits, one of which costs 5 %
-    python benchmarks/revisions.py all --minutes 30          # what these still lack; then the table of docs/diff.md
-    python benchmarks/revisions.py --record                  # the table of docs/diff.md, from the runs so far
+    python benchmarks/revisions.py gate --runs 40        # --fail-if slower:3% with commits that cost 0, 2, 4 and 5 %
+    python benchmarks/revisions.py all --minutes 30          # what these still lack; then the table
+    python benchmarks/revisions.py --record                  # the table of evidence/revisions.md, from the runs so far
 
 Servers are one in Go and one in Node, in turn. How much work costs 5 % is measured first, by a race against much more
 of it. Each run is a line of docs/calibration/revisions.jsonl as soon as it has ended, so a sitting may be cut off. Only
-runs of today's measuring code count.
+runs of today's method and release count.
 """
 
 from __future__ import annotations
@@ -35,11 +36,14 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from repositories import Made  # noqa: E402
 
-LINES, PAGE = ROOT / "docs" / "calibration" / "revisions.jsonl", ROOT / "docs" / "diff.md"
+LINES, PAGE = ROOT / "docs" / "calibration" / "revisions.jsonl", ROOT / "docs" / "evidence" / "revisions.md"
 PLANTED = 0.05
 
 #: Part, whether beside a co-tenant, and how many runs ``all`` wants.
-PLAN = (("same", False, 80), ("same", True, 20), ("planted", False, 20), ("bisect", False, 10))
+PLAN = (("same", False, 8), ("same", True, 2), ("planted", False, 4), ("gate", False, 8), ("bisect", False, 2))
+
+#: A gate, the costs of the commits that it has to judge, and the budget of each diff.
+GATE, GATED, GATE_BUDGET = "slower:3%", (0.0, 0.02, 0.04, 0.05), "45s"
 
 #: Runs of a part in turn, before the next part has its turn.
 IN_TURN = 4
@@ -120,6 +124,12 @@ def dragstrip(made: Made, store: Path, *words: str) -> tuple[subprocess.Complete
 
 def ratio(made: Made, store: Path, *words: str) -> tuple[dict[str, Any], float]:
     """The deciding pair of a diff as HEAD over BASE, and the seconds that the command took."""
+    pair, seconds, _ = ruled(made, store, *words)
+    return pair, seconds
+
+
+def ruled(made: Made, store: Path, *words: str) -> tuple[dict[str, Any], float, list[dict[str, Any]]]:
+    """The same, and the outcomes of thresholds."""
     out = store.parent / "diff.json"
     done, seconds = dragstrip(made, store, "diff", *words, "--json", str(out))
     if done.returncode not in (0, 1, 3):
@@ -133,7 +143,8 @@ def ratio(made: Made, store: Path, *words: str) -> tuple[dict[str, Any], float]:
         values = {"ratio": 1 / pair["ratio"], "low": 1 / pair["high"], "high": 1 / pair["low"]}
     opposite = {"faster": "slower", "slower": "faster"}
     verdict = opposite.get(pair["verdict"], pair["verdict"]) if turned else pair["verdict"]
-    return values | {"verdict": verdict, "rounds": pair["rounds"], "metric": pair["metric"]}, seconds
+    found = values | {"verdict": verdict, "rounds": pair["rounds"], "metric": pair["metric"]}
+    return found, seconds, race.get("rules", [])
 
 
 def loops_of(kind: str, folder: Path) -> int:
@@ -143,7 +154,7 @@ def loops_of(kind: str, folder: Path) -> int:
     return round(20_000 * PLANTED / (1 / float(pair["ratio"]) - 1))
 
 
-def run(options: argparse.Namespace, kind: str, loops: int, folder: Path) -> dict[str, Any]:
+def run(options: argparse.Namespace, kind: str, loops: int, folder: Path, number: int) -> dict[str, Any]:
     """One run of a part: its line."""
     store = folder / "races.sqlite"
     if options.part == "bisect":
@@ -154,6 +165,13 @@ def run(options: argparse.Namespace, kind: str, loops: int, folder: Path) -> dic
         likeliest = max(search["commits"], key=lambda commit: commit["probability"])
         right = done.returncode == 0 and likeliest["subject"] == f"commit {culprit}"
         return {"right": right, "seconds": seconds, "steps": len(search["steps"]), "sure": likeliest["probability"]}
+    if options.part == "gate":
+        cost = GATED[number % len(GATED)]
+        made = repository(folder / "repository", kind, [0, round(loops * cost / PLANTED)])
+        gated = ("HEAD~1", "HEAD", "--budget", GATE_BUDGET, "--fail-if", GATE)
+        pair, seconds, (rule,) = ruled(made, store, *gated)
+        right = rule["outcome"] == ("fails" if cost > 0.03 else "holds")
+        return {"right": right, "seconds": seconds, "cost": cost, "outcome": rule["outcome"], **pair}
     costs = [0, loops] if options.part == "planted" else [0]
     made = repository(folder / "repository", kind, costs)
     words = ("HEAD~1", "HEAD") if options.part == "planted" else ("HEAD", "HEAD", "--budget", SAME_BUDGET)
@@ -164,7 +182,7 @@ def run(options: argparse.Namespace, kind: str, loops: int, folder: Path) -> dic
 
 def table() -> list[str]:
     """The runs so far, by part and server."""
-    runs = race_lines.read(LINES)
+    runs = [line for line in race_lines.read(LINES) if line["part"] != "gate"]
     lines = ["| part | server | runs | right | seconds, median | seconds, longest |", "|-|-|-:|-:|-:|-:|"]
     names = {"same": "the same commit twice", "planted": "a commit that costs 5 %", "bisect": "bisect over 12 commits"}
     keys = ("part", "disturbed", "server")
@@ -176,7 +194,22 @@ def table() -> list[str]:
         name = f"{names[part]}{', beside a co-tenant of 20 %' if disturbed else ''}"
         figures = f"{len(mine)} | {right} | {times[len(times) // 2]:.0f} | {times[-1]:.0f}"
         lines.append(f"| {name} | {server} | {figures} |")
-    return lines
+    return [*lines, *gates()]
+
+
+def gates() -> list[str]:
+    """The gate's outcomes by the commit's cost."""
+    runs = [line for line in race_lines.read(LINES) if line["part"] == "gate"]
+    head = f"`--fail-if {GATE} --budget {GATE_BUDGET}`, a commit that costs"
+    lines = ["", f"| {head} | server | runs | fails | open | holds | rounds, median | seconds, median |"]
+    lines.append("|-|-|-:|-:|-:|-:|-:|-:|")
+    for cost, server in sorted({(line["cost"], line["server"]) for line in runs}):
+        mine = [line for line in runs if (line["cost"], line["server"]) == (cost, server)]
+        outcomes = [sum(line["outcome"] == outcome for line in mine) for outcome in ("fails", "open", "holds")]
+        middles = [sorted(line[name] for line in mine)[len(mine) // 2] for name in ("rounds", "seconds")]
+        counts = " | ".join(f"{number:.0f}" for number in (len(mine), *outcomes, *middles))
+        lines.append(f"| {100 * cost:g} % | {server} | {counts} |")
+    return lines if runs else []
 
 
 def measure(options: argparse.Namespace, costs: dict[str, int]) -> None:
@@ -190,12 +223,12 @@ def measure(options: argparse.Namespace, costs: dict[str, int]) -> None:
     ).stdout.strip()
     with tempfile.TemporaryDirectory(prefix="revisions-") as place:
         folder = Path(place)
-        kinds = ("go", "node")
+        kinds = ("go",) if options.part == "gate" else ("go", "node")
         if options.part != "same":
             costs.update({kind: loops_of(kind, folder) for kind in kinds if kind not in costs})
         loops = {kind: 0 if options.part == "same" else costs[kind] for kind in kinds}
         for number in range(options.runs):
-            kind = kinds[number % 2]
+            kind = kinds[number % len(kinds)]
             here = folder / f"run-{number}"
             here.mkdir()
             disturbing = (
@@ -207,7 +240,7 @@ def measure(options: argparse.Namespace, costs: dict[str, int]) -> None:
                 else None
             )
             try:
-                result = run(options, kind, loops[kind], here)
+                result = run(options, kind, loops[kind], here, number)
             finally:
                 if disturbing is not None:
                     disturbing.terminate()
@@ -250,7 +283,7 @@ def everything(options: argparse.Namespace) -> None:
 def main() -> None:
     """Runs parts, or writes the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", nargs="?", choices=["same", "planted", "bisect", "all"])
+    parser.add_argument("part", nargs="?", choices=["same", "planted", "gate", "bisect", "all"])
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=30.0, help="`all` begins no run after so many minutes")
     parser.add_argument("--disturb", action="store_true")

@@ -28,7 +28,7 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 
 from pages import circumstances, splice  # noqa: E402
 
-PAGE = ROOT / "docs" / "wrk-scripts.md"
+PAGE = ROOT / "docs" / "evidence" / "engine.md"
 MOST = 1.05
 
 #: The same bytes as without a script, so that only the script differs.
@@ -100,7 +100,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--core", type=int, default=0, help="the generator's")
     parser.add_argument("--server-core", type=int, default=1)
-    parser.add_argument("--record", action="store_true", help="write into docs/wrk-scripts.md")
+    parser.add_argument("--record", action="store_true", help="write into docs/evidence/engine.md")
     words = parser.parse_args()
     runs: dict[str, list[float]] = {}
     rivals: dict[str, list[float]] = {}

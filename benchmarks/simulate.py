@@ -1,6 +1,6 @@
 """How often the usual ways and Dragstrip's call a difference where there is none: simulated, and on recorded noise.
 
-    python benchmarks/simulate.py [--write docs/method/simulation.md]
+    python benchmarks/simulate.py [--write docs/evidence/simulation.md]
 
 Fixed seeds, some minutes, no server and no load. ``--write`` puts the tables between the file's
 ``simulate:begin`` and ``simulate:end`` marks, so that no figure there was typed by hand.

@@ -1,6 +1,6 @@
 """How often the judgement calls a difference where there is none, on rounds recorded beside an ordered disturbance.
 
-    python benchmarks/simulate_disturbed.py [--races 200] [--write docs/CALIBRATION.md]
+    python benchmarks/simulate_disturbed.py [--races 200] [--write docs/evidence/verdicts.md]
 
 Races are resampled: whole rounds of ``tests/noise/disturbed.csv.gz`` (``benchmarks/disturbed_record.py`` recorded
 them), drawn with replacement, the two names swapped in each by a coin, so that neither is the faster one whatever
@@ -68,8 +68,8 @@ def _round(index: int, rows: Sequence[dict[str, str]]) -> Round:
 def _launch(index: int, row: dict[str, str]) -> Launch:
     return Launch(
         contender=row["contender"], round=index, cores=(1,), address="", ready_ns=0, warm_up_ns=0,
-        settled=row["settled"] == "1", exit_status=0, died=False, cpu_ns=None, peak_memory_bytes=None, cpu_source="",
-        processes=1, threads=int(row["threads"]), log_tail="",
+        settled=row["settled"] == "1", exit_status=0, died=False, cpu_source="", log_tail="",
+        counts={"processes": 1, "threads": int(row["threads"])},
     )  # fmt: skip
 
 

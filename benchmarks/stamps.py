@@ -1,8 +1,11 @@
-"""Stamps of measured sections: when, where, by which code and command each was measured, and whether that is today's.
+"""Stamps of measured sections: when, where, by which version and command each was measured.
 
 ``docs/evidence.json`` has a stamp for each section. A section is ``PAGE#NAME``: what is between the marks ``NAME`` of a
 page, or the whole page for ``PAGE`` alone. ``evidence_parts.mark`` writes each stamp into its page, before the
 section, as a line that readers see.
+
+A section is older if the method or Dragstrip's release has changed since. A changed, moved or renamed source makes no
+section older: evidence is made for a release.
 """
 
 from __future__ import annotations
@@ -11,21 +14,27 @@ import dataclasses
 import json
 import platform
 import re
+import subprocess
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 
-import measuring_code as measuring
-
-ROOT = measuring.ROOT
+ROOT = Path(__file__).resolve().parents[1]
 LEDGER = ROOT / "docs" / "evidence.json"
 
-#: Today's version of the method, read as text: some measuring programs run without Dragstrip's packages.
-METHOD_VERSION = int(
-    re.findall(r"^METHOD_VERSION = (\d+)", (ROOT / "src/dragstrip/record.py").read_text("utf-8"), re.MULTILINE)[0]
-)
+
+def _read(name: str, pattern: str) -> str:
+    found = re.search(pattern, (ROOT / name).read_text("utf-8"), re.MULTILINE)
+    assert found, f"{name} has no line {pattern}"
+    return found[1]
+
+
+#: Today's versions, read as text: some measuring programs run without Dragstrip's packages.
+METHOD_VERSION = int(_read("src/dragstrip/record.py", r"^METHOD_VERSION = (\d+)"))
+RELEASE = _read("Cargo.toml", r'^version = "([^"]+)"')
 
 
 @dataclass(frozen=True)
@@ -33,23 +42,21 @@ class Stamp:
     """How a section was measured.
 
     Args:
-        commit: the checkout's commit; empty if it is unknown or no longer part of the history.
-        uncommitted: the measuring code differed from that commit.
+        commit: the checkout's commit, and whether it had changes; empty if the history does not have the commit.
         method: version of the method; 0 if it was not noted.
+        release: Dragstrip's version; empty if it was not noted.
         machine: processors and kernel.
         command: what was typed.
         minutes: time that it took, over all sittings; 0 if it was not noted.
-        code: hash of each folder of the measuring code; empty if it is unknown.
     """
 
     date: str
     commit: str = ""
-    uncommitted: bool = False
     method: int = 0
+    release: str = ""
     machine: str = ""
     command: str = ""
     minutes: float = 0.0
-    code: dict[str, str] = field(default_factory=dict)
 
 
 def machine() -> str:
@@ -59,18 +66,26 @@ def machine() -> str:
     return f"{len(cpus)} × {cpus[0] if cpus else platform.machine()}, Linux {platform.release()}"
 
 
-def now(command: str, minutes: float = 0.0, code: Mapping[str, str] | None = None) -> Stamp:
-    """The stamp of a measurement that ends now. code: hashes at its start, if they were noted."""
+def now(command: str) -> Stamp:
+    """The stamp of a measurement that ends now."""
+    changed = git("status", "--porcelain", "--", "src", "crates")
     return Stamp(
         date=f"{datetime.now(UTC):%Y-%m-%d}",
-        commit=measuring.head(),
-        uncommitted=measuring.uncommitted(),
+        commit=git("rev-parse", "--short=8", "HEAD") + (" with changes" if changed else ""),
         method=METHOD_VERSION,
+        release=RELEASE,
         machine=machine(),
         command=command,
-        minutes=round(minutes, 1),
-        code=dict(code or measuring.today()),
     )
+
+
+def git(*words: str) -> str:
+    """What git prints; empty if git fails or does not exist."""
+    try:
+        done = subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
 
 
 def read(path: Path = LEDGER) -> dict[str, Stamp]:
@@ -94,54 +109,47 @@ def replace(path: Path, text: str) -> None:
     Path(file.name).replace(path)
 
 
-def reasons(stamp: Stamp, folders: tuple[str, ...], today: Mapping[str, str], method: int) -> list[str]:
-    """Why a stamp is older than today's code and method; empty if it is not.
-
-    Args:
-        folders: the measuring code that the section rests on; the method counts if it is more than the engine.
-        today: each folder's hash in this checkout.
-        method: today's version.
-    """
+def reasons(stamp: Stamp) -> list[str]:
+    """Why a stamp is older than today's method and release; empty if it is not."""
     found = []
-    judged = any(folder != measuring.ENGINE for folder in folders)
-    if judged and stamp.method != method:
-        found.append(f"today's method is {method}" if stamp.method else "its method was not noted")
-    if folders and not stamp.code:
-        found.append("the state of its measuring code is not known")
-    elif any(stamp.code.get(folder) != today[folder] for folder in folders):
-        found.append("the measuring code has changed since")
+    if stamp.method != METHOD_VERSION:
+        found.append(f"today's method is {METHOD_VERSION}" if stamp.method else "its method was not noted")
+    if stamp.release != RELEASE:
+        found.append(f"today's release is {RELEASE}" if stamp.release else "its release was not noted")
     return found
 
 
-def sentence(stamp: Stamp, older: list[str]) -> str:
+def sentence(stamp: Stamp) -> str:
     """A stamp as readers see it, on one line."""
     if not stamp.date:
         return "**Not measured yet.**"
-    commit = f"at commit {stamp.commit}" if stamp.commit else "at a commit that this history does not have"
     parts = [
-        f"Measured on {stamp.date} {commit}{' with changes' if stamp.uncommitted else ''}",
+        f"Measured on {stamp.date}{f' at commit {stamp.commit}' if stamp.commit else ''}",
+        f"Dragstrip {stamp.release}" if stamp.release else "",
         f"method {stamp.method}" if stamp.method else "",
         stamp.machine,
         f"by `{stamp.command}`" if stamp.command else "",
     ]
     text = ", ".join(part for part in parts if part)
+    older = reasons(stamp)
     return f"**Older evidence:** {', and '.join(older)}. {text}." if older else f"{text}."
 
 
-def with_known_commits(stamps: Mapping[str, Stamp]) -> dict[str, Stamp]:
-    """The stamps, where each names a commit of this history or none.
-
-    A rebase gives a commit another name. If the history has a commit with the same measuring code, it replaces the
-    unknown name.
-    """
-    if not measuring.history_is_whole():
+def without_lost_commits(stamps: Mapping[str, Stamp]) -> dict[str, Stamp]:
+    """The stamps; a commit that a rebase renamed is dropped. A clone without its history knows of none."""
+    if git("rev-parse", "--is-shallow-repository") != "false":
         return dict(stamps)
-    known = {}
-    for name, stamp in stamps.items():
-        if stamp.commit and not measuring.in_history(stamp.commit):
-            stamp = dataclasses.replace(stamp, commit=measuring.with_this_code(stamp.code) if stamp.code else "")
-        known[name] = stamp
-    return known
+    return {
+        section: dataclasses.replace(stamp, commit="") if stamp.commit and _lost(stamp.commit) else stamp
+        for section, stamp in stamps.items()
+    }
+
+
+@cache
+def _lost(commit: str) -> bool:
+    name = commit.partition(" ")[0]
+    base = git("merge-base", name, "HEAD")
+    return not base or base != git("rev-parse", f"{name}^{{commit}}")
 
 
 def marks(name: str) -> tuple[str, str]:

@@ -1,12 +1,12 @@
-"""Seconds from Enter to the verdict, with method 6 in turn: what the changes of the design since then save.
+"""Seconds from Enter to the verdict, with another checkout in turn: what the changes since then save.
 
-    python benchmarks/verdict_time.py --times 10 --minutes 30
+    python benchmarks/verdict_time.py --other ../before --times 10 --minutes 30
 
-The last commit of method 6 is checked out and built in runs/before; ``--other`` names another built checkout. Each
-line-up is raced with both, one after the other, and which is first is drawn. Races use scrutineering's stored results,
-so the first race of each is not counted. Each race is one line in ``runs/verdict-time.jsonl``; called again, it goes on
-with what is missing (exit code 75 until then). Other programs on the machine lengthen both; the ratio is of medians,
-with the range of paired races. A second table shows where the seconds of today's method go.
+The other checkout is built (`make build`). Each line-up is raced with both, one after the other, and which is first is
+drawn. Races use scrutineering's stored results, so the first race of each is not counted. Each race is one line in
+``runs/verdict-time.jsonl``; called again, it goes on with what is missing (exit code 75 until then). Other programs on
+the machine lengthen both; the ratio is of medians, with the range of paired races. A second table shows where the
+seconds of today's method go.
 """
 
 from __future__ import annotations
@@ -26,17 +26,13 @@ from typing import Any
 import race_lines
 from calibration_kinds import CONTENDERS, NODE
 from evidence_parts import GOES_ON
-from measuring_code import ROOT
-from pages import circumstances, splice
+from pages import ROOT, circumstances, splice
 
 from dragstrip.record import Race
 from dragstrip.store.database import Store
 
-PAGE = ROOT / "docs" / "method" / "details.md"
+PAGE = ROOT / "docs" / "evidence" / "verdicts.md"
 LINES = ROOT / "runs" / "verdict-time.jsonl"
-
-#: The last commit of method 6.
-BEFORE = "e90f69a6"
 
 LINE_UPS = {
     "nginx-return, nginx-static": ("nginx-return", "nginx-static"),
@@ -48,18 +44,6 @@ LINE_UPS = {
 
 #: Where a race's seconds go; what is left is between these.
 STRETCHES = ("program and checks", "starts", "warm-up", "blocks")
-
-
-def before() -> Path:
-    """A built checkout of ``BEFORE``."""
-    place = ROOT / "runs" / "before"
-    if not (place / ".stamps" / "build").exists():
-        git = ["git", "-C", str(ROOT), "worktree"]
-        subprocess.run([*git, "prune"], check=True)
-        if not place.exists():
-            subprocess.run([*git, "add", "--detach", str(place), BEFORE], check=True)
-        subprocess.run(["make", "--no-print-directory", "build"], cwd=place, check=True)
-    return place
 
 
 def stretches(stored: Race, took_s: float) -> dict[str, float]:
@@ -141,12 +125,12 @@ def table(lines: list[dict[str, Any]]) -> str:
 def main() -> int:
     """The command line."""
     wanted = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    wanted.add_argument("--other", type=Path, help="another built checkout (default: method 6, in runs/before)")
+    wanted.add_argument("--other", type=Path, required=True, help="another built checkout")
     wanted.add_argument("--times", type=int, default=10, help="races of each line-up with each (default 10)")
     wanted.add_argument("--minutes", type=float, default=30.0, help="of this sitting (default 30)")
     wanted.add_argument("--write", action="store_true", help="write what there is into the page, and race nothing")
     given = wanted.parse_args()
-    other = (given.other or before()).resolve()
+    other = given.other.resolve()
     lines = race_lines.read(LINES)
     until = time.monotonic() + 60 * given.minutes
     if not given.write:

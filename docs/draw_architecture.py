@@ -1,9 +1,10 @@
-"""Imports between packages, in Python and Rust: prints cycles and upward imports, draws docs/pictures/architecture.svg.
+"""Imports between packages, in Python and Rust: draws them for the site, prints cycles and upward imports.
 
-    python docs/draw_architecture.py            # draws, writes docs/ARCHITECTURE.md's parts, prints what breaks a rule
+    python docs/draw_architecture.py            # writes docs/ARCHITECTURE.md's tables, draws runs/architecture.svg
     python docs/draw_architecture.py --check    # prints only; the exit code is 1 where a rule is broken
 
-``tests/unit/test_house.py`` holds the same facts against the rules.
+MkDocs calls ``on_page_markdown``, which puts the picture into the site's page. It is not committed: each new import
+would redraw it. ``tests/unit/test_house.py`` holds the same facts against the rules.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
@@ -38,7 +40,7 @@ from architecture import (
     upwards,
 )
 
-PICTURE = ROOT / "docs" / "pictures" / "architecture.svg"
+PICTURE = ROOT / "runs" / "architecture.svg"
 PAGE = ROOT / "docs" / "ARCHITECTURE.md"
 
 #: The picture's width, in its own units.
@@ -173,14 +175,9 @@ def purposes() -> dict[str, str]:
     return found
 
 
-def room_table(edges: Edges) -> str:
-    """The rooms from the top, with what they are for and which they import."""
-    counts, purpose = between_rooms(edges, RANK), purposes()
-    lines = ["| room | is for | imports |", "|-|-|-|"]
-    for room in ROOMS:
-        below = ", ".join(sorted({b for a, b in counts if a == room}, key=ROOMS.index))
-        lines.append(f"| `{room}` | {purpose[room]} | {below or '–'} |")
-    return "\n".join(lines)
+def room_table() -> str:
+    """The rooms from the top, with what they are for."""
+    return "\n".join(["| room | is for |", "|-|-|", *(f"| `{room}` | {what} |" for room, what in purposes().items())])
 
 
 def rust_table() -> str:
@@ -209,12 +206,25 @@ def counted(python: Edges, rust: Edges) -> str:
     return "\n".join(f"- {line}" for line in told)
 
 
-def write_page(python: Edges, rust: Edges) -> None:
-    """Draws the picture, and puts counts and tables between the page's marks."""
-    PICTURE.write_text(draw(python, rust))
-    pages.splice(PAGE, "imports", counted(python, rust))
-    pages.splice(PAGE, "rooms", room_table(python))
+def rows() -> str:
+    """The rooms of both languages in the picture's rows."""
+    parts = (("src/dragstrip", ROWS), ("crates/engine/src", RUST_ROWS))
+    return "\n\n".join("\n".join([f"{title}:", *("    " + ", ".join(row) for row in of)]) for title, of in parts)
+
+
+def write_page() -> None:
+    """Puts rows and tables between the page's marks."""
+    pages.splice(PAGE, "rows", f"```text\n{rows()}\n```")
+    pages.splice(PAGE, "rooms", room_table())
     pages.splice(PAGE, "engine", rust_table())
+
+
+def on_page_markdown(markdown: str, page: Any, **_: object) -> str:
+    """The site's page about the architecture with counts and the picture; other pages as they are."""
+    if page.file.src_path != PAGE.name:
+        return markdown
+    python, rust = python_edges(), rust_edges()
+    return markdown.replace("<!-- picture -->", f"{counted(python, rust)}\n\n<div>\n{draw(python, rust)}</div>\n")
 
 
 def told(kind: str, edges: Edges, rank: Mapping[str, int]) -> Iterable[str]:
@@ -229,7 +239,9 @@ def main() -> None:
     lines = [*told("Python", python, RANK), *told("Rust", rust, RUST_RANK)]
     print("\n".join([*lines, f"{len(python)} Python modules, {len(rust)} Rust modules, {len(lines)} rules broken"]))
     if "--check" not in sys.argv[1:]:
-        write_page(python, rust)
+        write_page()
+        PICTURE.parent.mkdir(exist_ok=True)
+        PICTURE.write_text(draw(python, rust))
     sys.exit(bool(lines) and "--check" in sys.argv[1:])
 
 

@@ -1,5 +1,6 @@
 """The documentation's screenshots of a stored race, by headless Chromium: its page light, dark and on a phone; the
-terminal at 80 columns; the list of races on a phone; and the table of the newest race of several workloads.
+terminal at 80 columns; two servers of one's own in all three; the list of races on a phone; and the table of the newest
+race of several workloads.
 
 python docs/take_pictures.py [RUN]      (RUN: an id, the beginning of one, or last; of one workload)
 
@@ -13,6 +14,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,7 @@ from pages import stamp
 
 import dragstrip
 from dragstrip.report.race import terminal
-from dragstrip.store.database import Store, default_path
+from dragstrip.store.database import RunLine, Store, default_path
 
 #: Name, theme, width and height in pixels.
 SHOTS = (
@@ -38,7 +40,7 @@ SHOTS = (
 def main() -> None:
     """Writes docs/pictures/page-*.png."""
     result = dragstrip.stored(sys.argv[1] if len(sys.argv) > 1 else "last")
-    several = _newest_of_several()
+    several = _newest(lambda line: "," in line.workload)
     if len(result.record.columns) > 1 or several is None:
         sys.exit("pictures want two stored races: RUN of one workload, and one of several (--workload hello,multiply)")
     with tempfile.TemporaryDirectory() as folder, browser() as running:
@@ -55,15 +57,32 @@ def main() -> None:
             watched.close()
         _columns(running, several, Path(folder) / "columns.html")
         _terminal(running, result, Path(folder) / "terminal.svg")
+        if own := _newest(lambda line: line.contenders == ("orders-v1", "orders-v2")):
+            _own(running, own, Path(folder))
         _site(running)
     stamp("../README.md#pictures")
 
 
-def _newest_of_several() -> Any:
-    """The newest race of several workloads; None where none is stored."""
+def _newest(wanted: Callable[[RunLine], bool]) -> Any:
+    """The newest of these races; None where none is stored."""
     with Store(default_path(), write=False) as store:
-        ids = [line.race for line in store.runs() if "," in line.workload]
+        ids = [line.race for line in store.runs() if wanted(line)]
     return dragstrip.stored(ids[0]) if ids else None
+
+
+def _own(running: Any, result: Any, folder: Path) -> None:
+    """Two servers of one's own: the page's first screen at 1200 and 390 pixels, and the terminal at 80 columns."""
+    file = result.to_html(folder / "own.html")
+    for width, height in ((1200, 760), (390, 760)):
+        watched = Watched(running, file.as_uri(), width=width, theme="light")
+        watched.page.goto(file.as_uri())
+        watched.page.wait_for_selector("#chart-ranking[data-drawn] svg")
+        watched.page.set_viewport_size({"width": width, "height": height})
+        watched.page.screenshot(path=str(PICTURES / f"own-{width}.png"))
+        if watched.said:
+            sys.exit(f"own-{width}: the page said {watched.said}")
+        watched.close()
+    (PICTURES / "own-80.svg").write_text(terminal.terminal_svg(result, columns=80), encoding="utf-8")
 
 
 def _columns(running: Any, result: Any, file: Path) -> None:

@@ -1,25 +1,31 @@
 """Writes tables from the sources: `make docs`, or --check to compare.
 
 The tables of docs/CONTENDERS.md, docs/diff.md, docs/lab.md and docs/workloads.md come from the models that read the
-files, the tables of docs/other-tools.md from the command line's own table of other tools' flags.
+files, the tables of docs/other-tools.md from the command line's own table of other tools' flags. The options of
+``dragstrip.race`` in docs/commands.md come from its signature and from the command's help.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 import types
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Union, get_args, get_origin
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
+import click
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from dragstrip.compat import flags
+from dragstrip import api
+from dragstrip.commands.main import cli
 from dragstrip.contender.entries import LineUp, shipped
 from dragstrip.contender.fields import BUILDING, MEANING, SETTING, ContenderFile
-from dragstrip.lab.matrix import MatrixFile
+from dragstrip.extras.compat import flags
+from dragstrip.extras.lab.matrix import MatrixFile
+from dragstrip.racing.request import Request
 from dragstrip.revision.project import ProjectFile
 from dragstrip.workload import MixFile, WorkloadFile, load, names
 from dragstrip.workload.fields import MixedRequest, RequestFields
@@ -140,7 +146,7 @@ def served() -> list[str]:
 
 
 def releases() -> list[str]:
-    """What benchmarks/releases.py found in fresh roots: versions by release, and why others are missing."""
+    """What packaging/releases.py found in fresh roots: versions by release, and why others are missing."""
     known = json.loads((HERE / "releases.json").read_text())
     heads = [f"{name} ({one['date']})" for name, one in known.items()]
     lines = [f"| | {' | '.join(heads)} |", f"|-|{'-|' * len(known)}"]
@@ -159,6 +165,44 @@ def _installed(cell: dict[str, str]) -> str:
     return ", ".join(filter(None, (cell["version"] or "–", reason)))
 
 
+#: Options of ``dragstrip.race`` whose meaning isn't the help of the option of the same name.
+IN_PYTHON = {
+    "http": "HTTP version",
+    "streams": "HTTP/2: concurrent requests per connection, if all contenders have `:http=2`",
+    "metric": "`throughput`, `cpu`, `latency-p99` and others; the prefix `typical-` judges by medians",
+    "timeout_s": "time limit for one response, in seconds",
+    "budget_s": "seconds for all rounds",
+    "alpha": "probability of any wrong verdict in the whole table",
+    "wait": "how the engine waits: `sleep` or `poll`",
+    "explicit": "a contender that is not ready is an error; False: it is left out",
+    "pause_after": "pause the race after this many rounds of each column",
+    "fresh_scrutiny": "repeat scrutiny of contenders that have not changed",
+    "workload": 'a name or a file; several with commas: `result.columns["multiply"]` is the result of one',
+    "rate_per_s": "open loop: requests per second for each contender, or `auto`; None: closed loop",
+}
+
+
+def python_options() -> list[str]:
+    """The options of ``dragstrip.race``: names and defaults by its signature, meanings by the command's help."""
+    command = cli.get_command(click.Context(cli), "race")
+    assert command is not None
+    known = {option.name: option.help or "" for option in command.params if isinstance(option, click.Option)}
+    defaults = {field.name: field.default for field in dataclasses.fields(Request)}
+    defaults |= {"workload": "hello"}
+    lines = ["| option | default | meaning |", "|-|-|-|"]
+    for name in [*get_type_hints(api.PlanOptions), "workload"]:
+        meaning, _, usual = known.get(name, "").partition(" [default: ")
+        default = defaults[name]
+        shown = f'"{default}"' if isinstance(default, str) else usual.rstrip("]") if default is None else str(default)
+        lines.append(f"| `{name}` | {shown or None} | {_lower(IN_PYTHON.get(name) or meaning.rstrip('.'))} |")
+    return lines
+
+
+def _lower(text: str) -> str:
+    """A text without its first capital, unless that begins an abbreviation."""
+    return text if text[1:2].isupper() else text[0].lower() + text[1:]
+
+
 #: By page, what stands between its markers.
 PAGES: dict[str, dict[str, Callable[[], list[str]]]] = {
     "CONTENDERS.md": {
@@ -168,6 +212,7 @@ PAGES: dict[str, dict[str, Callable[[], list[str]]]] = {
         "names": placeholders,
         "line-up": lambda: tables(LineUp),
     },
+    "commands.md": {"python": python_options},
     "diff.md": {"project": lambda: tables(ProjectFile)},
     "lab.md": {"matrix": lambda: tables(MatrixFile)},
     "workloads.md": {"workload": lambda: tables(WorkloadFile), "mix": mix_tables},

@@ -10,9 +10,9 @@ from typing import Any
 import samples
 from commands import Done, dragstrip
 
-from dragstrip.claim import definition as definitions
-from dragstrip.claim.definition import Claim
-from dragstrip.claim.grouping import Group
+from dragstrip.extras.claims import definition as definitions
+from dragstrip.extras.claims.definition import Claim
+from dragstrip.extras.claims.grouping import Group
 from dragstrip.record import Event, Race
 
 FAST, SLOW = {"quick": 40_000.0, "steady": 20_000.0}, {"quick": 20_000.0, "steady": 40_000.0}

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import atexit
 import inspect
 import os
 import re
 import resource
 import shutil
 import signal
+import tempfile
 import textwrap
 import time
 from collections.abc import Callable, Iterator
@@ -46,6 +48,22 @@ def _settle() -> None:
 
 
 _settle()
+
+
+def _keep_stores_apart() -> None:
+    """Sets a data folder of this process's own, whatever the environment names.
+
+    Many commands read or write the default store: the user's may be of another version, may hold anything, and is not
+    for tests to write into.
+    """
+    folder = tempfile.mkdtemp(prefix="dragstrip-data-")
+    Path(folder).chmod(0o777)  # some tests run as another user
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    os.environ.pop("DRAGSTRIP_STORE", None)
+    os.environ["XDG_DATA_HOME"] = folder
+
+
+_keep_stores_apart()
 
 
 def _reach_private_programs() -> None:
@@ -89,7 +107,8 @@ class _Passed:
             self.passed.append(report.nodeid)
 
     def pytest_sessionfinish(self) -> None:
-        if chosen := self.config.getoption("-m"):
+        # pytest has no cache with -p no:cacheprovider.
+        if (chosen := self.config.getoption("-m")) and hasattr(self.config, "cache"):
             self.config.cache.set(f"passed/{chosen.split()[0]}", self.passed)
 
 

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from dragstrip import contender
-from dragstrip.fleet.definition import load
-from dragstrip.fleet.fleet_site import FleetSetup, FleetSite
-from dragstrip.fleet.machines import Machines
-from dragstrip.fleet.messages import Tally
+from dragstrip.extras.fleet.definition import load
+from dragstrip.extras.fleet.fleet_site import FleetSetup, FleetSite
+from dragstrip.extras.fleet.machines import Machines
+from dragstrip.extras.fleet.messages import Tally
 from dragstrip.racing.setup import block_plan
 from dragstrip.record import Load
 from dragstrip.workload import load as load_workload

@@ -371,7 +371,7 @@ def with_every_contender(name: str, revision: str, keep: bool) -> Result:
         if not root.install("apt-get install python3 python3-venv"):
             return _failed(result, root, "python3-venv can't be installed")
         shutil.copy(wheel(), root.folder / "srv")
-        shutil.copy(ROOT / "benchmarks" / "releases.py", root.folder / "srv")
+        shutil.copy(ROOT / "packaging" / "releases.py", root.folder / "srv")
         for words in (
             "python3 -m venv all && all/bin/pip install --quiet dragstrip-*.whl",
             "all/bin/dragstrip install --all --yes",
@@ -477,7 +477,7 @@ def main() -> int:
     parser.add_argument("--keep", action="store_true", help="leave the roots, and say where")
     parser.add_argument("--at-once", type=int, default=2, help="releases at a time")
     parser.add_argument(
-        "--minutes", type=float, default=32, help="after so long no further root is begun; what is left out is said"
+        "--minutes", type=float, default=28, help="after so long no further root is begun; what is left out is said"
     )
     chosen = parser.parse_args()
     known = (*NAMES, *NAMED_ONLY)

@@ -6,13 +6,15 @@ import math
 
 import numpy as np
 
-from dragstrip.analysis.history import Environment, Point
+from dragstrip.analysis.history import Environment, HistoryPoint
 
 #: The share by which the code becomes slower where a shift is planted.
 SHIFT = 0.03
 
 
-def points(rng: np.random.Generator, races: int, *, at: int | None = None, moved: int | None = None) -> list[Point]:
+def points(
+    rng: np.random.Generator, races: int, *, at: int | None = None, moved: int | None = None
+) -> list[HistoryPoint]:
     """Races with intervals of about half a percent, a twentieth of them disturbed.
 
     Args:
@@ -26,7 +28,7 @@ def points(rng: np.random.Generator, races: int, *, at: int | None = None, moved
         if place is not None:
             logs[place:] -= math.log1p(SHIFT)
     return [
-        Point(
+        HistoryPoint(
             race=f"race {number}",
             started=f"2026-01-01T00:00:{number:02d}",
             ratio=math.exp(log),

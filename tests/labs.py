@@ -18,8 +18,8 @@ import samples
 from races import until
 from stub_strip import begun_at
 
-from dragstrip.lab.ledger import STORE_NAME, CellRow, Ledger, Stored
-from dragstrip.lab.task import Kind
+from dragstrip.extras.lab.ledger import STORE_NAME, CellRow, Ledger, Stored
+from dragstrip.extras.lab.task import TaskEnding
 from dragstrip.record import Ending, EventKind, Race
 from dragstrip.store.database import Store
 
@@ -245,7 +245,7 @@ def sampled(folder: Path) -> Path:
     ledger = Ledger(place)
     cells = [_cell(name, at, workload) for at, (name, workload) in enumerate(zip("abce", WORKLOADS, strict=True))]
     ledger.plan([*cells, _cell("d", len(cells), "db", "quick: <no program>; install it")])
-    ledger.end(ledger.begin("a", "e1", 10), Kind.LOST, "it left no record")
+    ledger.end(ledger.begin("a", "e1", 10), TaskEnding.LOST, "it left no record")
     with Store(place / STORE_NAME) as store:
         for name, race in races.items():
             store.begin(race)
@@ -254,6 +254,6 @@ def sampled(folder: Path) -> Path:
                 cell=name, race=race.id, strip="e1", rounds=12, decided=not (void or open_), over=not open_, void=void,
                 more=None,
             )  # fmt: skip
-            ledger.end(ledger.begin(name, "e1", 10), Kind.VOID if void else Kind.STORED, "", kept)
+            ledger.end(ledger.begin(name, "e1", 10), TaskEnding.VOID if void else TaskEnding.STORED, "", kept)
     ledger.close()
     return place

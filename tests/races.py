@@ -14,6 +14,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import commands
+import hints
 import psutil
 
 import dragstrip
@@ -54,6 +56,7 @@ def dragstrip_run(env: Mapping[str, str], *words: str) -> subprocess.CompletedPr
         except BaseException:
             process.kill()
             raise
+    hints.check(out + err, " ".join(words), env, commands.dragstrip)
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 

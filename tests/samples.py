@@ -37,7 +37,6 @@ from dragstrip.record import (
     VoidKind,
 )
 from dragstrip.validity.check import Check, CheckName, Status
-from dragstrip.validity.observation import OwnEvent
 
 MS, S = 1_000_000, 1_000_000_000
 
@@ -80,9 +79,8 @@ def noted(kind: EventKind, text: str = "", **facts: Any) -> Event:
 
 def said(check: str, status: str, sentence: str) -> Check:
     """A check of the whole race with this result; "parity, x": of the fact x of the parity sheet."""
-    event = noted(EventKind.MACHINE_LOST, sentence)  # whose text is its sentence
     name, _, fact = check.partition(", ")
-    return Check(name=CheckName(name), fact=fact, status=Status(status), otherwise=OwnEvent("", event))
+    return Check(name=CheckName(name), fact=fact, status=Status(status), otherwise=sentence)
 
 
 def block(contender: str, **changes: Any) -> Block:
@@ -130,8 +128,8 @@ def block(contender: str, **changes: Any) -> Block:
     return Block(contender=contender, **(usual | changes))
 
 
-def launch(contender: str, round: int = 0, **changes: Any) -> Launch:
-    """A successful launch; ``changes`` override."""
+def launch(contender: str, round: int = 0, counts: Mapping[str, float] | None = None, **changes: Any) -> Launch:
+    """A successful launch; ``counts`` and ``changes`` override."""
     usual: dict[str, Any] = {
         "cores": (1,),
         "address": "127.0.0.1:40001",
@@ -140,14 +138,17 @@ def launch(contender: str, round: int = 0, **changes: Any) -> Launch:
         "settled": True,
         "exit_status": 0,
         "died": False,
-        "cpu_ns": 480 * MS,
-        "peak_memory_bytes": 6 * 2**20,
         "cpu_source": "cgroup",
-        "processes": 2,
-        "threads": 2,
         "log_tail": "",
+        "counts": {"cpu_ns": 480 * MS, "peak_memory_bytes": 6 * 2**20, "processes": 2, "threads": 2}
+        | dict(counts or {}),
     }
     return Launch(contender=contender, round=round, **(usual | changes))
+
+
+def counted(launch: Launch, **counts: float) -> Launch:
+    """The same launch, with these counts."""
+    return replace(launch, counts={**launch.counts, **counts})
 
 
 def profile(contender: str, index: int = 0, **changes: Any) -> Profile:

@@ -25,9 +25,9 @@ from pathlib import Path
 
 import samples
 
-from dragstrip.cli import main
-from dragstrip.lab import strip_side
-from dragstrip.lab.task import Inquiry, Outcome, Reply, State, Task, record_file
+from dragstrip.commands import main
+from dragstrip.extras.lab import strip_side
+from dragstrip.extras.lab.task import Inquiry, State, Task, TaskOutcome, TaskReply, record_file
 from dragstrip.process import machine_lock
 from dragstrip.record import Ending, Event, EventKind
 from dragstrip.store.database import Store
@@ -96,7 +96,7 @@ def race(task: Task, store: Store) -> None:
         _note("end")
 
 
-def sealed(task: Task, store: Store, work: Path) -> Outcome:
+def sealed(task: Task, store: Store, work: Path) -> TaskOutcome:
     """As the product seals, but the next record is damaged if that was asked for."""
     outcome = _SEALED(task, store, work)
     with suppress(FileNotFoundError):
@@ -106,10 +106,10 @@ def sealed(task: Task, store: Store, work: Path) -> Outcome:
     return outcome
 
 
-def reply_to(inquiry: Inquiry) -> Reply:
+def reply_to(inquiry: Inquiry) -> TaskReply:
     """Every contender is there."""
     states = tuple(State(key=contestant.word) for contestant in inquiry.contestants)
-    return Reply(contestants=states, workloads=inquiry.workloads, machine={"processor": "stub"}, version="stub")
+    return TaskReply(contestants=states, workloads=inquiry.workloads, machine={"processor": "stub"}, version="stub")
 
 
 def called(words: list[str]) -> int:

@@ -8,7 +8,7 @@
 A part is a target of the Makefile. Parts that only compute run beside those that mostly wait for servers, one after the
 other and with a lower priority; what they print is shown when they end. The table at the end has each part's seconds by
 the clock, and the seconds of CPU time that it and all its processes took: other programs on the machine lengthen the
-first and hardly the second. With --write the table goes into docs/testing.md. Exit code 1 where a part failed; the
+first and hardly the second. With --write the table goes into evidence/tests.md. Exit code 1 where a part failed; the
 parts after it are run all the same.
 """
 
@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "testing.md"
+PAGE = ROOT / "docs" / "evidence" / "tests.md"
 #: Tests that passed in a fresh root of this run, by tests/fresh.py.
 PASSED = ROOT / "runs" / "fresh" / "passed.txt"
 
@@ -69,7 +69,7 @@ TIERS = {
         Part("fuzz", "the response parser, HTTP/2's and WebSocket's frames, random and mutated bytes", computes=True),
     ),
     "soak": (
-        Part("soak-kill", "100 races cut off by `kill -9`: nothing is left, nothing is lost"),
+        Part("soak-kill", "100 races, and 40 of containers, cut off by `kill -9`: nothing is left, nothing is lost"),
         Part(
             "soak-rogue",
             "every way to misbehave, through whole commands, on both back ends; long races of workloads and versions",
@@ -189,7 +189,7 @@ def table(tier: str, parts: list[Took], seconds: float) -> list[str]:
 
 
 def write(tier: str, lines: list[str], load: float) -> None:
-    """Puts a tier's table into docs/testing.md, with the machine and how busy it was."""
+    """Puts a tier's table into docs/evidence/tests.md, with the machine and how busy it was."""
     sys.path.insert(0, str(ROOT / "benchmarks"))
     from pages import circumstances, splice
 
@@ -202,7 +202,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Runs a tier of tests and says what each part took.")
     parser.add_argument("tier", choices=TIERS)
     parser.add_argument("--only", default="", help="some parts, by their targets, with commas between them")
-    parser.add_argument("--write", action="store_true", help="the table goes into docs/testing.md")
+    parser.add_argument("--write", action="store_true", help="the table goes into docs/evidence/tests.md")
     chosen = parser.parse_args()
     parts = TIERS[chosen.tier]
     if chosen.only:

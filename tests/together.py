@@ -63,7 +63,7 @@ def peak_mb(process: int | str = "self") -> float:
 
 
 def _one(words: list[str]) -> tuple[int, str, str]:
-    from dragstrip.cli.main import main
+    from dragstrip.commands.main import main
 
     out, err, code = io.StringIO(), io.StringIO(), 0
     with (

@@ -92,9 +92,9 @@ against=${DRAGSTRIP_BASE:-$(base)}
 # Over all lines: a `--fail-if` on a second line must not be lost.
 read -r -d '' -a options <<< "${DRAGSTRIP_OPTIONS:-}" || true
 code=0
-"$DRAGSTRIP" diff "$against" "${DRAGSTRIP_HEAD:-HEAD}" --quiet --store "$temporary/dragstrip-races.sqlite" \
+"$DRAGSTRIP" diff --quiet --store "$temporary/dragstrip-races.sqlite" \
     --export-markdown "$reports/diff.md" --json "$reports/diff.json" --html "$reports/diff.html" \
-    --junit "$reports/junit.xml" "${options[@]}" || code=$?
+    --junit "$reports/junit.xml" "${options[@]}" -- "$against" "${DRAGSTRIP_HEAD:-HEAD}" || code=$?
 
 if [ -f "$reports/diff.md" ] && [ -n "${GITHUB_STEP_SUMMARY:-}" ]; then
     cat "$reports/diff.md" >> "$GITHUB_STEP_SUMMARY"

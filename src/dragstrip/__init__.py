@@ -4,11 +4,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dragstrip.api import Result, compare, race, stored
+    from dragstrip.api import Result, TypedRequest, compare, race, stored
 
     __version__: str
 
-__all__ = ["Result", "__version__", "compare", "race", "stored"]
+__all__ = ["Result", "TypedRequest", "__version__", "compare", "race", "stored"]
 
 
 def __getattr__(name: str) -> Any:

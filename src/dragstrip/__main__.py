@@ -1,6 +1,6 @@
 """`python -m dragstrip` is the command line."""
 
-from dragstrip.cli.main import main
+from dragstrip.commands.main import main
 
 if __name__ == "__main__":
     main()

@@ -10,6 +10,7 @@
     result.rounds().groupby("contender").throughput_per_s.describe()
 """
 
+# House: an edge: data frames, and options by name.
 from __future__ import annotations
 
 import html
@@ -17,42 +18,36 @@ import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from dragstrip import analysis as judging
 from dragstrip import contender
 from dragstrip.errors import BadUsage
-from dragstrip.record import Race
+from dragstrip.racing.options import PlanOptions
 from dragstrip.report import figures
 from dragstrip.report.console import Console
 from dragstrip.report.race import columns as columns_of
 from dragstrip.report.race import export as race_export
 from dragstrip.report.race import summary, tables
 from dragstrip.report.race import terminal as race_terminal
-from dragstrip.report.race.checks import CheckWithText, with_text
 from dragstrip.report.race.headline import headline
-from dragstrip.report.race.live import Progress
+from dragstrip.report.race.live import LiveProgress
 from dragstrip.report.race.summary import JudgedRace
 from dragstrip.store.database import Store, default_path
-from dragstrip.validity import Status, inspect
+from dragstrip.validity import Status
+from dragstrip.workload import Workload
 from dragstrip.workload import several as workloads_of
+from dragstrip.workload.typed import TypedRequest, is_path
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["Result", "compare", "race", "stored"]
+__all__ = ["Result", "TypedRequest", "compare", "race", "stored"]
 
 
 @dataclass(frozen=True, repr=False)
 class Result(JudgedRace):
     """A judged race, whose checks have their sentences."""
-
-    checks: Sequence[CheckWithText] = ()
-
-    @classmethod
-    def of(cls, record: Race) -> Self:
-        """Judges a recorded race."""
-        return cls(record, judging.judge(record), tuple(map(with_text, inspect(record))))
 
     @property
     def headline(self) -> str:
@@ -62,10 +57,7 @@ class Result(JudgedRace):
     @property
     def columns(self) -> Mapping[str, Result]:
         """Each workload or rate as a race of its own, by the column's name; their intervals hold at once."""
-        return {
-            part.name: Result(part.race, judging.Verdict((part.verdict,)), tuple(map(with_text, part.checks)))
-            for part in self.parts
-        }
+        return {part.name: Result(part.race, judging.Verdict((part.verdict,)), part.checks) for part in self.parts}
 
     def pair(self, a: str, b: str) -> judging.Pair:
         """Two contenders compared, seen from the first: ratio, interval and word.
@@ -152,57 +144,25 @@ class Result(JudgedRace):
         )
 
 
-class Plan(TypedDict, total=False):
-    """Options of ``race``; ``docs/commands.md`` describes each, with its default.
-
-    ``dragstrip.racing.request.Request`` has fields of the same names.
-    """
-
-    connections: int | None
-    threads: int | None
-    keepalive: bool
-    http: Literal["1.1", "1.0"]
-    streams: int
-    pace: str
-    timeout_s: float
-    budget_s: float | None
-    rounds: int | None
-    last_round: int | None
-    pause_after: int | None
-    exclusive: bool
-    margin: float
-    metric: str
-    alpha: float
-    seed: int | None
-    server_cores: str | None
-    engine_cores: str | None
-    io: Literal["auto", "uring", "epoll"]
-    awake: Literal["auto", "off"]
-    wait: Literal["auto", "sleep", "poll"]
-    explicit: bool
-    fresh_scrutiny: bool
-    efficiency: bool
-
-
 def race(
     *contenders: str,
     serve: Mapping[str, str] | None = None,
-    workload: str = "hello",
+    workload: str | TypedRequest | Sequence[str | TypedRequest] = "hello",
     store: Path | str | None = None,
     quiet: bool = True,
-    rate_per_s: float | Literal["auto"] | None = None,
-    **plan: Unpack[Plan],
+    **plan: Unpack[PlanOptions],
 ) -> Result:
     """Races contenders and returns the result; the record is also in the store.
 
     Args:
         contenders: as on the command line: names, ``name:key=value``, files, addresses of running servers.
-        serve: commands of your own by name, with ``{port}``.
-        workload: its name, or a file; several with commas: each is a column of the race's table.
+        serve: commands of your own by name, as typed into a terminal; they listen at the variable ``PORT``, or at
+            ``{port}``.
+        workload: its name, a file, or a path whose correct response is learned, like "/users/1"; a ``TypedRequest``
+            is a path with a method, headers and a body. Several, in a list or with commas: each is a column.
         store: the database file; None: the default one.
         quiet: False shows the race while it runs.
-        rate_per_s: open loop with this many requests per second for each contender; "auto" chooses; None: closed loop.
-        plan: ``connections``, ``rounds``, ``budget_s``, ``margin``, ``metric`` and others: see ``Plan``.
+        plan: ``connections``, ``rounds``, ``budget_s``, ``rate_per_s``, ``metric`` and others: see ``PlanOptions``.
 
     Raises:
         BadUsage: fewer than two contenders, an unknown option, or one out of its bounds; nothing has been started or
@@ -211,29 +171,51 @@ def race(
     """
     # Here, because reading old results must do without the compiled engine.
     from dragstrip.racing import run as racing
+    from dragstrip.racing.learn import workloads_from
     from dragstrip.racing.request import Request
 
     _refuse_odd(contenders, serve, workload, plan)
     served = [contender.serve_entry(f"{name}={command}") for name, command in (serve or {}).items()]
     entries = (*contender.entrants(contenders), *served)
-    first, *also = workloads_of(workload)
-    request = Request(entries=entries, workload=first, also=tuple(also), rate_per_s=rate_per_s, **plan)
-    with Store(Path(store) if store else default_path()) as kept, Progress(Console(), quiet=quiet) as progress:
+    console = Console()
+    given = [workload] if isinstance(workload, str | TypedRequest) else workload
+    asked = [part for one in given for part in _asked(one)]
+    first, *also = workloads_from(asked, entries, say=lambda line: None if quiet else console.print(line))
+    request = Request(entries=entries, workload=first, also=tuple(also), **plan)
+    with Store(Path(store) if store else default_path()) as kept, LiveProgress(console, quiet=quiet) as progress:
         return Result.of(racing.run(request, store=kept, progress=progress))
 
 
+def _asked(one: str | TypedRequest) -> Sequence[Workload | TypedRequest]:
+    """The workloads of a text, of which a path is a request; or the request itself."""
+    if isinstance(one, TypedRequest):
+        return (one,)
+    return (TypedRequest(path=one),) if is_path(one) else workloads_of(one)
+
+
 def _refuse_odd(
-    contenders: Sequence[str], serve: Mapping[str, str] | None, workload: str, plan: Mapping[str, object]
+    contenders: Sequence[str],
+    serve: Mapping[str, str] | None,
+    workload: str | TypedRequest | Sequence[str | TypedRequest],
+    plan: Mapping[str, object],
 ) -> None:
     for option in plan:
-        if option not in Plan.__annotations__:
-            known = contender.nearest(option, {*Plan.__annotations__, "rate_per_s"}, "options are")
+        if option not in PlanOptions.__annotations__:
+            known = contender.nearest(option, PlanOptions.__annotations__, "options are")
             raise BadUsage(f"dragstrip.race: unknown option {option!r}; {known}")
     for contender_ in (*contenders, *(serve or {}), *(serve or {}).values()):
         if not isinstance(contender_, str):
             raise BadUsage(f"dragstrip.race: contender {contender_!r} is not a string; use names, files or addresses")
-    if not isinstance(workload, str):
-        raise BadUsage(f"dragstrip.race: workload={workload!r} is not a string; use a name like 'hello', or a file")
+    given = [workload] if isinstance(workload, str | TypedRequest) else workload
+    if (
+        not isinstance(given, list | tuple)
+        or not given
+        or not all(isinstance(one, str | TypedRequest) for one in given)
+    ):
+        raise BadUsage(
+            f"dragstrip.race: workload={workload!r} is not valid; use a name like 'hello', a file, a path like "
+            "'/users/1', a TypedRequest, or a list of these"
+        )
 
 
 def stored(run: str = "last", store: Path | str | None = None) -> Result:

@@ -5,6 +5,7 @@ of refusal: 1 the result is a failure, 2 wrong usage or definition, 3 the measur
 """
 
 from importlib.util import find_spec
+from typing import Literal
 
 
 class DragstripError(Exception):
@@ -50,6 +51,53 @@ class NotReady(DragstripError):
     exit_code = 2
 
 
+#: What a program may tell an ``EngineError`` by.
+#: ``address``: can't be resolved; ``address_in_use``; ``busy``: with a run in another thread; ``connect``: a connection
+#: can't be opened, for another reason than those below; ``cores``: none given, or one that can't be used;
+#: ``defect``: of the engine; ``descriptors``: too few; ``histogram``: unreadable; ``namespace``: a network namespace
+#: can't be entered; ``plan``: a field is out of bounds; ``ports``: all in use; ``profile``: the sampler can't start, or
+#: has stopped; ``protocol``: HTTP/2 or WebSocket, not spoken there; ``refused``: no listener; ``session``: not open;
+#: ``shut_down``; ``system``: no thread, ring or epoll instance; ``timeout``: no connection in time; ``tls``: no
+#: handshake, or a wrong certificate; ``uring``: does not work here; ``watch``: a file of the server's CPU time can't be
+#: opened.
+ErrorKind = Literal[
+    "address",
+    "address_in_use",
+    "busy",
+    "connect",
+    "cores",
+    "defect",
+    "descriptors",
+    "histogram",
+    "namespace",
+    "plan",
+    "ports",
+    "profile",
+    "protocol",
+    "refused",
+    "session",
+    "shut_down",
+    "system",
+    "timeout",
+    "tls",
+    "uring",
+    "watch",
+]
+
+
+class EngineError(Exception):
+    """The compiled engine can't do this; the message names the field, the given value and a valid one.
+
+    A run that Ctrl-C ends raises ``KeyboardInterrupt``, not this.
+    """
+
+    kind: ErrorKind
+
+
+class ScriptError(Exception):
+    """A script of wrk's can't be used, or its ``done`` failed; the message begins with file and line."""
+
+
 #: What only some commands need: by module, the extra that brings it, and what it is for.
 EXTRAS = {
     "altair": ("page", "pages and pictures"),
@@ -84,7 +132,7 @@ def need_extra(module: str) -> None:
 
 
 class NeedsUserNamespace(DragstripError):
-    """A container's network can't be entered by this user; the command line starts again in a user namespace.
+    """A contender's own network can't be entered by this user; the command line starts again in a user namespace.
 
     Args:
         name: the contender's.
@@ -96,8 +144,8 @@ class NeedsUserNamespace(DragstripError):
     def __init__(self, name: str, why: str = "") -> None:
         tried = f", and this user can't make one ({why})" if why else ""
         super().__init__(
-            f"{name} is a container, whose network only root may enter, or a user in a user namespace{tried}; run it "
-            "as root, or by the command line `dragstrip`"
+            f"{name} has a network of its own, as a container or because its port is taken, which only root may enter, "
+            f"or a user in a user namespace{tried}; run it as root, or by the command line `dragstrip`"
         )
         self.name, self.why = name, why
 

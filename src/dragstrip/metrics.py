@@ -40,15 +40,15 @@ class Metric:
 
     Args:
         name: in JSON and on the command line.
-        compared: what a ratio is of; above 1 the first is the better one.
+        compared: what a ratio is of.
         decides: what the race is about, in words.
         more_is_better: of the numbers themselves.
         lack: what a round must have left in addition to responses, in words after "no valid round of both"; "" if
             nothing.
-        sentence: for two separated contenders; takes best, other and ratio.
+        sentence: for a pair; takes best, other and ratio. The ratio is of the larger number over the smaller one.
         head: of the column of the numbers themselves, with their unit.
-        was: what a contender had more or less of in an earlier race, when two races are compared.
-        spent: a resource; the better contender uses less of it, so "faster" does not apply; "" for all others.
+        better, worse, best: the words for the better and the worse contender of a pair, and for the best of several.
+        needs: what the worse contender does with its larger number; "" if more is better.
         may_decide: a race may be judged by it; otherwise it is only shown.
         quantile: of an open loop's latencies; "" if it is none. Not by totals: a round's number is the median over its
             passes of the log ratio.
@@ -61,10 +61,22 @@ class Metric:
     lack: str
     sentence: str
     head: str
-    was: str
-    spent: str = ""
+    better: str
+    worse: str
+    best: str
+    needs: str = ""
     may_decide: bool = True
     quantile: str = ""
+
+    @property
+    def over(self) -> str:
+        """What a ratio of a pair is, the better contender named first."""
+        first, second = ("first", "second") if self.more_is_better else ("second", "first")
+        return f"{self.compared}, the {first} over the {second}"
+
+    def word(self, verdict: PairVerdict) -> str:
+        """The word for the first contender of a pair with this verdict."""
+        return {PairVerdict.FASTER: self.better, PairVerdict.SLOWER: self.worse}.get(verdict, str(verdict))
 
 
 KNOWN = {
@@ -78,41 +90,50 @@ KNOWN = {
             lack="",
             sentence="{best} served {ratio} times the requests of {other}",
             head="requests/s",
-            was="the throughput",
+            better="faster",
+            worse="slower",
+            best="fastest",
         ),
         Metric(
             name="cpu",
-            compared="CPU efficiency",
+            compared="CPU per request",
             decides="CPU time per request",
             more_is_better=False,
             lack=" with readable CPU time",
-            sentence="{other} took {ratio} times the CPU per request of {best}",
+            sentence="{other} needed {ratio} times the CPU per request of {best}",
             head="CPU µs/request",
-            was="the work per CPU second",
-            spent="CPU",
+            better="less CPU",
+            worse="more CPU",
+            best="least CPU",
+            needs="needs",
         ),
         Metric(
             name="memory",
-            compared="memory efficiency",
+            compared="peak memory",
             decides="peak memory",
             more_is_better=False,
             lack=" with readable memory",
-            sentence="{other} took {ratio} times the memory of {best}",
+            sentence="{other} needed {ratio} times the memory of {best}",
             head="peak memory",
-            was="the thrift of memory",
-            spent="memory",
+            better="less memory",
+            worse="more memory",
+            best="least memory",
+            needs="needs",
             may_decide=False,
         ),
         *(
             Metric(
                 name=f"latency-{quantile}",
-                compared=f"speed by {quantile}",
+                compared=f"{quantile} latency",
                 decides=f"{quantile} latency",
                 more_is_better=False,
                 lack=" in an open loop",
                 sentence=f"{{other}} had {{ratio}} times the {quantile} latency of {{best}}",
                 head=f"{quantile} µs",
-                was=f"the speed by {quantile}",
+                better=f"lower {quantile}",
+                worse=f"higher {quantile}",
+                best=f"lowest {quantile}",
+                needs="has",
                 quantile=quantile,
             )
             for quantile in ("p50", "p90", "p99", "p99.9")
@@ -128,6 +149,13 @@ SUSTAINED = 0.99
 
 #: Typical latency of responses that wait for a delayed acknowledgement: Linux's 40 ms and a little.
 DELAYED_NS = (39_000_000, 46_000_000)
+
+#: What it means that most responses of a server take as long as Linux delays an acknowledgement.
+GATHERED = (
+    "responses gather at 40–44 ms: a delayed acknowledgement; the server writes head and body apart, and its kernel "
+    "holds the second part back until the first one is acknowledged; set TCP_NODELAY in the server, or let it write "
+    "both at once"
+)
 
 #: How late 1 % of requests may be sent without a warning: the cost of a wake-up, apart from the pace's ticks.
 LATE_NS = 100_000

@@ -4,6 +4,7 @@ The sheet is stored, exported and shown as text (schema 1, column ``parity``). E
 only ``ParitySheet.of`` reads that text. Programs compare values, never texts.
 """
 
+# House: reads sentences: facts of records, which older ones have only as sentences.
 from __future__ import annotations
 
 import re
@@ -18,6 +19,7 @@ CERTIFICATE, RESUMPTION = "certificate", "TLS resumption"
 HEADER_BYTES, BODY_BYTES = "header bytes", "body bytes"
 BODY_FRAMING = "body framing"
 DOUBLED_HEADERS = "doubled headers"
+CHANGED_FIELDS = "fields that changed"
 KEEP_ALIVE = "keep-alive limit found"
 OLD_HTTP = "HTTP/1.0"
 UNKNOWN_PATH = "an unknown path"
@@ -179,6 +181,7 @@ class ParitySheet:
     header_bytes: Span | None
     body_bytes: Span | None
     doubled_headers: str | None
+    changed_fields: str | None
     keep_alive: KeepAlive | None
     old_http: OldHttp | None
     unknown_path: UnknownPath | None
@@ -198,6 +201,7 @@ class ParitySheet:
             header_bytes=_span(texts.get(HEADER_BYTES, "")),
             body_bytes=_span(texts.get(BODY_BYTES, "")),
             doubled_headers=texts.get(DOUBLED_HEADERS),
+            changed_fields=texts.get(CHANGED_FIELDS),
             keep_alive=_keep_alive(texts.get(KEEP_ALIVE, "")),
             old_http=_old_http(texts.get(OLD_HTTP, "")),
             unknown_path=_unknown_path(texts.get(UNKNOWN_PATH, "")),

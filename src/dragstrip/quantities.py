@@ -1,8 +1,9 @@
-"""Reads numbers, counts and durations as people type them, for every option and argument."""
+"""Reads numbers, counts and durations as people type them, for every option; writes shares and failures."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from decimal import Decimal
 
 _SCALES = {"": 0, "k": 3, "m": 6, "g": 9}
@@ -38,3 +39,24 @@ def seconds(text: str) -> float | None:
         return None
     parts = list(match.groups())
     return sum(float(value) * _UNITS_S[unit] for value, unit in zip(parts[::2], parts[1::2], strict=True) if unit)
+
+
+def two_digits(value: float) -> str:
+    """Two significant digits, no exponent; all digits before the point if there are more."""
+    return f"{value:,.0f}" if abs(value) >= 99.5 else f"{Decimal(f'{value:.2g}'):f}"
+
+
+def as_percent(value: float) -> str:
+    """A share with two significant digits: 0.0123 as 1.2 %, 2.7 as 270 %."""
+    return f"{two_digits(100 * value)} %"
+
+
+def percent(share: float) -> str:
+    """0.01 as 1 %."""
+    return f"{100 * share:.3g} %" if abs(share) < 9.995 else f"{100 * share:,.0f} %"
+
+
+def errors(by_kind: Mapping[str, int]) -> str:
+    """Failures by kind, most frequent first; "none" without any."""
+    met = sorted(((n, kind) for kind, n in by_kind.items() if n), reverse=True)
+    return ", ".join(f"{n:,} {kind.replace('_', ' ')}" for n, kind in met) or "none"

@@ -11,8 +11,8 @@ from enum import StrEnum
 
 from dragstrip.machine_facts import Facts
 
-#: Version of the trial design and its judgement (``docs/METHOD.md``).
-METHOD_VERSION = 7
+#: Version of the trial design and its judgement (``docs/METHOD.md``); a new one when a stored verdict would change.
+METHOD_VERSION = 8
 
 #: Default connections of a race, a sweep, a load and a line-up file.
 DEFAULT_CONNECTIONS = 32
@@ -54,6 +54,17 @@ class LoadEnding(StrEnum):
     GAVE_UP = "gave up"
     #: The script stopped all its threads.
     SCRIPT = "script"
+    INTERRUPTED = "interrupted"
+
+
+class LoadVerdict(StrEnum):
+    """What became of a run of ``dragstrip load``; the exit code says the same."""
+
+    OK = "ok"
+    #: A limit (``--max-p99`` and others) was missed.
+    MISSED = "missed"
+    #: It ended early, most requests failed, or none was answered correctly.
+    FAILED = "failed"
     INTERRUPTED = "interrupted"
 
 
@@ -220,6 +231,30 @@ class Block(Counted):
     kinds: Mapping[str, KindCount] = field(default_factory=dict)
 
 
+class LaunchCount(StrEnum):
+    """A number that a launch may have; a number that is not known is left out of ``Launch.counts``."""
+
+    #: CPU time of the whole process tree over its whole life.
+    CPU_NS = "cpu_ns"
+    #: Sum over the tree of each process's VmHWM at the end of the round.
+    PEAK_MEMORY_BYTES = "peak_memory_bytes"
+    #: In the tree after warm-up; 0 if unreadable.
+    PROCESSES = "processes"
+    THREADS = "threads"
+    #: Requests in the round's blocks by its own count.
+    SERVED = "served"
+    #: Executions of its statements in the database over the round's blocks, as the database counted them.
+    DATABASE_STATEMENTS = "database_statements"
+    #: Statements that its responses needed, by the workload; the only one of these that may have a fraction.
+    DATABASE_WANTED = "database_wanted"
+    #: CPU time of its own backends there; not known if one of them ended in between.
+    DATABASE_CPU_NS = "database_cpu_ns"
+    #: Time within its statements' execution, including all waits.
+    DATABASE_EXEC_NS = "database_exec_ns"
+    #: How many connections to the database it had at the end of the blocks.
+    DATABASE_CONNECTIONS = "database_connections"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
     """One start of a contender's processes in one round.
@@ -231,18 +266,9 @@ class Launch:
         exit_status: as from ``subprocess`` (negative: ended by that signal); None if it was still running when
             recorded.
         died: it exited unexpectedly.
-        cpu_ns: whole tree, whole life; None if unreadable.
-        peak_memory_bytes: sum over the tree of each process's VmHWM at the end of the round.
         cpu_source: "cgroup" or "proc".
-        processes, threads: in the tree after warm-up.
         log_tail: last lines of its output.
-        served: requests in the round's blocks by its own count; None if it can't count.
-        database_statements: executions of its statements in the database over the round's blocks, as the database
-            counted them; None, like the other database fields, without a database, or if it could not be queried.
-        database_wanted: statements that its responses needed, by the workload.
-        database_cpu_ns: CPU time of its own backends there; None also if one of them ended in between.
-        database_exec_ns: time within its statements' execution, including all waits.
-        database_connections: how many it had at the end of the blocks.
+        counts: by ``LaunchCount``; a newer Dragstrip may have stored others.
     """
 
     contender: str
@@ -254,18 +280,30 @@ class Launch:
     settled: bool
     exit_status: int | None
     died: bool
-    cpu_ns: int | None
-    peak_memory_bytes: int | None
     cpu_source: str
-    processes: int
-    threads: int
     log_tail: str
-    served: int | None = None
-    database_statements: int | None = None
-    database_wanted: float | None = None
-    database_cpu_ns: int | None = None
-    database_exec_ns: int | None = None
-    database_connections: int | None = None
+    counts: Mapping[str, float]
+
+    def count(self, name: LaunchCount) -> int | None:
+        """A whole number of ``counts``; None if it is not known."""
+        value = self.counts.get(name)
+        return None if value is None else int(value)
+
+    @property
+    def peak_memory_bytes(self) -> int | None:
+        return self.count(LaunchCount.PEAK_MEMORY_BYTES)
+
+    @property
+    def processes(self) -> int:
+        return self.count(LaunchCount.PROCESSES) or 0
+
+    @property
+    def threads(self) -> int:
+        return self.count(LaunchCount.THREADS) or 0
+
+    @property
+    def served(self) -> int | None:
+        return self.count(LaunchCount.SERVED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -428,6 +466,9 @@ class Profile:
 
 #: The key of an entrant's parameters that names the commit from which its server was built.
 COMMIT = "commit"
+
+#: With a variable's name, the keys of a command's environment: its value, and a salted hash of a secret one.
+VARIABLE, SECRET = "env ", "secret "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -609,6 +650,7 @@ class Column:
         entrants: contenders that serve it, each with its state in this column.
         absent: contenders that don't support the workload.
         waits: responses of its workload wait for something other than a core.
+        definition: its workload's definition; "" if the record has none.
     """
 
     name: str
@@ -618,6 +660,7 @@ class Column:
     entrants: tuple[Entrant, ...]
     absent: tuple[str, ...] = ()
     waits: bool = False
+    definition: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ import http.client
 import json
 import os
 import pwd
+import re
 import resource
 import shutil
 import signal
@@ -32,7 +33,7 @@ from dragstrip.contender import Entry, Missing, Start
 from dragstrip.errors import NotReady, PortTaken
 from dragstrip.process.database import Database, Instance
 from dragstrip.process.database import find as find_database
-from dragstrip.process.launcher import scratch_root
+from dragstrip.process.launcher import IN_USE, scratch_root
 from dragstrip.process.ports import free_port, is_held
 from dragstrip.workload import Asking, Data, Exchange
 from dragstrip.workload import load as load_workload
@@ -166,6 +167,8 @@ def _await_listening(start: Start, server: subprocess.Popen[bytes], log: Path) -
         with contextlib.suppress(ConnectionError), socket.create_connection(("127.0.0.1", start.port), timeout=5):
             return
         _refuse_taken(start, server)
+        if server.poll() is not None and re.search(IN_USE, text := log.read_text(errors="replace"), re.IGNORECASE):
+            raise PortTaken(text)
         assert server.poll() is None, log.read_text(errors="replace")
         assert time.monotonic() < end, f"not listening after {3 * start.wake_s} s: {log.read_text(errors='replace')}"
         time.sleep(0.01)

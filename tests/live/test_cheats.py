@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-import cheats
+import cheats_race
 import pytest
 from races import HERE, PYTHON
 
@@ -90,10 +90,10 @@ def test_a_server_that_ends_its_connections_and_says_so_is_right() -> None:
 @pytest.mark.timeout(600)
 def test_ten_of_twelve_cheats_are_out_and_each_reason_says_what_came(tmp_path: Path) -> None:
     """One race of all of them beside two honest servers, which end it with a verdict."""
-    assert set(TOLD) == set(cheats.cheats())
-    out = cheats.race([*cheats.HONEST, *TOLD], tmp_path)
-    assert [out[name] for name in cheats.HONEST] == ["", ""]
+    assert set(TOLD) == set(cheats_race.cheats())
+    out = cheats_race.race([*cheats_race.HONEST, *TOLD], tmp_path)
+    assert [out[name] for name in cheats_race.HONEST] == ["", ""]
     seen = {name: reason for name, reason in out.items() if name in TOLD}
-    assert {name for name, reason in seen.items() if not reason} == set(cheats.UNSEEN)
+    assert {name for name, reason in seen.items() if not reason} == set(cheats_race.UNSEEN)
     assert not {name: seen[name] for name, words in TOLD.items() if words and not re.search(words, seen[name])}
-    assert len(cheats.table(out).splitlines()) == 4 + len(TOLD)
+    assert len(cheats_race.table(out).splitlines()) == 4 + len(TOLD)

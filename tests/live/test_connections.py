@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+
 import pytest
 from test_scrutiny import BODY, exchange, honest, plain, serving
 
@@ -44,6 +50,23 @@ def test_a_server_without_a_limit_is_said_to_have_none_in_so_many() -> None:
     assert found.responses > 1
 
 
+def changing(request: bytes, number: int) -> tuple[bytes, bool]:
+    """A server whose bodies change, also in length, and every other one is chunked."""
+    body = b"x" * (1 + number % 7) + b"%d" % number
+    if number % 2:
+        return plain(body), False
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n"
+    return head + b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body), False
+
+
+def test_bodies_that_change_do_not_hide_how_long_a_connection_is_kept() -> None:
+    """A response ends where its framing says, whatever its body is."""
+    found = tried(changing)[parity.KEEP_ALIVE]
+    assert isinstance(found, KeepAlive), found
+    assert not found.closed
+    assert found.responses > 1000
+
+
 def old(request: bytes) -> bool:
     return b" HTTP/1.0\r\n" in request
 
@@ -78,6 +101,15 @@ def test_whoever_answers_every_path_alike_is_seen() -> None:
     assert routes[parity.UNKNOWN_PATH] == UnknownPath(404, same_body=False)
 
 
+def test_whoever_answers_every_path_with_fields_that_change_is_seen() -> None:
+    """What changes by itself does not make it another body; a body that is not compared says nothing."""
+    learned = replace(exchange(body=b'{"id":1,"at":0}'), compare="values", changing=("/at",), content_type="")
+    for expected, same in ((learned, True), (replace(learned, compare="status", body=b"", changing=()), False)):
+        with serving(lambda _r, number: (plain(b'{"id":1,"at":%d}' % number), False)) as port:
+            found = connection_behaviour(Server("127.0.0.1", port), expected)
+        assert found[parity.UNKNOWN_PATH] == UnknownPath(200, same_body=same)
+
+
 def test_connections_that_are_all_served_are_fair() -> None:
     """A thread for each of them, one kept busy."""
     with serving(honest) as port:
@@ -90,3 +122,36 @@ def test_connections_that_are_all_served_are_fair() -> None:
     with serving(lambda r, n: (plain(BODY, "Connection: close"), True)) as port:
         assert fairness(Server("127.0.0.1", port), exchange(), connections=8).problems == ()
     assert fairness(Server("127.0.0.1", 1), exchange(), connections=1).facts[parity.FAIRNESS] == Fairness(1)
+
+
+@contextmanager
+def lingering() -> Iterator[int]:
+    """One worker without keep-alive that waits up to two seconds for its client to close, as gunicorn's does."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            with connection, suppress(OSError):
+                connection.settimeout(2)
+                connection.recv(65536)
+                connection.sendall(plain(BODY, "Connection: close"))
+                connection.shutdown(socket.SHUT_WR)
+                while connection.recv(65536):
+                    pass
+
+    threading.Thread(target=serve, daemon=True).start()
+    try:
+        yield listener.getsockname()[1]
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+
+
+def test_a_worker_that_waits_for_its_client_to_close_starves_nobody() -> None:
+    """Whoever gets a whole response closes its end at once, as the engine does under load."""
+    with lingering() as port:
+        assert fairness(Server("127.0.0.1", port), exchange(), connections=8).problems == ()

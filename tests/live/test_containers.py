@@ -23,6 +23,7 @@ from commands import dragstrip
 from dragstrip import contender, image
 from dragstrip.contender import Entry, prepare
 from dragstrip.errors import NotReady, StageError
+from dragstrip.machine.network_namespace import within
 from dragstrip.process.database import find
 from dragstrip.process.launcher import Launcher, ServerProcess, scratch_root
 from dragstrip.process.supervisor import box_processes, descendants
@@ -146,7 +147,7 @@ def test_a_container_runs_as_any_other_server(launcher: Launcher, root: Path, ma
     spent_ns = sum(ns for path, ns in running.thread_cpu_ns().items() if path.split("/")[2] == str(monitor))
     assert spent_ns < 50_000_000, "bubblewrap starts the server, and then sleeps"
     running.freeze()
-    with pytest.raises(TimeoutError), image.within(running.namespace):
+    with pytest.raises(TimeoutError), within(running.namespace):
         socket.create_connection(("127.0.0.1", 8080), timeout=1).recv(1) and None
     running.thaw()
     ended = running.stop()
@@ -180,10 +181,10 @@ def test_two_containers_have_the_same_port_and_the_machine_keeps_its_own(root: P
         assert two.namespace is not None
         assert one.namespace.readlink() != two.namespace.readlink()
         for running in (one, two):
-            with image.within(running.namespace):
+            with within(running.namespace):
                 assert is_right("127.0.0.1", 8080) is None
         before = Path("/proc/thread-self/ns/net").readlink()
-        with pytest.raises(ZeroDivisionError), image.within(one.namespace):
+        with pytest.raises(ZeroDivisionError), within(one.namespace):
             _ = 1 / 0
         assert Path("/proc/thread-self/ns/net").readlink() == before
 
@@ -266,7 +267,7 @@ with scratch_root() as root, Launcher(name="boxed", scratch_root=root) as launch
 @pytest.mark.thorough
 @pytest.mark.parametrize("victim", ["program", "supervisor", "monitor", "process 1", "server"])
 def test_after_a_kill_of_anybody_nothing_is_left(victim: str, made: Callable[..., Path]) -> None:
-    """No process, mount, namespace, cgroup or folder. `benchmarks/kill_check.py --image` kills whole races."""
+    """No process, mount, namespace, cgroup or folder. `tests/soak/kill_check.py --image` kills whole races."""
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen(
         [sys.executable, "-c", KILLED, made("family")], stdout=subprocess.PIPE, text=True, env=env

@@ -89,10 +89,10 @@ def test_an_instance_has_the_seeds_rows_counts_by_contender_and_leaves_nothing(d
         two.execute("SELECT 1")
         after = instance.usage()
         first, second = (spent(before[name], after[name]) for name in ("one", "two"))
-        assert (first.statements, second.statements) == (3, 1)
-        assert (first.connections, second.connections) == (1, 1)
-        assert second.exec_ns > 50_000_000 > (second.cpu_ns or 0) > 0
-        assert first.cpu_ns
+        assert (first["database_statements"], second["database_statements"]) == (3, 1)
+        assert (first["database_connections"], second["database_connections"]) == (1, 1)
+        assert second["database_exec_ns"] > 50_000_000 > second["database_cpu_ns"] > 0
+        assert first["database_cpu_ns"]
 
         instance.change_rows()
         fresh = one.execute("SELECT n FROM rows ORDER BY id").fetchall()
@@ -297,7 +297,7 @@ def test_a_race_without_the_database_says_how_to_install_it(tmp_path: Path) -> N
     env = settings(tmp_path) | {"PATH": str(tmp_path)}
     code = (
         "from pathlib import Path; import dragstrip.process.database.programs as p; p._VERSIONS = Path('/nonexistent');"
-        "from dragstrip.cli.main import main; main()"
+        "from dragstrip.commands.main import main; main()"
     )
     words = ["race", *planted("one", "right"), *planted("two", "right"), "--workload", "db"]
     done = subprocess.run([sys.executable, "-c", code, *words], env=env, capture_output=True, text=True, timeout=60)

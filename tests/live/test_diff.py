@@ -49,7 +49,7 @@ def test_the_working_tree_is_raced_against_the_default_branch(made: Made, tmp_pa
     assert made.state() == before
     race = json.loads(outputs["json"].read_text())
     names = [entrant["name"] for entrant in race["contenders"]]
-    assert names == [f"main ({head})", f"working tree ({head} + changes)", f"main ({head}) again"]
+    assert names == [f"main ({head})", f"feature ({head} + changes)", f"main ({head}) again"]
     (pair,) = (
         pair
         for pair in race["pairs"]
@@ -85,18 +85,55 @@ def test_revisions_that_differ_in_no_file_that_matters_are_not_raced(made: Made)
 
 
 @pytest.mark.thorough
-def test_a_path_whose_response_changes_is_compared_by_its_status(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_whose_response_changes_is_compared_by_its_length(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     """A line says so; the race goes on, and so do the extra launches after it, here only a single one of each."""
-    monkeypatch.setattr("dragstrip.profile.run.BUDGET_S", 0.01)
+    monkeypatch.setattr("dragstrip.why.run.BUDGET_S", 0.01)
     made.commit("changing", server_py=server(content='b"%8d" % (time.monotonic_ns() % 10**8)'))
     made.commit("changing still", a_txt="1")
     done = dragstrip("diff", "HEAD~1", "HEAD", "--anyway", "--rounds", "2", "--budget", "5s", "--why")
-    assert "/users/1: two responses differ, so only the status of responses is compared" in done.stderr
+    assert "GET /users/1 → 200, learned from" in done.stderr
+    assert "compared: the status and the body's length" in done.stderr
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Extra launches after the race: 1 of " in " ".join(done.stdout.split())
 
 
+def test_a_change_of_the_response_is_out_unless_it_is_accepted(made: Made) -> None:
+    """Then only what both revisions' responses have in common is compared, and a line says what that is."""
+    made.commit("before", server_py=server(content='b"12345678"'))
+    made.commit("after", server_py=server(content='b"87654321"'))
+    words = ("diff", "HEAD~1", "HEAD", "--rounds", "2", "--budget", "5s", "--workload", "/users/1")
+    refused = dragstrip(*words)
+    assert "differs from the correct 8 bytes at byte 0" in " ".join(refused.stdout.split()), refused.stderr
+    done = dragstrip(*words, "--accept-change")
+    assert "compared: the status and the body's length" in done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "is out" not in done.stdout
+
+
+def test_a_race_of_revisions_at_a_path_goes_on_without_a_file(
+    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is resumed, explained and raced again by its record, from another folder, by the command that is printed."""
+    done = dragstrip("diff", "HEAD~1", "HEAD", "--anyway", "--path", "/users/7", "--budget", "1s", "-q", "-c", "2")
+    assert done.returncode == 0, done.stdout + done.stderr
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    before = json.loads(dragstrip("show", "last", "--json").stdout)
+    for words in (
+        ("race", "--resume", "last", "--budget", "+1s"),
+        ("why", "last", "--launches", "1"),
+        ("rerun", "last"),
+    ):
+        again = dragstrip(*words, "-q")
+        assert again.returncode == 0, (words, again.stdout + again.stderr)
+    after = json.loads(dragstrip("show", "last", "--json").stdout)
+    assert [one["name"] for one in after["contenders"]] == [one["name"] for one in before["contenders"]]
+    assert [one["name"] for one in after["columns"]] == [one["name"] for one in before["columns"]]
+
+
 def test_nothing_to_compare_is_refused(made: Made) -> None:
+    """The project file is no change: it counts for both."""
+    made.write(dragstrip_toml=PROJECT + "budget_s = 5\n")
     done = dragstrip("diff")
     assert done.returncode == 2
     assert "nothing to compare: HEAD is main" in done.stderr

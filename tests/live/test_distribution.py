@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -15,11 +16,12 @@ import pytest
 pytestmark = [pytest.mark.release, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).resolve().parents[2]
+STUB = "src/dragstrip/_engine.pyi"
 
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The checkout's files as they are now, without what is ignored, so that nothing is written beside them."""
+    """The checkout's files as they are now, so that nothing is written beside them; of what is ignored, the stub."""
     folder = tmp_path_factory.mktemp("sources")
     listed = subprocess.run(
         ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
@@ -27,7 +29,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
         capture_output=True,
         text=True,
     )
-    for name in filter(None, listed.stdout.split("\0")):
+    for name in filter(None, [*listed.stdout.split("\0"), STUB]):
         if (ROOT / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, folder / name)
@@ -87,13 +89,21 @@ def test_the_wheel_is_one_for_all_pythons_from_3_11(built: Path) -> None:
     assert "-cp311-abi3-" in wheel.name
 
 
+def test_the_wheel_has_the_engines_types(built: Path) -> None:
+    """For type checkers and editors: the stub that `make build` made."""
+    (wheel,) = built.glob("*.whl")
+    with zipfile.ZipFile(wheel) as file:
+        assert file.read("dragstrip/_engine.pyi").decode() == (ROOT / STUB).read_text()
+        assert file.namelist().count("dragstrip/_engine.pyi") == 1
+
+
 def test_the_source_package_holds_the_sources_and_no_lock_file_with_addresses(built: Path) -> None:
     """Engine, doorway, package, and the pages made for it."""
     (archive,) = built.glob("*.tar.gz")
     with tarfile.open(archive) as file:
         names = {name.partition("/")[2] for name in file.getnames()}
     wanted = {"Cargo.toml", "pyproject.toml", "LICENSE", "README.md", "crates/engine/src/lib.rs"}
-    wanted |= {"src/dragstrip/cli/main.py", "dragstrip._engine.data/data/share/man/man1/dragstrip.1"}
+    wanted |= {"src/dragstrip/commands/main.py", STUB, "dragstrip._engine.data/data/share/man/man1/dragstrip.1"}
     assert wanted <= names
     assert "Cargo.lock" not in names
 

@@ -24,7 +24,6 @@ from loads import as_started  # noqa: E402
 from dragstrip._engine import (  # noqa: E402
     BlockPlan,
     Engine,
-    EngineError,
     Exchange,
     OpenLoop,
     RateStep,
@@ -33,6 +32,7 @@ from dragstrip._engine import (  # noqa: E402
     Target,
     merge,
 )
+from dragstrip.errors import EngineError  # noqa: E402
 
 FAULTY = Path(__file__).parents[1] / "servers" / "faulty.py"
 HELLO = Exchange(b"GET / HTTP/1.1\r\nHost: test\r\n\r\n", 200, b"hello world")
@@ -393,7 +393,8 @@ def test_too_few_descriptors_are_of_a_kind_of_their_own() -> None:
     """Whether the limit is known beforehand or comes from the kernel; the server is not at fault."""
     code = """
 import os, resource
-from dragstrip._engine import Engine, EngineError, Exchange, ReferenceServer, SessionPlan, Target
+from dragstrip._engine import Engine, Exchange, ReferenceServer, SessionPlan, Target
+from dragstrip.errors import EngineError
 core = [min(os.sched_getaffinity(0))]
 server, engine = ReferenceServer(core), Engine(core)
 resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200))

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from dragstrip._engine import BlockPlan, Engine, EngineError, Exchange, ReferenceServer, SessionPlan, Tally, Target
+from dragstrip._engine import BlockPlan, Engine, Exchange, ReferenceServer, SessionPlan, Tally, Target
+from dragstrip.errors import EngineError
 
 BODY = b"hello world\n"
 REQUEST = b"GET / HTTP/1.1\r\nHost: test\r\n\r\n"

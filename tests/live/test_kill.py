@@ -1,4 +1,4 @@
-"""After ``kill -9``: nothing is left and nothing is lost; a small sample of benchmarks/kill_check.py."""
+"""After ``kill -9``: nothing is left and nothing is lost; a small sample of tests/soak/kill_check.py."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ import pytest
 pytest.importorskip("dragstrip._engine", reason="the engine is not built: make build")
 from loads import DRAGSTRIP, Nginx, live, load, load_json, needs_nginx, starting
 
-from dragstrip.compat import outputs
+from dragstrip.extras.compat import outputs
 
 FAULTY = Path(__file__).parents[1] / "servers" / "faulty.py"
 
@@ -301,7 +301,14 @@ def test_each_fault_is_counted_as_its_kind_and_explained(faulty: Callable[..., s
     url = faulty(fault, "100")
     found = load_json(url, "-n", "150", "-c", "2", "--max-errors", "10%")
     assert (found["requests"], found["failed"], found["errors"]) == (100, 50, {kind: 50})
-    assert found["limits"] == [{"name": "max-errors", "limit": 0.1, "value": 50 / 148, "met": False}]
+    (limit,) = found["limits"]
+    assert limit == {
+        "name": "max-errors",
+        "text": "errors 33.8 %, at most 10 %",
+        "limit": 0.1,
+        "value": 50 / 148,
+        "met": False,
+    }
     assert list(found["error_samples"]) == [kind]
     assert found["error_sample"] == found["error_samples"][kind] != ""
     readable = {"wrong_status": {"200": 100, "500": 50}, "wrong_body": {"200": 150}, "wrong_length": {"200": 150}}
@@ -420,9 +427,9 @@ class Own(HTTPServer):
 
 
 def test_an_answer_that_changes_is_refused_with_the_place() -> None:
-    """Every answer is checked byte by byte, so nothing could be right."""
+    """If every byte shall be checked, nothing could be right."""
     with Own(lambda seen: f"visitor number {seen}".encode()) as server:
-        done = load(f"http://127.0.0.1:{server.server_port}/")
+        done = load(f"http://127.0.0.1:{server.server_port}/", "--check", "full")
     assert done.returncode == 2
     assert "byte 15" in done.stderr
     assert server.seen == 2

@@ -12,6 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import commands
 import pytest
 from loads import live, load_json
+from test_scrutiny import plain, serving
 
 
 @contextmanager
@@ -50,19 +51,43 @@ def test_a_page_with_a_time_in_it_is_loaded_by_length_or_status(check: str, word
 
 
 @live
-def test_a_body_that_changes_is_refused_with_what_would_load_it() -> None:
-    """By --check length if it is as long each time; by --check status in any case."""
+def test_of_a_body_that_changes_as_much_is_checked_as_stays_and_a_line_says_so() -> None:
+    """Its length if that stays; otherwise the status alone."""
+    for lengths, checked, says in (((48,), "length", "lengths were checked"), ((48, 49), "status", "only statuses")):
+        with changing(*lengths) as url:
+            found = load_json(url, "-n", "10")
+        assert found["right_answer"]["checked"] == checked
+        assert says in found["sentences"]["checked"]
+
+
+@live
+def test_a_response_with_the_time_is_asked_for_three_times_and_each_is_counted() -> None:
+    """The third one shows a time of whole seconds; the report's count is the server's own."""
+    numbers = []
+
+    def answer(_request: bytes, number: int) -> tuple[bytes, bool]:
+        numbers.append(number)
+        return plain(b"12:30:01" if number < 2 else b"12:30:02"), False
+
+    with serving(answer) as port:
+        found = load_json(f"http://127.0.0.1:{port}/", "-n", "20", "-c", "2")
+    assert (found["plain_requests"], found["sent"], found["errors"]) == (3, len(numbers), {})
+    assert found["right_answer"]["checked"] == "length"
+
+
+@live
+def test_a_body_that_changes_is_refused_if_more_was_asked_for() -> None:
+    """The message says what would load it."""
     remedy = "--check length compares lengths, --check status only statuses"
     with changing(48) as url:
-        refused = commands.dragstrip("load", url, "-n", "10")
+        refused = commands.dragstrip("load", url, "-n", "10", "--check", "full")
     assert (refused.returncode, remedy in " ".join(refused.stderr.split())) == (2, True)
-    for words in ((), ("--check", "length")):
-        with changing(48, 49) as url:
-            refused = commands.dragstrip("load", url, "-n", "10", *words)
-        said = " ".join(refused.stderr.split())
-        assert refused.returncode == 2
-        assert "--check status compares only statuses" in said
-        assert remedy not in said
+    with changing(48, 49) as url:
+        refused = commands.dragstrip("load", url, "-n", "10", "--check", "length")
+    said = " ".join(refused.stderr.split())
+    assert refused.returncode == 2
+    assert "--check status compares only statuses" in said
+    assert remedy not in said
 
 
 @live

@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("dragstrip._engine", reason="the engine is not built: make build")
 from loads import Nginx, free_port, live, load, load_json, needs_nginx
 
-from dragstrip.compat import outputs
+from dragstrip.extras.compat import outputs
 
 pytestmark = [live, needs_nginx]
 

@@ -17,7 +17,7 @@ from hdrh.log import HistogramLogReader
 pytest.importorskip("dragstrip._engine", reason="the engine is not built: make build")
 from loads import DRAGSTRIP, Nginx, live, load, load_json, needs_nginx, starting
 
-from dragstrip.cli.main import main
+from dragstrip.commands.main import main
 
 TRUTH = Path(__file__).parents[1] / "servers" / "truth.py"
 HALF_SECOND_NS, MINUTE_NS = 500_000_000, 60_000_000_000

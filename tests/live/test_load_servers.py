@@ -12,16 +12,17 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from servers.kinds import whole
 
-from dragstrip.compat.wrk_script import WrkScript
 from dragstrip.errors import BadUsage, DragstripError
+from dragstrip.extras.compat.wrk_script import WrkScript
 from dragstrip.loading.request import LoadRequest, ScriptFile
-from dragstrip.loading.request_pool import Asked
+from dragstrip.loading.request_pool import PoolRequest
 from dragstrip.loading.result import LoadResult
 from dragstrip.loading.run import run
 from dragstrip.process.certificate import make
 from dragstrip.report.load.latency import histogram
-from dragstrip.report.load.terminal import sentence
+from dragstrip.report.load.sentences import headline
 from dragstrip.report.load.warnings import warnings
 
 RIGHT = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -42,18 +43,6 @@ def loaded(port: int, **more: object) -> LoadResult:
     host = more.pop("host", "127.0.0.1")
     given = {"url": f"http://{host}:{port}/", "connections": 2, "requests": 40} | more
     return run(LoadRequest(**given), Quiet(), WrkScript)  # type: ignore[arg-type]
-
-
-def whole(stream: socket.socket, pending: bytearray) -> bytes | None:
-    """The next request's head, and its body by its Content-Length; None at the end."""
-    while b"\r\n\r\n" not in pending:
-        piece = stream.recv(65536)
-        if not piece:
-            return None
-        pending += piece
-    head, _, _ = bytes(pending).partition(b"\r\n\r\n")
-    del pending[: len(head) + 4]
-    return head
 
 
 @contextmanager
@@ -129,7 +118,7 @@ def test_techempowers_wrk_line_works(header: str) -> None:
     with serving(answering(RIGHT)) as port:
         result = loaded(port, headers=(("Connection", header),))
     assert (result.errors, result.connects) == ({}, 2)
-    assert "kept alive" in sentence(result)
+    assert "kept alive" in headline(result)
 
 
 def test_keep_alive_and_no_keepalive_contradict_each_other() -> None:
@@ -144,9 +133,9 @@ def closing_requests(tmp_path: Path) -> dict[str, dict[str, object]]:
     made = 'local n = 0 function request() n = n + 1 return wrk.format("GET", "/" .. n, {Connection = "close"}) end'
     return {
         "-H": {"headers": (("Connection", "close"),)},
-        "raw": {"pool": (Asked(raw=CLOSING),)},
-        "pool": {"pool": (Asked(path="/a", headers=(("Connection", "close"),)),)},
-        "mixed pool": {"pool": (Asked(path="/a"), Asked(path="/b", headers=(("Connection", "close"),)))},
+        "raw": {"pool": (PoolRequest(raw=CLOSING),)},
+        "pool": {"pool": (PoolRequest(path="/a", headers=(("Connection", "close"),)),)},
+        "mixed pool": {"pool": (PoolRequest(path="/a"), PoolRequest(path="/b", headers=(("Connection", "close"),)))},
         "fixed script": {"script": ScriptFile(name="s.lua", source=fixed.encode())},
         "script": {"script": ScriptFile(name="s.lua", source=made.encode())},
     }
@@ -169,7 +158,7 @@ def test_a_request_that_closes_its_connection_is_read_as_a_server_reads_it(kind:
     assert (result.requests, result.errors) == (40, {})
     assert not any("although" in line for line in warnings(result))
     if kind != "mixed pool":
-        assert "kept alive" not in sentence(result)
+        assert "kept alive" not in headline(result)
     else:
         assert any("1 of 2 requests ask the server to close" in line for line in warnings(result))
 
@@ -185,12 +174,12 @@ def test_a_request_that_closes_its_connection_is_read_as_a_server_reads_it(kind:
 )
 def test_a_raw_request_that_a_server_reads_in_another_way_is_refused(raw: bytes, why: str) -> None:
     with serving(answering(RIGHT)) as port, pytest.raises(BadUsage, match=why):
-        loaded(port, pool=(Asked(raw=raw),))
+        loaded(port, pool=(PoolRequest(raw=raw),))
 
 
 def test_a_raw_request_without_a_host_is_noted() -> None:
     with serving(answering(RIGHT)) as port:
-        result = loaded(port, pool=(Asked(raw=b"GET / HTTP/1.1\r\n\r\n"),))
+        result = loaded(port, pool=(PoolRequest(raw=b"GET / HTTP/1.1\r\n\r\n"),))
     assert any("no Host header" in line for line in warnings(result))
 
 
@@ -259,7 +248,7 @@ def test_requests_that_arrive_together_and_are_not_answered_are_named() -> None:
             port, pipeline=8, requests=None, duration_s=0.4, timeout_s=0.5, check="status", expect_status=200
         )
     assert result.answered_ahead < 8
-    assert "1 of them answered" in sentence(result)
+    assert "1 of them answered" in headline(result)
     assert any("does not support pipelining" in line for line in warnings(result))
 
 
@@ -275,7 +264,7 @@ def test_responses_in_another_order_than_their_requests_are_a_fault_of_the_serve
             stream.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n" + swapped)
 
     with serving(handle) as port:
-        result = loaded(port, pool=(Asked(path="/a"), Asked(path="/b")), pipeline=4)
+        result = loaded(port, pool=(PoolRequest(path="/a"), PoolRequest(path="/b")), pipeline=4)
     assert result.errors.keys() <= {"wrong_body"}
     advice = warnings(result)
     assert any("the reference of another request" in line for line in advice)
@@ -331,7 +320,7 @@ def test_failed_requests_are_in_the_first_line() -> None:
     answers = [RIGHT] * 9 + [bad]
     with serving(answering(*answers)) as port:
         result = loaded(port, connections=1, requests=102)
-    assert "92 correct responses, and 10 requests failed, in" in sentence(result)
+    assert "92 correct responses, and 10 requests failed, in" in headline(result)
 
 
 @contextmanager

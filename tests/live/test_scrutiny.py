@@ -12,7 +12,7 @@ import pytest
 from dragstrip import contender
 from dragstrip.racing.verify import verify
 from dragstrip.scrutiny import Server, check_correctness, fault, fetch, is_right
-from dragstrip.workload import Exchange
+from dragstrip.workload import Exchange, load
 
 BODY = b"hello world\n"
 Answer = Callable[[bytes, int], tuple[bytes, bool]]
@@ -123,12 +123,12 @@ def test_a_wrong_answer_is_named_in_words(answer: bytes, words: str) -> None:
     assert facts == {}
 
 
-def test_whose_server_is_made_for_something_else_is_told_what_to_write() -> None:
-    """A user's own mostly is, the first time: its right answers are a workload's, and where that is explained."""
+def test_whose_server_is_made_for_something_else_is_told_what_to_type() -> None:
+    """A user's own mostly is, the first time: the path, whose response is then learned."""
     with serving(lambda _request, _number: (plain(kind="text/html"), True)) as port:
-        (proof,) = verify([contender.entry(f"http://127.0.0.1:{port}/")], "hello")
-    assert "content type text/html; expected text/plain; if that response is correct, use a workload" in proof.reason
-    assert "instead of hello: --workload FILE.toml (docs/workloads.md)" in proof.reason
+        (proof,) = verify([contender.entry(f"http://127.0.0.1:{port}/")], [load("hello")])
+    assert "content type text/html; expected text/plain; if that response is correct, give its path" in proof.reason
+    assert "in place of hello, like --path /" in proof.reason
 
 
 def test_an_answer_that_depends_on_what_came_before_is_found() -> None:

@@ -15,7 +15,7 @@ from commands import dragstrip
 from races import HERE, PYTHON, settings
 
 from dragstrip import contender, machine
-from dragstrip.cli.options import EXIT_VOID
+from dragstrip.commands.options import EXIT_VOID
 from dragstrip.contender import Entry
 from dragstrip.errors import StageError
 from dragstrip.racing.launching import Servers
@@ -56,14 +56,14 @@ def planted(folder: Path, fault: str, form: str = "") -> Entry:
 
 
 def proved(folder: Path, fault: str, workload: str, form: str = "") -> Proof:
-    (proof,) = verify([planted(folder, fault, form)], workload)
+    (proof,) = verify([planted(folder, fault, form)], [load_workload(workload)])
     return proof
 
 
 @pytest.mark.thorough
 def test_a_right_server_passes_at_each_of_them(tmp_path: Path) -> None:
     """With its files, its bodies in pieces, a thousand waits at once, sixteen requests at a time."""
-    proofs = list(verify([planted(tmp_path, "none")], None))
+    proofs = list(verify([planted(tmp_path, "none")]))
     assert [(proof.workload, proof.reason) for proof in proofs] == [
         (name, "") for name in ("json", "post", "static", "delay", "pipelined")
     ]

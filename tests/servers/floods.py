@@ -1,4 +1,4 @@
-"""An HTTP/2 server that floods: ``floods.py PORT MODE [AFTER]``; standard library only.
+"""An HTTP/2 server that floods: ``floods.py PORT MODE [AFTER] [tls=PEM]``; standard library only.
 
 Up to response number AFTER (0) it is correct, then it does what MODE says. PORT 0 takes a free one and prints
 ``port N``. Requests are not read beyond their frames: the engine sends one per HEADERS frame.
@@ -102,12 +102,12 @@ class Floods:
 
 def main() -> None:
     """Serves until it is ended."""
+    from listening import serve_all  # beside this program
+
     floods = Floods(sys.argv[2], int(sys.argv[3]) if len(sys.argv) > 3 else 0)
     listener = socket.create_server(("127.0.0.1", int(sys.argv[1])), backlog=1024)
     print(f"port {listener.getsockname()[1]}", flush=True)
-    while True:
-        sock, _ = listener.accept()
-        threading.Thread(target=floods.serve, args=(sock,), daemon=True).start()
+    serve_all(listener, floods.serve, sys.argv, "h2")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A server that misbehaves as told, over plain sockets: ``rogue.py PORT MODE [AFTER]``; standard library only.
+"""A server that misbehaves as told: ``rogue.py PORT MODE [AFTER] [tls=PEM]``; over sockets, standard library only.
 
 From request number AFTER (0) on it does what MODE says; before, and in MODE "right", it gives the right answers of the
 workload hello. PORT 0 takes a free one and prints ``port N``. ``MODES`` has all; each is a function of the connection.
@@ -238,6 +238,8 @@ class Rogue:
 
 def main() -> None:
     """Serves until it is ended."""
+    from listening import serve_all  # beside this program
+
     port, mode = int(sys.argv[1]), sys.argv[2]
     after = int(sys.argv[3]) if len(sys.argv) > 3 else 0
     if mode == "exits":
@@ -250,10 +252,7 @@ def main() -> None:
         fillers = [socket.create_connection(listener.getsockname()) for _ in range(1)]
         threading.Event().wait()
         del fillers
-    rogue = Rogue(mode, after)
-    while True:
-        sock, _ = listener.accept()
-        threading.Thread(target=rogue.serve, args=(sock,), daemon=True).start()
+    serve_all(listener, Rogue(mode, after).serve, sys.argv, "http/1.1")
 
 
 if __name__ == "__main__":

@@ -101,7 +101,7 @@ def recorded_race(arm: str, picks: Sequence[int], *, planned: int = 10_000) -> R
                     engine_wait_ns=int(got.engine_wait_ns[pick, at, side]),
                 )
                 blocks.append(made)
-        launches = tuple(samples.launch(name, index, threads=1) for name in "AB")
+        launches = tuple(samples.launch(name, index, {"threads": 1}) for name in "AB")
         rounds.append(of_blocks(index, blocks, launches=launches))
     return racing(["A", "B"], rounds, planned=planned)
 
@@ -170,8 +170,8 @@ def test_three_identical_of_twelve_share_a_tie_group_and_nothing_is_inverted() -
 
 
 def test_the_methods_figures_are_written_by_the_simulation() -> None:
-    """docs/method/simulation.md has the one marked section, and its rows are those that the simulation prints."""
-    page = (Path(__file__).parents[2] / "docs" / "method" / "simulation.md").read_text()
+    """docs/evidence/simulation.md has the one marked section, and its rows are those that the simulation prints."""
+    page = (Path(__file__).parents[2] / "docs" / "evidence" / "simulation.md").read_text()
     (section,) = re.findall(r"<!-- simulate:begin -->(.*?)<!-- simulate:end -->", page, re.DOTALL)
     rows = [line.split("|")[1] for line in simulate.report(20).splitlines() if line.startswith("|")]
     assert rows == [line.split("|")[1] for line in section.splitlines() if line.startswith("|")]

@@ -17,11 +17,11 @@ from rich.console import Console
 
 from dragstrip.analysis import Verdict, consistent, judge_column
 from dragstrip.analysis.interval import FloatArray
-from dragstrip.lab.choice import Progress
-from dragstrip.lab.ledger import CellRow, Stored
+from dragstrip.extras.lab.choice import CellProgress
+from dragstrip.extras.lab.ledger import CellRow, Stored
+from dragstrip.extras.lab.report import heat
 from dragstrip.metrics import PairVerdict
 from dragstrip.record import Race
-from dragstrip.report.lab import heat
 from dragstrip.report.race import charts, columns, export, markdown, terminal
 from dragstrip.report.race.badge import column_badge
 from dragstrip.report.race.headline import column_headline
@@ -91,11 +91,11 @@ def orders(judged: JudgedRace, part: Part) -> Iterator[tuple[str, list[str]]]:
     yield "heat map", list(made.contenders)
 
 
-def cell_of(race: Race, workload: str = "hello") -> heat.Judged:
+def cell_of(race: Race, workload: str = "hello") -> heat.JudgedLab:
     """A lab's cell with this race."""
     row = CellRow(name=race.id, line_up="all", workload=workload, load="", revision="", machine="", weight=1, place=0)
     stored = Stored(cell=row.name, race=race.id, strip="s", rounds=9, decided=True, over=True, void=False, more=None)
-    return heat.Judged(cell=row, progress=Progress.STORED, why="", stored=stored, digest=heat._digest(race))
+    return heat.JudgedLab(cell=row, progress=CellProgress.STORED, why="", stored=stored, digest=heat._digest(race))
 
 
 def against(part: Part, order: Sequence[str]) -> list[tuple[str, str]]:

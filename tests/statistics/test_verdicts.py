@@ -79,7 +79,7 @@ def test_less_cpu_per_request_is_faster() -> None:
     pair = only(racing("ab", rounds), metric="cpu")
     assert (pair.verdict, pair.metric) == ("faster", "cpu")
     assert pair.ratio == pytest.approx(1.5, rel=1e-5)
-    assert sentence(pair).startswith("b took 1.5000 times the CPU per request of a (1.5000–1.5000, 12 rounds")
+    assert sentence(pair).startswith("b needed 1.5000 times the CPU per request of a (1.5000–1.5000, 12 rounds")
 
 
 def test_cpu_that_cannot_be_read_gives_no_verdict_and_no_number() -> None:
@@ -105,14 +105,14 @@ def test_every_other_metric_is_compared_beside_the_one_that_decides() -> None:
             samples.block("b", round=index, requests=round(1e5 * math.exp(noise[1])), server_cpu_ns=20 * MS),
         ]
         peaks = {"a": round(5e7 * math.exp(noise[2])), "b": round(1e7 * math.exp(noise[3]))}
-        launches = tuple(samples.launch(name, index, peak_memory_bytes=peak) for name, peak in peaks.items())
+        launches = tuple(samples.launch(name, index, {"peak_memory_bytes": peak}) for name, peak in peaks.items())
         rounds.append(of_blocks(index, blocks, launches=launches))
     judged = analysis.judge_column(racing(["a", "b"], rounds))
     assert (judged.metric, judged.pairs[0].verdict, judged.all_decided) == ("throughput", "same", True)
     (cpu,), (memory,) = judged.beside["cpu"], judged.beside["memory"]
     assert (cpu.verdict, memory.verdict) == ("slower", "slower")
     assert memory.low < 0.2 < memory.high
-    assert sentence(memory).startswith("a took 5.0")
+    assert sentence(memory).startswith("a needed 5.0")
     assert "times the memory of b" in sentence(memory)
     assert analysis.judge(racing(["a", "b"], rounds), metric="memory").pairs == (memory,)
 

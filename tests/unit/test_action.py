@@ -82,8 +82,8 @@ def test_a_pull_request_is_compared_with_where_it_left_its_base(made: Made, tmp_
     code, words, outputs = _run(
         made, tmp_path, event, GITHUB_EVENT_NAME="pull_request", DRAGSTRIP_OPTIONS="--fail-if slower:3%"
     )
-    assert (code, words[:3]) == (0, ["diff", left, "HEAD"])
-    assert words[-2:] == ["--fail-if", "slower:3%"]
+    assert (code, words[0], words[-3:]) == (0, "diff", ["--", left, "HEAD"])
+    assert words[-5:-3] == ["--fail-if", "slower:3%"]
     assert outputs["outcome"] == "passed"
     assert (Path(outputs["folder"]) / "diff.json").is_file()
     assert (tmp_path / "summary").read_text() == "## report\n"
@@ -92,7 +92,7 @@ def test_a_pull_request_is_compared_with_where_it_left_its_base(made: Made, tmp_
 def test_a_fork_s_pull_request_needs_no_secret(made: Made, tmp_path: Path) -> None:
     event = {"pull_request": {"base": {"sha": made.git("rev-parse", "HEAD~1")}, "head": {"repo": {"fork": True}}}}
     code, words, _ = _run(made, tmp_path, event, GITHUB_EVENT_NAME="pull_request")
-    assert (code, words[1]) == (0, made.git("rev-parse", "HEAD~1"))
+    assert (code, words[-2]) == (0, made.git("rev-parse", "HEAD~1"))
     assert "TOKEN" not in SCRIPT.read_text()
     assert "secrets" not in (ROOT / "action.yml").read_text()
     assert "token" not in (ROOT / "action.yml").read_text()
@@ -101,21 +101,21 @@ def test_a_fork_s_pull_request_needs_no_secret(made: Made, tmp_path: Path) -> No
 def test_a_push_is_compared_with_the_commit_before_it(made: Made, tmp_path: Path) -> None:
     before = made.git("rev-parse", "HEAD~2")
     code, words, _ = _run(made, tmp_path, {"before": before}, GITHUB_EVENT_NAME="push")
-    assert (code, words[1]) == (0, before)
+    assert (code, words[-2]) == (0, before)
     # The first push of a branch has no commit before it.
     code, words, _ = _run(made, tmp_path, {"before": "0" * 40}, GITHUB_EVENT_NAME="push")
-    assert (code, words[1]) == (0, "v1.0")
+    assert (code, words[-2]) == (0, "v1.0")
 
 
 def test_a_schedule_is_compared_with_the_latest_tag_or_the_input(made: Made, tmp_path: Path) -> None:
-    assert _run(made, tmp_path, {}, GITHUB_EVENT_NAME="schedule")[1][1] == "v1.0"
-    assert _run(made, tmp_path, {}, GITHUB_EVENT_NAME="schedule", DRAGSTRIP_BASE="main~2")[1][1] == "main~2"
+    assert _run(made, tmp_path, {}, GITHUB_EVENT_NAME="schedule")[1][-2] == "v1.0"
+    assert _run(made, tmp_path, {}, GITHUB_EVENT_NAME="schedule", DRAGSTRIP_BASE="main~2")[1][-2] == "main~2"
 
 
 def test_a_merge_request_of_gitlab(made: Made, tmp_path: Path) -> None:
     base = made.git("rev-parse", "HEAD~2")
     variables = {"CI_PIPELINE_SOURCE": "merge_request_event", "CI_MERGE_REQUEST_DIFF_BASE_SHA": base}
-    assert _run(made, tmp_path, None, **variables)[1][1] == base
+    assert _run(made, tmp_path, None, **variables)[1][-2] == base
 
 
 @pytest.mark.parametrize(
@@ -268,7 +268,12 @@ def test_options_of_several_lines_all_count(made: Made, tmp_path: Path) -> None:
     """A threshold on the second line was lost, and the job was green."""
     text = "--rounds 2\n  --fail-if slower:3%\n\n--a-a\n"
     _, words, _ = _run(made, tmp_path, DRAGSTRIP_BASE="HEAD~1", DRAGSTRIP_OPTIONS=text)
-    assert words[-4:] == ["2", "--fail-if", "slower:3%", "--a-a"]
+    assert words[words.index("--rounds") :][:5] == ["--rounds", "2", "--fail-if", "slower:3%", "--a-a"]
+
+
+def test_a_revision_is_never_an_option(made: Made, tmp_path: Path) -> None:
+    _, words, _ = _run(made, tmp_path, DRAGSTRIP_BASE="--html=/tmp/x", DRAGSTRIP_HEAD="-q")
+    assert words[-3:] == ["--", "--html=/tmp/x", "-q"]
 
 
 @pytest.mark.parametrize(
@@ -302,4 +307,8 @@ def test_a_comment_has_a_length_that_github_accepts_and_odd_numbers_are_none(tmp
 
 def test_branches_of_gitlab_share_no_cache() -> None:
     """What one has left there is code that another would run."""
-    assert re.search(r"key: .*\$CI_COMMIT_REF_SLUG", (ROOT / "packaging" / "ci" / "gitlab.yml").read_text())
+    text = (ROOT / "packaging" / "ci" / "gitlab.yml").read_text()
+    assert re.findall(r"key: (.*)", text) == ['"dragstrip-$CI_MERGE_REQUEST_IID"']
+    assert re.findall(r"- if: (.*)", text) == [
+        '$CI_PIPELINE_SOURCE == "merge_request_event"', "$CI_COMMIT_BRANCH == $CI_DEFAULT_BRANCH"
+    ]  # fmt: skip

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from dragstrip import contender
-from dragstrip.cli.install import install_command
+from dragstrip.commands.install import install_command
 from dragstrip.contender import Missing, install
 from dragstrip.errors import BadDefinition, NotReady
 from dragstrip.machine import Lanes, with_database
@@ -75,7 +75,7 @@ def test_where_the_database_is_stands_in_templates_and_in_the_environment(folder
     assert start.command[-1] == "5"
     assert (start.env["PGHOST"], start.env["PGPORT"], start.env["DATABASE_CONNECTIONS"]) == ("127.0.0.1", "5", "16")
     alone = contender.prepare(mine, scratch=tmp_path / "scratch", port=1, cores=(0,), workload="db")
-    assert (alone.command[-1], alone.env) == ("", {})
+    assert (alone.command[-1], alone.env) == ("", {"PORT": "1", "HOST": "127.0.0.1"})
     text = OWN.replace("exec own {port}", "exec own {port} {database_colour}")
     (folder / "contender.toml").write_text(text)
     with pytest.raises(BadDefinition, match="database_colour"):

@@ -1,4 +1,4 @@
-"""Measured sections: a stamp tells when one is older than the measuring code, and an interrupted part goes on."""
+"""Measured sections: a stamp tells when one is older than method and release, and an interrupted part goes on."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from pathlib import Path
 
 import evidence
 import evidence_parts
-import measuring_code as measuring
 import pages
 import pytest
+import race_lines
 import stamps
 from evidence_parts import Part
 from stamps import Stamp
 
-TODAY = dict.fromkeys(measuring.FOLDERS, "a")
-STAMP = Stamp(date="2026-11-24", commit="0123abcd", method=6, machine="M", command="make x", code=TODAY)
+STAMP = Stamp("2026-11-24", "0123abcd", stamps.METHOD_VERSION, stamps.RELEASE, machine="M", command="make x")
 
 
 @pytest.fixture
@@ -33,61 +32,49 @@ def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.setattr(module, "ROOT", tmp_path)
     for module in (evidence, evidence_parts):
         monkeypatch.setattr(module, "PARTS", (part,))
-    monkeypatch.setattr(evidence_parts, "FOLDERS_OF", {"PAGE.md#one": measuring.FOLDERS})
     monkeypatch.setattr(evidence, "STATE", tmp_path / "runs" / "evidence.json")
     ledger = tmp_path / "docs" / "evidence.json"
     read, write = stamps.read, stamps.write
     monkeypatch.setattr(stamps, "read", lambda: read(ledger))
     monkeypatch.setattr(stamps, "write", lambda known: write(known, ledger))
-    monkeypatch.setattr(measuring, "history_is_whole", lambda: False)
     monkeypatch.setenv("DRAGSTRIP_EVIDENCE", "make x")  # otherwise the words of pytest
     return tmp_path
 
 
 @pytest.mark.parametrize(
-    ("change", "folders", "expected"),
+    ("change", "expected"),
     [
-        ({}, measuring.FOLDERS, []),
-        ({"method": 5}, measuring.FOLDERS, ["today's method is 6"]),
-        ({"method": 5}, (measuring.ENGINE,), []),
-        ({"method": 0}, measuring.FOLDERS, ["its method was not noted"]),
-        ({"code": {}}, measuring.FOLDERS, ["the state of its measuring code is not known"]),
-        ({"code": TODAY | {measuring.RACING: "b"}}, measuring.FOLDERS, ["the measuring code has changed since"]),
-        ({"code": TODAY | {measuring.RACING: "b"}}, (measuring.ENGINE,), []),
-        ({"code": {}}, (), []),
+        ({}, []),
+        ({"commit": ""}, []),
+        ({"method": 5}, [f"today's method is {stamps.METHOD_VERSION}"]),
+        ({"method": 0}, ["its method was not noted"]),
+        ({"release": "0.0.9"}, [f"today's release is {stamps.RELEASE}"]),
+        ({"release": ""}, ["its release was not noted"]),
     ],
 )
-def test_a_stamp_is_older_by_its_method_or_by_the_code_that_its_section_rests_on(change, folders, expected) -> None:
-    """The method counts for sections that rest on more than the engine."""
-    older = stamps.reasons(dataclasses.replace(STAMP, **change), folders, TODAY, 6)
-    assert older == expected
-    assert stamps.sentence(STAMP, older).startswith("**Older evidence:**") is bool(expected)
+def test_a_stamp_is_older_by_its_method_or_its_release_alone(change, expected) -> None:
+    """No source is read: a moved file or a renamed function costs no measurement."""
+    stamp = dataclasses.replace(STAMP, **change)
+    assert stamps.reasons(stamp) == expected
+    assert stamps.sentence(stamp).startswith("**Older evidence:**") is bool(expected)
 
 
-def test_a_stamp_names_date_commit_method_machine_and_command() -> None:
+def test_a_stamp_names_date_commit_release_method_machine_and_command() -> None:
     """A commit that the history lost is not named."""
-    assert stamps.sentence(STAMP, []) == "Measured on 2026-11-24 at commit 0123abcd, method 6, M, by `make x`."
-    lost = dataclasses.replace(STAMP, commit="")
-    assert "at a commit that this history does not have" in stamps.sentence(lost, [])
-    assert stamps.sentence(Stamp(date=""), []) == "**Not measured yet.**"
+    told = f"Dragstrip {stamps.RELEASE}, method {stamps.METHOD_VERSION}, M, by `make x`."
+    assert stamps.sentence(STAMP) == f"Measured on 2026-11-24 at commit 0123abcd, {told}"
+    assert stamps.sentence(dataclasses.replace(STAMP, commit="")) == f"Measured on 2026-11-24, {told}"
+    assert stamps.sentence(Stamp(date="")) == "**Not measured yet.**"
 
 
-def test_comments_docstrings_and_blank_lines_make_no_page_older_and_statements_do() -> None:
-    """In Python and in Rust."""
-    code = 'def f():\n    """Doc."""\n    # why\n    return 1\n'
-    same = 'def f():\n    """Other\n    words."""\n\n    return 1\n'
-    assert measuring.statements("a.py", code) == measuring.statements("a.py", same)
-    assert measuring.statements("a.py", code) != measuring.statements("a.py", code.replace("1", "2"))
-    assert measuring.statements("a.rs", "/// Doc.\nfn f() {}\n") == measuring.statements("a.rs", "fn f() {}")
-    assert measuring.statements("a.rs", "fn f() {}") != measuring.statements("a.rs", "fn g() {}")
-
-
-def test_git_has_the_same_hashes_as_the_checkout() -> None:
-    """If nothing is uncommitted, the commit's measuring code is today's."""
-    if not measuring.head() or measuring.uncommitted():
-        pytest.skip("this checkout has no git, or uncommitted measuring code")
-    assert measuring.at("HEAD") == measuring.today()
-    assert measuring.at("0000000") == {}
+def test_a_commit_that_a_rebase_renamed_is_dropped() -> None:
+    """One of the history stays, also with changes on it."""
+    if stamps.git("rev-parse", "--is-shallow-repository") != "false":
+        pytest.skip("this checkout has no git history, or a shallow one")
+    head = stamps.git("rev-parse", "--short=8", "HEAD")
+    names = {"here": head, "changed": f"{head} with changes", "lost": "00000000", "none": ""}
+    mended = stamps.without_lost_commits({key: dataclasses.replace(STAMP, commit=one) for key, one in names.items()})
+    assert {key: stamp.commit for key, stamp in mended.items()} == names | {"lost": ""}
 
 
 def test_a_recorded_section_gets_a_stamp_and_its_page_says_when_it_grows_older(house, monkeypatch) -> None:
@@ -130,9 +117,10 @@ def test_a_part_that_was_cut_off_goes_on_with_its_next_command(house, monkeypatc
     assert "begun" in evidence.listing()
     assert not evidence.run(part, 0.0), "its commands wrote nothing"
     assert log.read_text().split() == ["first", "second", "second"]
-    # A change of the measuring code begins it again.
+    # Another release begins it again.
     assert not evidence.run(Part("one", ("PAGE.md#one",), ("false",), 1, "anything"), 0.0)
-    monkeypatch.setattr(measuring, "today", lambda folders=(): TODAY)
+    assert evidence.begun()
+    monkeypatch.setattr(evidence, "RELEASE", "9.9")
     assert evidence.begun() == {}
 
 
@@ -151,12 +139,11 @@ def test_a_part_is_complete_when_its_commands_wrote_all_its_sections(house, monk
     """Its stamp has the minutes, and the command that reaches it."""
     monkeypatch.setenv("DRAGSTRIP_EVIDENCE", "make evidence PART=one")
     part = Part("one", ("PAGE.md#one",), ("true",), 1, "anything")
-    assert not evidence.complete(part, evidence.Begun(2.0, measuring.today()))
+    assert not evidence.complete(part, evidence.Begun(2.0))
     pages.splice(house / "docs" / "PAGE.md", "one", "text")
-    assert evidence.complete(part, evidence.Begun(2.0, measuring.today()))
+    assert evidence.complete(part, evidence.Begun(2.0))
     stamp = stamps.read()["PAGE.md#one"]
     assert (stamp.minutes, stamp.command) == (2.0, "make evidence PART=one")
-    assert evidence.minutes(part, stamps.read()) == 2.0
 
 
 def test_each_section_belongs_to_one_part_and_each_name_of_a_part_is_its_own() -> None:
@@ -169,13 +156,31 @@ def test_each_section_belongs_to_one_part_and_each_name_of_a_part_is_its_own() -
         evidence_parts.named("none")
 
 
-def test_a_script_that_keeps_its_races_counts_only_those_of_todays_code() -> None:
+def test_a_script_that_keeps_its_races_counts_only_those_of_todays_method_and_release() -> None:
     """Otherwise a part would be complete, and stamped as today's, without a new race."""
     without = []
     for part in evidence_parts.PARTS:
-        for script in re.findall(r"benchmarks/\w+\.py", " ".join(part.commands)) if part.code else ():
-            text = (measuring.ROOT / script).read_text("utf-8")
+        for script in re.findall(r"(?:benchmarks|tests/soak)/\w+\.py", " ".join(part.commands)):
+            text = (stamps.ROOT / script).read_text("utf-8")
             # The engine's benches name their file by the engine's build.
-            if ".jsonl" in text and not re.search(r"race_lines\.read|state\(\)|-HASH\.jsonl", text):
+            if ".jsonl" in text and not re.search(r"race_lines\.read|-HASH\.jsonl", text):
                 without.append(script)
     assert without == []
+
+
+def test_lines_of_another_method_or_release_do_not_count(tmp_path: Path, monkeypatch) -> None:
+    """They stay in the file; a line that was cut off is skipped."""
+    file = tmp_path / "lines.jsonl"
+    file.write_text('{"kind": "torn"')
+    for method, release in ((stamps.METHOD_VERSION - 1, stamps.RELEASE), (stamps.METHOD_VERSION, "0.0.9")):
+        with monkeypatch.context() as other:
+            other.setattr(race_lines, "TODAY", {"method": method, "release": release})
+            race_lines.append(file, {"kind": "earlier"})
+    race_lines.append(file, {"kind": "today"})
+    assert [line["kind"] for line in race_lines.read(file)] == ["today"]
+    assert len(file.read_text().splitlines()) == 4
+
+
+def test_all_evidence_is_planned_for_three_hours() -> None:
+    """It is measured for a release, in one afternoon: what takes longer is not measured at all."""
+    assert sum(part.minutes for part in evidence_parts.PARTS) <= evidence_parts.MOST_MINUTES

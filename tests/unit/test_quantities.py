@@ -8,8 +8,8 @@ import click
 import pytest
 
 from dragstrip import quantities
-from dragstrip.cli import main as cli_main
-from dragstrip.cli.quantities import Count
+from dragstrip.commands import main as cli_main
+from dragstrip.commands.quantities import Count
 from dragstrip.contender import allowed_host
 
 
@@ -89,9 +89,9 @@ def test_hosts_and_fleets_read_them_alike() -> None:
 
 def test_texts_of_the_help_hold_what_the_code_does() -> None:
     """Numbers come from the constants; nothing refers to a text that is elsewhere."""
-    from dragstrip.cli.export import export_command
-    from dragstrip.cli.load import load
-    from dragstrip.cli.race import race
+    from dragstrip.commands.export import export_command
+    from dragstrip.commands.load import load
+    from dragstrip.commands.race import race
     from dragstrip.racing.schedule import ROUNDS_WANTED
 
     def text(command: click.Command, name: str) -> str:
@@ -99,7 +99,7 @@ def test_texts_of_the_help_hold_what_the_code_does() -> None:
         assert isinstance(found, click.Option)
         return found.help or ""
 
-    assert f"up to 5m if {ROUNDS_WANTED} rounds" in text(race, "budget")
+    assert f"up to 5m if {ROUNDS_WANTED} rounds" in text(race, "budget_s")
     assert "columns if the race has several" in text(export_command, "chart")
     help_text = load.get_help(click.Context(load, info_name="load"))
     for option, described in (("--pool", "--pool FILE lists"), ("--url-template", "--url-template PATH draws")):

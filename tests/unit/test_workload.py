@@ -420,6 +420,7 @@ def test_messages_follow_the_head_of_the_upgrade_and_come_back_in_their_type(tmp
         ('"/ws"', '"/ws"\nmethod = "POST"', "request.method", ["has no effect on a message over WebSocket"]),
         ('"/ws"', '"/ws"\nframing = "chunked"', "request.framing", ["has no effect on a message over WebSocket"]),
         ('["text", "binary"]', '["text", "ping"]', "request.message", ["becomes 'ping'", "give text or binary"]),
+        ('["text", "binary"]', '["text", ""]', "request.message", ["becomes ''", "give text or binary"]),
         ('compare = "echo"', 'compare = "status"', "answer.compare", ["given 'status' for a message"]),
         ('compare = "echo"', 'compare = "echo"\nbody = "x"', "answer.body", ["the request's body comes back"]),
         ('compare = "echo"', 'compare = "echo"\nstatus = 200', "answer.status", ["is of HTTP"]),

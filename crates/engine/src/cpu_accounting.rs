@@ -9,6 +9,7 @@ use std::os::unix::fs::FileExt;
 #[derive(Debug)]
 pub struct ServerFiles {
     cgroup_cpu_stat: Option<File>,
+    processes: Vec<i32>,
     /// One per thread of the server; None: the thread had ended before its file was opened.
     schedstats: Vec<Option<File>>,
 }
@@ -42,15 +43,17 @@ impl ServerFiles {
     /// # Errors
     /// [`EngineError::Watch`]: the cgroup's file can't be opened, so its path is wrong. A thread's file may be missing,
     /// because the thread may have ended since its path was listed.
-    pub fn open(cgroup_cpu_stat: Option<&str>, schedstats: &[&str]) -> Result<Self, EngineError> {
+    pub fn open(cgroup_cpu_stat: Option<&str>, processes: &[i32], schedstats: &[&str]) -> Result<Self, EngineError> {
         let open = |path: &str| File::open(path).map_err(|source| EngineError::Watch { path: path.into(), source });
         Ok(Self {
             cgroup_cpu_stat: cgroup_cpu_stat.map(open).transpose()?,
+            processes: processes.to_vec(),
             schedstats: schedstats.iter().map(|path| File::open(path).ok()).collect(),
         })
     }
 
-    /// The use so far. If there is a cgroup, it gives the CPU time, because it includes threads that have ended.
+    /// The use so far. A cgroup gives the CPU time, otherwise the processes' own clocks do: both include threads that
+    /// have ended, which the threads' files lack.
     pub fn read(&self) -> ServerUse {
         let mut threads = (!self.schedstats.is_empty()).then_some([0; 3]);
         for file in &self.schedstats {
@@ -59,7 +62,8 @@ impl ServerFiles {
         }
         let cpu_ns = match &self.cgroup_cpu_stat {
             Some(file) => cgroup_usage_ns(file),
-            None => threads.map(|[cpu_ns, ..]| cpu_ns),
+            None if self.processes.is_empty() => threads.map(|[cpu_ns, ..]| cpu_ns),
+            None => self.processes.iter().map(|&pid| sys::process_cpu_ns(pid)).sum(),
         };
         ServerUse { cpu_ns, wait_ns: threads.map(|[_, wait_ns, _]| wait_ns), runs: threads.map(|[.., runs]| runs) }
     }
@@ -197,16 +201,33 @@ mod tests {
         let stat = file("cpu.stat", "usage_usec 12\nuser_usec 7\nsystem_usec 5\n");
         let threads = [file("a", "100 7 3\n"), file("b", "200 8 1\n")];
         let paths: Vec<&str> = threads.iter().map(String::as_str).collect();
-        let both = ServerFiles::open(Some(&stat), &paths).unwrap().read();
+        let both = ServerFiles::open(Some(&stat), &[1], &paths).unwrap().read();
         assert_eq!(both, ServerUse { cpu_ns: Some(12_000), wait_ns: Some(15), runs: Some(4) });
-        let threads_alone = ServerFiles::open(None, &paths).unwrap().read();
+        let threads_alone = ServerFiles::open(None, &[], &paths).unwrap().read();
         assert_eq!(threads_alone, ServerUse { cpu_ns: Some(300), wait_ns: Some(15), runs: Some(4) });
-        assert_eq!(ServerFiles::open(None, &[]).unwrap().read(), ServerUse::default());
-        let gone = ServerFiles::open(None, &[paths[0], "/proc/0/none"]).unwrap().read();
+        assert_eq!(ServerFiles::open(None, &[], &[]).unwrap().read(), ServerUse::default());
+        let gone = ServerFiles::open(None, &[], &[paths[0], "/proc/0/none"]).unwrap().read();
         assert_eq!(gone, ServerUse::default());
         for path in threads.iter().chain([&stat]) {
             std::fs::remove_file(path).unwrap();
         }
+    }
+
+    #[test]
+    fn a_process_clock_has_its_ended_threads_and_ends_with_it() {
+        let own = std::process::id() as i32;
+        let before = ServerFiles::open(None, &[own], &[]).unwrap().read().cpu_ns.unwrap();
+        let spent = || {
+            let from = sys::thread_cpu_ns();
+            while sys::thread_cpu_ns() - from < 20_000_000 {}
+        };
+        std::thread::spawn(spent).join().unwrap();
+        let after = ServerFiles::open(None, &[own], &[]).unwrap().read().cpu_ns.unwrap();
+        assert!(after - before >= 20_000_000, "{before} {after}");
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let ended = child.id() as i32;
+        child.wait().unwrap();
+        assert_eq!(ServerFiles::open(None, &[own, ended], &[]).unwrap().read().cpu_ns, None);
     }
 
     #[test]

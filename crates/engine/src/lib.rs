@@ -265,11 +265,19 @@ impl Engine {
 
     /// Reads the server's CPU time and run-queue wait around each of the session's blocks.
     ///
+    /// Without a cgroup, `processes` give the CPU time by their clocks; without both, `schedstats` do.
+    ///
     /// # Errors
     /// No such session, or the cgroup's file can't be opened.
-    pub fn watch(&self, session: u32, cgroup_cpu_stat: Option<&str>, schedstats: &[&str]) -> Result<(), EngineError> {
+    pub fn watch(
+        &self,
+        session: u32,
+        cgroup_cpu_stat: Option<&str>,
+        processes: &[i32],
+        schedstats: &[&str],
+    ) -> Result<(), EngineError> {
         self.known(session)?;
-        let files = ServerFiles::open(cgroup_cpu_stat, schedstats)?;
+        let files = ServerFiles::open(cgroup_cpu_stat, processes, schedstats)?;
         self.workers[0].tell(Command::Watch { id: session, watched: Watched::Files(files) })
     }
 

@@ -242,8 +242,14 @@ impl Observer {
     ///
     /// # Errors
     /// [`EngineError::Watch`].
-    pub fn watch(&self, server: u32, cgroup: Option<&str>, schedstats: &[&str]) -> Result<(), EngineError> {
-        let files = ServerFiles::open(cgroup, schedstats)?;
+    pub fn watch(
+        &self,
+        server: u32,
+        cgroup: Option<&str>,
+        processes: &[i32],
+        schedstats: &[&str],
+    ) -> Result<(), EngineError> {
+        let files = ServerFiles::open(cgroup, processes, schedstats)?;
         self.shared.servers.lock().unwrap_or_else(PoisonError::into_inner).insert(server, files);
         Ok(())
     }
@@ -585,7 +591,7 @@ mod tests {
     #[test]
     fn a_sync_message_gives_the_servers_cpu_time_at_that_moment() {
         let (observer, path) = (observer(), stat("alone", 10));
-        observer.watch(4, path.to_str(), &[]).unwrap();
+        observer.watch(4, path.to_str(), &[], &[]).unwrap();
         let marker = marker(&observer, (0, 1));
         marker.begin(1);
         let (before, _) = marker.ready(0, 4).unwrap();

@@ -214,7 +214,7 @@ impl SessionPlan {
                     "give all the head that opens a connection, then the message",
                 ));
             }
-            if one.any_body || one.digits {
+            if one.any_body || one.pattern {
                 let problem = format!("request {index} has more than one correct response");
                 return Err(refuse("exchanges", problem, "give one response: messages are compared byte by byte"));
             }

@@ -6,7 +6,7 @@
 mod streamed;
 
 use crate::error_sample::{ErrorSample, SAMPLE_BYTES};
-use crate::exchange::Exchange;
+use crate::exchange::{Exchange, varying};
 use crate::failure::Failure;
 pub use crate::failure::Wrong;
 use crate::heads::{self, ExpectedHeads};
@@ -35,14 +35,14 @@ pub struct Expect<'a> {
     /// Any body of the same length is correct. If `body` is empty, any length is, up to [`SKIP_LIMIT`] bytes if a status is
     /// given.
     pub any_body: bool,
-    /// Each digit of `body` stands for any number: one digit or more.
-    pub digits: bool,
+    /// Bytes of `body` that are listed in [`varying`] stand for what varies.
+    pub pattern: bool,
 }
 
 impl Expect<'_> {
     #[inline]
     fn any_length(&self) -> bool {
-        self.digits || self.any_body && self.body.is_empty()
+        self.pattern || self.any_body && self.body.is_empty()
     }
 
     #[inline]
@@ -54,8 +54,8 @@ impl Expect<'_> {
 impl<'a> From<&'a Exchange> for Expect<'a> {
     #[inline]
     fn from(exchange: &'a Exchange) -> Self {
-        let Exchange { status, body, any_body, digits, .. } = exchange;
-        Self { status: *status, body, bodiless: exchange.bodiless(), any_body: *any_body, digits: *digits }
+        let Exchange { status, body, any_body, pattern, .. } = exchange;
+        Self { status: *status, body, bodiless: exchange.bodiless(), any_body: *any_body, pattern: *pattern }
     }
 }
 
@@ -207,8 +207,11 @@ pub struct Reader {
     overhead: u32,
     /// Bytes of the body so far.
     got: u64,
-    /// If numbers may vary: twice the bytes of the expected body that have come, plus 1 within a number.
+    /// The bytes of the pattern that have come whole.
     matched: u32,
+    /// What varies at this place of the pattern has begun; its last byte was a backslash.
+    varied: bool,
+    escaped: bool,
     /// Status of the current response, or of the previous one until a head is complete.
     status: u16,
     /// An incomplete head.
@@ -224,6 +227,8 @@ impl Default for Reader {
             overhead: 0,
             got: 0,
             matched: 0,
+            varied: false,
+            escaped: false,
             status: 0,
             stash: Vec::new(),
         }
@@ -264,7 +269,7 @@ impl Reader {
     fn repeated(&mut self, input: &[u8], expect: &Expect, known: &KnownHead) -> Option<Fed> {
         let head = known.head?;
         let begins = self.state == State::Head && self.stash.is_empty() && self.overhead == 0;
-        let plain = head.framing == Framing::Length(expect.body.len() as u64) && !expect.any_body && !expect.digits;
+        let plain = head.framing == Framing::Length(expect.body.len() as u64) && !expect.any_body && !expect.pattern;
         if !begins || !plain || head.deviates || expect.is_wrong(head.status) {
             return None;
         }
@@ -345,6 +350,7 @@ impl Reader {
         }
         (self.state, self.keep, self.wrong) = (State::Head, true, None);
         (self.overhead, self.got, self.matched) = (0, 0, 0);
+        (self.varied, self.escaped) = (false, false);
     }
 
     #[inline]
@@ -469,10 +475,10 @@ impl Reader {
         if self.wrong == Some(Wrong::Status) {
             return (self.got > max_skipped(expect)).then_some(self.too_long());
         }
-        if expect.digits && self.wrong.is_none() && !self.is_alike(piece, expect.body) {
+        if expect.pattern && self.wrong.is_none() && !self.is_alike(piece, expect.body) {
             self.wrong = Some(Wrong::Body);
         }
-        if self.got > expect.body.len() as u64 || expect.digits {
+        if self.got > expect.body.len() as u64 || expect.pattern {
             if expect.any_length() {
                 return (self.got > max_skipped(expect)).then_some(self.too_long());
             }
@@ -485,21 +491,40 @@ impl Reader {
         None
     }
 
-    /// Whether a piece of the body goes on like the expected one, whatever its numbers are.
-    fn is_alike(&mut self, piece: &[u8], expected: &[u8]) -> bool {
+    /// Whether a piece of the body goes on like the pattern.
+    fn is_alike(&mut self, piece: &[u8], pattern: &[u8]) -> bool {
         for &byte in piece {
-            let digit = byte.is_ascii_digit();
-            if digit && self.matched & 1 == 1 {
-                continue;
+            loop {
+                let Some(&due) = pattern.get(self.matched as usize) else { return false };
+                let stands = match due {
+                    varying::DIGITS => byte.is_ascii_digit(),
+                    varying::NUMBER => byte.is_ascii_digit() || matches!(byte, b'-' | b'+' | b'.' | b'e' | b'E'),
+                    varying::WORD => byte.is_ascii_lowercase(),
+                    varying::STRING => byte >= b' ' && (byte != b'"' || self.escaped),
+                    _ if due == byte => {
+                        self.matched += 1;
+                        break;
+                    }
+                    _ => return false,
+                };
+                if stands {
+                    self.escaped = due == varying::STRING && byte == b'\\' && !self.escaped;
+                    self.varied = true;
+                    break;
+                }
+                if !self.varied && due != varying::STRING || self.escaped {
+                    return false;
+                }
+                self.varied = false; // what varies has ended: the byte is the pattern's next one
+                self.matched += 1;
             }
-            let at = (self.matched >> 1) as usize;
-            let alike = expected.get(at).is_some_and(|&due| due == byte || digit && due.is_ascii_digit());
-            if !alike {
-                return false;
-            }
-            self.matched = (self.matched | 1) + 1 + u32::from(digit);
         }
         true
+    }
+
+    /// Whether the whole pattern was there; a number may be its end.
+    fn is_whole(&self, pattern: &[u8]) -> bool {
+        self.matched as usize + usize::from(self.varied) == pattern.len()
     }
 
     #[inline]
@@ -508,7 +533,7 @@ impl Reader {
         match self.wrong {
             Some(Wrong::Status) => Verdict { wrong: self.wrong, keep: self.keep },
             _ if short => Verdict { wrong: Some(Wrong::Length), keep: false },
-            None if expect.digits && !expect.bodiless && (self.matched >> 1) as usize != expect.body.len() => {
+            None if expect.pattern && !expect.bodiless && !self.is_whole(expect.body) => {
                 Verdict { wrong: Some(Wrong::Body), keep: self.keep }
             }
             wrong => Verdict { wrong, keep: self.keep },

@@ -15,6 +15,7 @@ mod http2;
 mod link;
 mod open_loop;
 mod protocol;
+mod single;
 mod websocket;
 
 use self::core::Core;
@@ -24,12 +25,12 @@ use crate::coalescing::MAX_ANSWERS;
 use crate::error::EngineError;
 use crate::failure::Failure;
 use crate::io::{self, Blocking, Buffered, Chosen, Coalescing, Epoll, Needs, Transport, Uring, UringLinked};
+use crate::patience::Patience;
 use crate::plan::{self, SessionPlan};
 use crate::schedule::NEVER_NS;
 use crate::sys;
 use closers::Closers;
 pub use closers::MAX_LINGERING;
-use counting::Judge;
 use http1::{Http1, Kept, LengthOnly, Limited, Pipelined};
 use http2::Http2;
 use link::{Link, Place, State};
@@ -278,6 +279,35 @@ impl<T: Transport, C: Protocol> Worker<T, C> {
                     ErrorKind::TimedOut => Error::new(ErrorKind::TimedOut, "TLS: no handshake in time"),
                     _ => error,
                 })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until the server's greeting has come on all connections: those that it is due on are `awaited`, and `listen` reads
+    /// it.
+    ///
+    /// # Errors
+    /// The number of the first connection on which it did not come, and the reason.
+    fn await_all(
+        &mut self,
+        limit: Duration,
+        buffer: &mut [u8],
+        awaited: impl Fn(&C::Link) -> bool,
+        missing: &str,
+        listen: impl Fn(&mut Self, usize, &Patience, &mut [u8]) -> Result<(), Error>,
+    ) -> Result<(), (usize, Error)> {
+        let patience = self.core.patience(limit);
+        while let Some(silent) = self.links.iter().position(|link| awaited(&link.proto)) {
+            if !patience.lasts() {
+                return Err((silent, Error::new(ErrorKind::TimedOut, missing)));
+            }
+            for index in 0..self.io.wait(sys::now_ns(), patience.next_wait_ns(), None) {
+                let Some(event) = self.io.event(index) else { continue };
+                let (link, generation) = io::split_token(event.token);
+                if self.links[link].generation == generation {
+                    listen(self, link, &self.core.patience(LOOK_LIMIT), buffer).map_err(|error| (link, error))?;
+                }
             }
         }
         Ok(())

@@ -25,5 +25,6 @@ mod trampoline;
 mod unwind;
 
 pub use calls::{CallCounter, Calls};
-pub use sampler::{Frame, Place, ProfileError, Sampler, Stack, Stacks};
+pub use sampler::{ProfileError, Sampler, Stack, Stacks};
+pub use symbols::{Frame, Place};
 pub use tracer::CallTracer;

@@ -3,7 +3,7 @@
 use crate::event::{self, Event};
 use crate::record::{self, Record, Sample};
 use crate::ring::Ring;
-use crate::symbols::Names;
+use crate::symbols::{Frame, Names};
 use crate::unwind::{Chain, REGISTERS, Unwinding};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
@@ -31,28 +31,6 @@ const ROOTS: [&str; 12] = [
     "runtime.mstart",
     "runtime.mcall",
 ];
-
-/// Where a frame's code is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Place {
-    /// In the kernel.
-    Kernel,
-    /// In a program or a library.
-    User,
-    /// In memory that no file is behind: code that a runtime compiled.
-    Compiled,
-}
-
-/// One frame of a stack.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Frame {
-    /// Where its code is.
-    pub place: Place,
-    /// Path of its program or library; empty in the kernel and for compiled code.
-    pub module: String,
-    /// Its function; empty if no symbol covers the address.
-    pub name: String,
-}
 
 /// A stack and how many samples had it; the innermost frame is first.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -296,6 +274,7 @@ fn named(samples: &[Sample]) -> Stacks {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::symbols::Place;
     use std::hint::black_box;
 
     fn frame(module: &str, name: &str) -> Frame {

@@ -1,7 +1,6 @@
 //! Names of addresses: of the kernel, of programs and libraries, and of code that a runtime compiled.
 
 use crate::modules::{MAX_FILE_BYTES, maps_of, open_inside};
-use crate::sampler::{Frame, Place};
 use blazesym::Pid;
 use blazesym::symbolize::source::{Elf, Kernel, Process, Source};
 use blazesym::symbolize::{Input, Sym, Symbolized, Symbolizer};
@@ -16,6 +15,28 @@ const MAX_PERF_MAP_BYTES: u64 = 64 << 20;
 
 /// Suffixes that compilers give to copies and parts of a function.
 const COPIES: [&str; 6] = [".isra.", ".constprop.", ".part.", ".cold", ".lto_priv.", ".llvm."];
+
+/// Where a frame's code is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Place {
+    /// In the kernel.
+    Kernel,
+    /// In a program or a library.
+    User,
+    /// In memory that no file is behind: code that a runtime compiled.
+    Compiled,
+}
+
+/// One frame of a stack.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Frame {
+    /// Where its code is.
+    pub place: Place,
+    /// Path of its program or library; empty in the kernel and for compiled code.
+    pub module: String,
+    /// Its function; empty if no symbol covers the address.
+    pub name: String,
+}
 
 /// Names the addresses of one process, or of the kernel.
 pub struct Names {

@@ -1,11 +1,10 @@
 //! The engine's errors as a Python exception: the message for a person, and `kind` for a program.
 
 use dragstrip_engine::EngineError as Refusal;
-use pyo3::create_exception;
-use pyo3::exceptions::PyException;
+use pyo3::import_exception;
 use pyo3::prelude::*;
 
-create_exception!(dragstrip._engine, EngineError, PyException);
+import_exception!(dragstrip.errors, EngineError);
 
 /// The exception for everything that the engine refuses.
 pub fn refused(refusal: Refusal) -> PyErr {

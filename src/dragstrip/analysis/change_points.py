@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from dragstrip.analysis.history import Point
+from dragstrip.analysis.history import HistoryPoint
 
 #: The significance of a change. Looked at after every race, it gives one false change in some 500 races.
 SIGNIFICANCE = 0.003
@@ -38,7 +38,7 @@ Values = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class ChangePoint:
     """A change of the level between two races that follow each other.
 
     Args:
@@ -53,11 +53,11 @@ class Change:
     low: float
     high: float
     p_value: float
-    before: Point
-    after: Point
+    before: HistoryPoint
+    after: HistoryPoint
 
 
-def cuts(points: Sequence[Point]) -> dict[int, tuple[str, ...]]:
+def cuts(points: Sequence[HistoryPoint]) -> dict[int, tuple[str, ...]]:
     """The places at which the environment differs from the race before, with the fields that differ."""
     return {
         place: new.environment.changed_from(old.environment)
@@ -66,13 +66,13 @@ def cuts(points: Sequence[Point]) -> dict[int, tuple[str, ...]]:
     }
 
 
-def changes(points: Sequence[Point]) -> list[Change]:
+def changes(points: Sequence[HistoryPoint]) -> list[ChangePoint]:
     """The changes of a series, oldest first; none across a change of machine, kernel, method or load."""
     edges = [0, *cuts(points), len(points)]
     return [change for first, end in pairwise(edges) for change in _changes(points, first, end)]
 
 
-def _changes(points: Sequence[Point], first: int, end: int) -> Iterator[Change]:
+def _changes(points: Sequence[HistoryPoint], first: int, end: int) -> Iterator[ChangePoint]:
     """The changes among races of one environment, from place ``first`` up to before ``end``."""
     part = points[first:end]
     if len(part) < 2 * MIN_RACES:
@@ -92,7 +92,7 @@ def _changes(points: Sequence[Point], first: int, end: int) -> Iterator[Change]:
         del edges[least + 1]
     for edge, test in zip(edges[1:], tests, strict=False):
         place = first + edge
-        yield Change(
+        yield ChangePoint(
             place=place,
             ratio=math.exp(test.mean),
             low=math.exp(test.mean - test.half),
@@ -103,7 +103,7 @@ def _changes(points: Sequence[Point], first: int, end: int) -> Iterator[Change]:
         )
 
 
-def _tests(values: Values, edges: Sequence[int], scale: float) -> Iterator[_Test]:
+def _tests(values: Values, edges: Sequence[int], scale: float) -> Iterator[_RankTest]:
     """The test of each edge between two segments."""
     for first, edge, end in zip(edges, edges[1:], edges[2:], strict=False):
         yield _welch(values[first:edge], values[edge:end], scale)
@@ -122,7 +122,7 @@ def _clipped(values: Values, scale: float) -> Values:
 
 
 @dataclass(frozen=True, slots=True)
-class _Test:
+class _RankTest:
     """A test of two levels: its p-value, and the difference with half of its interval."""
 
     p_value: float
@@ -130,7 +130,7 @@ class _Test:
     half: float
 
 
-def _welch(old: Values, new: Values, scale: float) -> _Test:
+def _welch(old: Values, new: Values, scale: float) -> _RankTest:
     """Welch's t-test of two levels.
 
     A few races may agree by chance, so no variance counts as less than half of what the races' own intervals say.
@@ -142,4 +142,4 @@ def _welch(old: Values, new: Values, scale: float) -> _Test:
     )
     mean = float(new.mean() - old.mean())
     p_value = 2 * float(stats.t.sf(abs(mean) / error, freedom))
-    return _Test(p_value, mean, error * float(stats.t.ppf((1 + CONFIDENCE) / 2, freedom)))
+    return _RankTest(p_value, mean, error * float(stats.t.ppf((1 + CONFIDENCE) / 2, freedom)))

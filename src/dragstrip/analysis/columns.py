@@ -1,6 +1,6 @@
 """A race of several columns (workloads, or rates offered), column by column: each as a race of its own.
 
-Method: ``docs/method/details.md``, "Several workloads". Whatever judges or shows one column takes such a race.
+Method: ``docs/METHOD.md``, "Several workloads". Whatever judges or shows one column takes such a race.
 The columns share the race's error rate equally (Bonferroni): all their intervals hold at once, however they depend.
 """
 

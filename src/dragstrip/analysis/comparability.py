@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Literal
 
 from dragstrip.record import Entrant, Load, Race
+from dragstrip.requested import title_of
 
 #: Facts of the machine without which two numbers are of two different things.
 _BLOCKING = ("cpu", "architecture", "virtual", "cores_usable", "engine_io")
@@ -29,6 +30,7 @@ _WEIGHTS: tuple[Weight, ...] = ("blocks", "caveat", "change")
 class Differs(StrEnum):
     """In what two races differ; ``report.comparison`` has the words."""
 
+    METHOD = "method"
     WORKLOAD = "workload"
     LOAD = "load"
     CORE_COUNT = "core count"
@@ -73,8 +75,10 @@ def unlike(old: Race, new: Race) -> tuple[Unlike, ...]:
 
 
 def _plans(old: Race, new: Race) -> Iterator[Unlike]:
+    if old.method != new.method:
+        yield Unlike(weight="blocks", what=Differs.METHOD, before=old.method, after=new.method)
     if old.workload != new.workload:
-        yield Unlike(weight="blocks", what=Differs.WORKLOAD, before=old.workload, after=new.workload)
+        yield Unlike(weight="blocks", what=Differs.WORKLOAD, before=_requested(old), after=_requested(new))
     for field in fields(Load):
         before, after = getattr(old.load, field.name), getattr(new.load, field.name)
         if before != after:
@@ -91,6 +95,10 @@ def _plans(old: Race, new: Race) -> Iterator[Unlike]:
         yield Unlike(weight="caveat", what=Differs.COUNTED, before=before, after=after)
     if old.software != new.software:
         yield Unlike(weight="caveat", what=Differs.SOFTWARE, before=old.software, after=new.software)
+
+
+def _requested(race: Race) -> str:
+    return ", ".join(dict.fromkeys(title_of(column.workload, column.definition) for column in race.columns))
 
 
 def _machines(old: Race, new: Race) -> Iterator[Unlike]:

@@ -35,6 +35,7 @@ from dragstrip.analysis.numbers import RoundNumbers, round_numbers
 from dragstrip.analysis.pairs import grouped
 from dragstrip.errors import BadUsage
 from dragstrip.record import Race
+from dragstrip.requested import title_of
 
 #: Two races of the same servers differ by more than their intervals say: each by this much, as a standard deviation of
 #: a ratio's natural logarithm. More rounds of either don't make it less.
@@ -85,6 +86,7 @@ class Comparison:
         unlike: in what the races differ.
         fixed: both had their number of rounds fixed, so the interval is Welch's; otherwise it is the wider one that
             holds although the races were stopped by what they saw.
+        requested: what the new race requests, in a line.
     """
 
     old: str
@@ -100,6 +102,7 @@ class Comparison:
     only_new: tuple[str, ...]
     unlike: tuple[Unlike, ...]
     fixed: bool
+    requested: str
 
     @property
     def comparable(self) -> bool:
@@ -156,6 +159,7 @@ def compare(
         only_new=tuple(name for name in after if name not in before),
         unlike=unlike(old, new),
         fixed=all(side.race.plan.rounds_fixed for side in sides),
+        requested=title_of(new.columns[0].workload, new.columns[0].definition),
     )
 
 

@@ -8,7 +8,7 @@ had the cores and which were busy, never which contender was faster. Shared by t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from statistics import median
@@ -19,7 +19,7 @@ from dragstrip.analysis.columns import with_column
 from dragstrip.analysis.cpu_shares import engine_share, lost_to_machine, server_busy, usual_waits
 from dragstrip.analysis.interval import EARLY, FLOOR, FloatArray
 from dragstrip.metrics import AUTO, KNOWN, SUSTAINED, MetricChoice
-from dragstrip.record import Block, Launch, Race, Round
+from dragstrip.record import Block, Launch, LaunchCount, Race, Round
 
 #: The generator is the limit if it is busier than the first and the server less busy than the second.
 ENGINE_FULL, SERVER_IDLE = 0.95, 0.90
@@ -41,13 +41,28 @@ SURE_ERRORS = 4.0
 
 
 class UnfitReason(StrEnum):
-    """Why a contender's number by a metric is not its own; ``report.race.wording`` has the words."""
+    """Why a contender's number by a metric is not its own."""
 
     GENERATOR = "generator"  #: the load generator was its limit
     RATE = "rate"  #: it did not sustain the offered rate
     WARMING = "warming"  #: it still warms up
     DATABASE = "database"  #: the database was its limit
     SAME_RATE = "same rate"  #: throughput is what was offered, the same to all
+
+
+#: Text before the names of the contenders concerned.
+_UNFIT = {
+    UnfitReason.GENERATOR: "limited by the load generator",
+    UnfitReason.RATE: "could not sustain the offered rate",
+    UnfitReason.WARMING: "still warming up",
+    UnfitReason.DATABASE: "limited by the database",
+    UnfitReason.SAME_RATE: "offered the same rate, which their throughput can't exceed",
+}
+
+
+def unfit_text(groups: Iterable[tuple[UnfitReason, tuple[str, ...]]]) -> str:
+    """Why contenders get no verdict: each reason once, then their names; "" without any."""
+    return "; ".join(f"{_UNFIT[why]}: {', '.join(names)}" for why, names in groups)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +92,7 @@ MetricReason = SameRate | GeneratorLimit | TimeTaken
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class MetricDecision:
     """The metric that decides, whether by the median over passes, and why it was chosen.
 
     Args:
@@ -91,7 +106,7 @@ class Choice:
 
 def shares_lane(race: Race) -> bool:
     """Whether engine or database run on the servers' cores: of several workloads only some may ask the database."""
-    asked = any(launch.database_exec_ns is not None for round_ in race.rounds for launch in round_.launches)
+    asked = any(LaunchCount.DATABASE_EXEC_NS in launch.counts for round_ in race.rounds for launch in round_.launches)
     database = race.machine.database_cores if asked else ()
     return bool(set(race.server_cores) & {*race.engine_cores, *database})
 
@@ -128,7 +143,7 @@ def database_use(race: Race) -> dict[str, DatabaseUse]:
     asking: dict[str, list[tuple[Launch, list[Block]]]] = {entrant.name: [] for entrant in race.entrants}
     for round_ in race.rounds:
         for launch in () if round_.void else round_.launches:
-            if launch.database_exec_ns is not None and launch.contender in asking:
+            if LaunchCount.DATABASE_EXEC_NS in launch.counts and launch.contender in asking:
                 blocks = [block for block in round_.blocks if block.contender == launch.contender]
                 asking[launch.contender].append((launch, blocks))
     return {name: _use(launches, cores) for name, launches in asking.items() if launches}
@@ -136,22 +151,27 @@ def database_use(race: Race) -> dict[str, DatabaseUse]:
 
 def _use(launches: Sequence[tuple[Launch, Sequence[Block]]], cores: int) -> DatabaseUse:
     """Of launches, with their blocks; ``cores``: the database's."""
-    cpu_ns = [launch.database_cpu_ns for launch, _ in launches]
+
+    def total(name: LaunchCount) -> int:
+        return sum(launch.count(name) or 0 for launch, _ in launches)
+
+    cpu_ns = total(LaunchCount.DATABASE_CPU_NS)
     blocks = [block for _, blocks in launches for block in blocks]
     lasted_ns = sum(block.duration_ns for block in blocks)
     connected_ns = sum(
         # In a block's drain fewer and fewer connections have anything to do.
-        sum(block.lead_ns + block.counted_ns for block in blocks) * (launch.database_connections or 1)
+        sum(block.lead_ns + block.counted_ns for block in blocks)
+        * (launch.count(LaunchCount.DATABASE_CONNECTIONS) or 1)
         for launch, blocks in launches
     )
     return DatabaseUse(
-        executed=sum(launch.database_statements or 0 for launch, _ in launches),
-        wanted=sum(launch.database_wanted or 0.0 for launch, _ in launches),
-        cpu_ns=None if None in cpu_ns else sum(ns or 0 for ns in cpu_ns),
+        executed=total(LaunchCount.DATABASE_STATEMENTS),
+        wanted=sum(launch.counts.get(LaunchCount.DATABASE_WANTED, 0.0) for launch, _ in launches),
+        cpu_ns=cpu_ns if all(LaunchCount.DATABASE_CPU_NS in launch.counts for launch, _ in launches) else None,
         answered=sum(block.answered for block in blocks),
         lasted_ns=lasted_ns,
-        cores=sum(ns or 0 for ns in cpu_ns) / max(lasted_ns * cores, 1),
-        connections=min(sum(launch.database_exec_ns or 0 for launch, _ in launches) / max(connected_ns, 1), 1.0),
+        cores=cpu_ns / max(lasted_ns * cores, 1),
+        connections=min(total(LaunchCount.DATABASE_EXEC_NS) / max(connected_ns, 1), 1.0),
     )
 
 
@@ -222,7 +242,7 @@ def limited(blocks: Sequence[Block], cores: int) -> bool:
     return full and bool(busy) and median(busy) < SERVER_IDLE
 
 
-def choose(race: Race, wanted: str | None = None) -> Choice:
+def choose(race: Race, wanted: str | None = None) -> MetricDecision:
     """The metric that decides a race.
 
     For "auto": throughput; but CPU time per request if the generator was the limit, if an open loop offers the same
@@ -239,7 +259,7 @@ def choose(race: Race, wanted: str | None = None) -> Choice:
     """
     asked = MetricChoice.of(wanted or race.plan.metric)
     metric, reason = _chosen(race) if asked.name == AUTO else (asked.name, None)
-    return Choice(metric, asked.typical, reason)
+    return MetricDecision(metric, asked.typical, reason)
 
 
 def _chosen(race: Race) -> tuple[str, MetricReason | None]:

@@ -28,7 +28,7 @@ def edge(rule: Rule) -> float:
 
 def settled(rule: Rule, low: float, high: float) -> bool:
     """Whether the interval is on one side of the threshold, whichever that is."""
-    return math.isfinite(low) and math.isfinite(high) and not low < edge(rule) < high
+    return not (math.isnan(low) or math.isnan(high) or low < edge(rule) < high)
 
 
 @dataclass(frozen=True, slots=True)

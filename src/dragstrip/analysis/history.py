@@ -13,9 +13,10 @@ from dragstrip.analysis.interval import error_of_log
 from dragstrip.analysis.judgement import ColumnVerdict, judge
 from dragstrip.analysis.pairs import Pair
 from dragstrip.record import COMMIT, Entrant, EventKind, Race
+from dragstrip.requested import title_of
 
 #: What tells whether a contender is the same in two races: its name, version, definition and commit.
-Identity: TypeAlias = tuple[str, str, str, str]
+ServerIdentity: TypeAlias = tuple[str, str, str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +41,7 @@ class Environment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
+class HistoryPoint:
     """One race.
 
     Args:
@@ -76,13 +77,15 @@ class Series:
     Args:
         subject: the server's name, or the repository's of which it is a revision.
         reference: the contender that is the same in all races. metric: what the ratio compares.
+        requested: what the latest race requests, in a line.
     """
 
     subject: str
     reference: str
     workload: str
     metric: str
-    points: tuple[Point, ...]
+    points: tuple[HistoryPoint, ...]
+    requested: str
 
 
 def collect(races: Iterable[Race], *, subject: str = "", reference: str = "", workload: str = "") -> list[Series]:
@@ -94,16 +97,25 @@ def collect(races: Iterable[Race], *, subject: str = "", reference: str = "", wo
         races: in any order.
         subject, reference, workload: only these, if given.
     """
-    found: dict[tuple[str, str, Identity, str, str], list[Point]] = defaultdict(list)
+    titles: dict[str, str] = {}
+    found: dict[tuple[str, str, ServerIdentity, str, str], list[HistoryPoint]] = defaultdict(list)
     for race in sorted(races, key=lambda race: race.started):
         for column, part in zip(by_column(race), judge(race).columns, strict=True):
             if workload not in ("", column.workload):
                 continue
+            titles[column.workload] = title_of(column.workload, column.columns[0].definition)
             for (name, command), identity, point in _points(race, column, part):
                 if subject in ("", name) and reference in ("", identity[0]):
                     found[name, command, identity, column.workload, part.metric].append(point)
     listed = [
-        Series(subject=name, reference=identity[0], workload=at, metric=metric, points=tuple(points))
+        Series(
+            subject=name,
+            reference=identity[0],
+            workload=at,
+            metric=metric,
+            points=tuple(points),
+            requested=titles[at],
+        )
         for (name, _, identity, at, metric), points in found.items()
         if len(points) > 1
     ]
@@ -124,7 +136,9 @@ def own_command(entrant: Entrant) -> str:
     return "" if entrant.kind == "definition" or _commit(entrant) else entrant.definition_hash
 
 
-def _points(race: Race, column: Race, part: ColumnVerdict) -> Iterator[tuple[tuple[str, str], Identity, Point]]:
+def _points(
+    race: Race, column: Race, part: ColumnVerdict
+) -> Iterator[tuple[tuple[str, str], ServerIdentity, HistoryPoint]]:
     """Each pair of a race, from both sides: the server's name and own command, the reference, and the point."""
     entrants = {entrant.name: entrant for entrant in column.entrants}
     repository = next((event.subject for event in race.events if event.kind is EventKind.REVISIONS), "")
@@ -138,9 +152,9 @@ def _points(race: Race, column: Race, part: ColumnVerdict) -> Iterator[tuple[tup
             yield known, _identity(entrants[other]), _point(race, column, pair, entrants[server], turned=turned)
 
 
-def _point(race: Race, column: Race, pair: Pair, server: Entrant, *, turned: bool) -> Point:
+def _point(race: Race, column: Race, pair: Pair, server: Entrant, *, turned: bool) -> HistoryPoint:
     interval = pair.interval.inverted() if turned else pair.interval
-    return Point(
+    return HistoryPoint(
         race=race.id,
         started=race.started,
         ratio=interval.estimate,
@@ -169,7 +183,7 @@ def _commit(entrant: Entrant) -> str:
     return str(entrant.parameters.get(COMMIT, ""))
 
 
-def _identity(entrant: Entrant) -> Identity:
+def _identity(entrant: Entrant) -> ServerIdentity:
     commit = _commit(entrant)
     # Of a revision the folder of its build is part of the hash, and the name may be typed in several ways.
     if commit:

@@ -13,7 +13,7 @@ import numpy as np
 from dragstrip.analysis.columns import by_column
 from dragstrip.analysis.fitness import MetricReason, UnfitReason, choose, lasting, unfit
 from dragstrip.analysis.interval import EARLY, FLOOR, FloatArray, Interval, quantile
-from dragstrip.analysis.numbers import RoundNumbers, Tables, numbers_of, read
+from dragstrip.analysis.numbers import NumberTables, RoundNumbers, numbers_of, read
 from dragstrip.analysis.pairs import Pair, Rules, pairs_of
 from dragstrip.analysis.ranking import ranking
 from dragstrip.errors import BadUsage
@@ -248,7 +248,7 @@ def judge_column(
 
 
 def _all_pairs(
-    race: Race, tables: Tables, by_metric: Mapping[str, RoundNumbers], rules: Rules, warming: Sequence[str]
+    race: Race, tables: NumberTables, by_metric: Mapping[str, RoundNumbers], rules: Rules, warming: Sequence[str]
 ) -> tuple[tuple[Pair, ...], dict[str, tuple[Pair, ...]]]:
     """The pairs by the metric that decides, and by each other metric with numbers."""
 
@@ -300,7 +300,7 @@ def _groups(ranking: Sequence[str], pairs: Sequence[Pair]) -> tuple[tuple[str, .
 
 
 def _estimates(
-    race: Race, tables: Tables, by_metric: Mapping[str, RoundNumbers], *, typical: bool
+    race: Race, tables: NumberTables, by_metric: Mapping[str, RoundNumbers], *, typical: bool
 ) -> dict[str, Estimate]:
     blocks: Counter[str] = Counter()
     errors: dict[str, Counter[str]] = {entrant.name: Counter() for entrant in race.entrants}

@@ -7,7 +7,7 @@ the least variance that is used. Holm's method (1979) bounds the probability of 
 
 Between versions of one server Student's test replaces Welch's: a function that did not change scatters alike in both,
 so both sides together show its scatter. If one side lacks the function, Welch's test has half as many degrees of
-freedom, and misses what Student's finds (``benchmarks/why_nulls.py``).
+freedom, and misses what Student's finds.
 
 Numbers in, numbers out; ``tests/statistics/test_launch_differences.py`` checks them by simulation.
 """

@@ -71,7 +71,7 @@ class RoundNumbers:
 
 
 @dataclass(frozen=True, slots=True)
-class Tables:
+class NumberTables:
     """The blocks of all rounds that are not void, as arrays; their axes are round, pass and contender.
 
     Args:
@@ -99,7 +99,7 @@ class Tables:
     lost: FloatArray
 
 
-def read(race: Race) -> Tables:
+def read(race: Race) -> NumberTables:
     """The tables of a race.
 
     A block's whole time counts, and a pause that outlasts the counted part to its end. Every contender has its own
@@ -142,7 +142,7 @@ def read(race: Race) -> Tables:
                 settled[row, column[launch.contender]] = launch.settled
                 memory_bytes[row, column[launch.contender]] = launch.peak_memory_bytes or math.nan
     used = _used(race, names, good)
-    return Tables(
+    return NumberTables(
         names=names,
         rounds=tuple(r.index for r in rounds),
         seconds=np.array([r.lasted_s for r in rounds]),
@@ -193,7 +193,7 @@ def _waited_ns(block: Block) -> int:
     return max(block.duration_ns - block.lead_ns - block.counted_ns, 0)
 
 
-def numbers_of(tables: Tables, metric: str) -> RoundNumbers:
+def numbers_of(tables: NumberTables, metric: str) -> RoundNumbers:
     """The round numbers of one metric."""
     if quantile := KNOWN[metric].quantile:
         passes = tables.latency_ns[quantile] / 1000

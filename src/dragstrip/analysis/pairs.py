@@ -12,7 +12,7 @@ import numpy as np
 from dragstrip.analysis.fitness import UnfitReason
 from dragstrip.analysis.group_sequential import level_within, stage_of, stages_until
 from dragstrip.analysis.interval import EARLY, FLOOR, Compared, FloatArray, Interval, decide, early_half
-from dragstrip.analysis.numbers import RoundNumbers, Tables, median_over_passes
+from dragstrip.analysis.numbers import NumberTables, RoundNumbers, median_over_passes
 from dragstrip.analysis.simultaneous import pair_variances, range_factor
 from dragstrip.analysis.unequal_disturbance import Disturbed, unevenness
 from dragstrip.metrics import KNOWN, PairVerdict
@@ -106,7 +106,7 @@ class Rules:
 
 
 def pairs_of(
-    tables: Tables,
+    tables: NumberTables,
     numbers: RoundNumbers,
     rules: Rules,
     unfit: Mapping[str, UnfitReason],
@@ -167,8 +167,8 @@ def grouped(names: Sequence[str], unfit: Mapping[str, UnfitReason]) -> tuple[tup
 
 
 def _with_earlier_stages(
-    tables: Tables, decisive: FloatArray, columns: Sequence[tuple[int, int]], rules: Rules
-) -> tuple[FloatArray, list[_Draft]]:
+    tables: NumberTables, decisive: FloatArray, columns: Sequence[tuple[int, int]], rules: Rules
+) -> tuple[FloatArray, list[_DraftPair]]:
     """Each pair's log ratios and draft; a pair that only the end of an earlier stage decides is left as it was then.
 
     Looks beyond a planned last round have little of alpha. What was decided with more of it stays so.
@@ -189,9 +189,11 @@ def _with_earlier_stages(
     return decisive, drafts
 
 
-def _jointly(tables: Tables, decisive: FloatArray, columns: Sequence[tuple[int, int]], rules: Rules) -> list[_Draft]:
+def _jointly(
+    tables: NumberTables, decisive: FloatArray, columns: Sequence[tuple[int, int]], rules: Rules
+) -> list[_DraftPair]:
     """Each pair's log ratios, its variance from all pairs', and whether the machine was uneven to it."""
-    drafts = [_Draft.of(decisive[:, at]) for at in range(len(columns))]
+    drafts = [_DraftPair.of(decisive[:, at]) for at in range(len(columns))]
     contenders = len({k for pair, draft in zip(columns, drafts, strict=True) if draft.n for k in pair})
     squares = [draft.error**2 * draft.n for draft in drafts]
     variances = pair_variances(columns, squares, [draft.n for draft in drafts], len(tables.names))
@@ -212,7 +214,7 @@ def _jointly(tables: Tables, decisive: FloatArray, columns: Sequence[tuple[int, 
 
 
 @dataclass(frozen=True, slots=True)
-class _Draft:
+class _DraftPair:
     """One pair's log ratios: how many, their mean, the mean's standard error.
 
     Args:
@@ -229,7 +231,7 @@ class _Draft:
     disturbed: Disturbed | None = None
 
     @classmethod
-    def of(cls, differences: FloatArray) -> _Draft:
+    def of(cls, differences: FloatArray) -> _DraftPair:
         values = differences[~np.isnan(differences)]
         n = len(values)
         mean = float(values.mean()) if n else math.nan

@@ -27,7 +27,7 @@ def ranking(names: Sequence[str], pairs: Iterable[Pair]) -> tuple[str, ...]:
     return consistent(sorted(names, key=lambda name: -score[name]), ahead(known))
 
 
-class Judged(Protocol):
+class JudgedPairs(Protocol):
     """A pair with its verdict, of a."""
 
     @property
@@ -43,7 +43,7 @@ class Judged(Protocol):
         """Of the first."""
 
 
-def ahead(pairs: Iterable[Judged]) -> list[tuple[str, str]]:
+def ahead(pairs: Iterable[JudgedPairs]) -> list[tuple[str, str]]:
     """Each separated pair, the better contender first."""
     apart = (pair for pair in pairs if pair.verdict.separated)
     return [(pair.a, pair.b) if pair.verdict is PairVerdict.FASTER else (pair.b, pair.a) for pair in apart]

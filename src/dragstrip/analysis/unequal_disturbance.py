@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dragstrip.analysis.interval import FloatArray
+from dragstrip.quantities import as_percent
 
 #: A difference of lost shares counts from this many of its standard errors on (paired, over rounds).
 ERRORS = 3.0
@@ -20,7 +21,8 @@ ERRORS = 3.0
 MIN_ROUNDS = 4
 
 #: How much of a difference in lost time may be left in a metric's log ratio: half as much again as the most seen when
-#: a disturbance of one contender alone was injected (docs/CALIBRATION.md). Latencies as throughput; memory takes none.
+#: a disturbance of one contender alone was injected (docs/evidence/verdicts.md).
+#: Latencies as throughput; memory takes none.
 KEPT = {"throughput": 1.5, "cpu": 0.4, "memory": 0.0}
 
 
@@ -39,6 +41,15 @@ class Disturbed:
     lost_more: float
     lost_less: float
     widened: float
+
+    @property
+    def text(self) -> str:
+        """Which contender the machine disturbed more, by how much, and what that does to the interval."""
+        return (
+            f"{self.more} was disturbed more than {self.less}: other programs and the hypervisor took "
+            f"{as_percent(self.lost_more)} of its time, but {as_percent(self.lost_less)} of {self.less}'s; "
+            f"both ends of the interval were moved out by {as_percent(math.expm1(self.widened))} to allow for this"
+        )
 
 
 def _cost(lost: FloatArray) -> FloatArray:

@@ -4,8 +4,7 @@
 words into entrants, ``preparation`` makes the command of a launch, ``template`` renders files within bounds.
 """
 
-from dragstrip.contender.boxes import agree, asks_for_agreement
-from dragstrip.contender.boxes import facts as box_facts
+from dragstrip.contender.address import Address, Trust, is_address
 from dragstrip.contender.definition import Key, Source, Strict, nearest, parsed, read, validated
 from dragstrip.contender.discovery import Missing, Ready, cache_dir, environment
 from dragstrip.contender.elsewhere import (
@@ -19,7 +18,6 @@ from dragstrip.contender.elsewhere import (
     refuse_beyond,
 )
 from dragstrip.contender.entries import (
-    Address,
     Entry,
     LineUp,
     broken_definitions,
@@ -35,6 +33,7 @@ from dragstrip.contender.entries import (
     shipped,
     url_entry,
     variant,
+    workload_word_of,
 )
 from dragstrip.contender.fields import NAME, PER_CORE, SUITES, Alternative, Contender, Install, load
 from dragstrip.contender.imported import names as imported_names
@@ -51,4 +50,4 @@ from dragstrip.contender.preparation import (
     prepare,
     status,
 )
-from dragstrip.image import BUILD_S
+from dragstrip.machine.bounded_command import BUILD_S

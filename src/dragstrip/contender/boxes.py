@@ -11,7 +11,7 @@ from dragstrip.contender.discovery import Missing, Ready, cache_dir
 from dragstrip.contender.entries import Entry
 from dragstrip.contender.fields import ContainerFields
 from dragstrip.errors import BadUsage, NeedsUserNamespace, NotReady
-from dragstrip.image import Box, Found, Image, Recipe, Wish
+from dragstrip.image import Box, FoundImage, Image, Recipe, Wish
 
 #: Where the socket of the race's database is in a box.
 DATABASE_FOLDER = "/database"
@@ -92,8 +92,8 @@ def port(entry: Entry, workload: str) -> int:
 
 
 def facts(entry: Entry) -> dict[str, str]:
-    """What the parity sheet shows of the entrant's image and box; empty if it is a program of this machine."""
-    return image.facts(unpacked(entry)) if entry.container is not None else {}
+    """What the parity sheet shows of the entrant's image and box."""
+    return image.facts(unpacked(entry))
 
 
 def box(
@@ -142,7 +142,7 @@ def _recipe(container: ContainerFields) -> Recipe | None:
     return Recipe(folder=folder, dockerfile=container.dockerfile, args=args, engine=container.engine)
 
 
-def _found(container: ContainerFields) -> Found:
+def _found(container: ContainerFields) -> FoundImage:
     if (recipe := _recipe(container)) is not None:
         return image.build(recipe, cache_dir())
     return image.find(container.image, container.engine)

@@ -1,7 +1,7 @@
 """The entrants of a race: a definition with its parameters set, a command given ad hoc, or an address.
 
 The words of the command line become an ``Entry`` here: ``nginx-lua:workers=2``, ``new=nginx-lua:program=/opt/nginx``,
-``./mine/contender.toml``, ``--serve "mine=./server --port {port}"``, ``http://127.0.0.1:8080/``. A user's own
+``./mine/contender.toml``, ``--serve "mine=npm start"``, ``http://127.0.0.1:8080/users``. A user's own
 definitions are in the folders of ``--contenders`` and ``$DRAGSTRIP_CONTENDERS``.
 """
 
@@ -11,7 +11,6 @@ import hashlib
 import json
 import os
 import re
-import shlex
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,19 +18,18 @@ from functools import cache, lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
-from urllib.parse import urlsplit
 
 from pydantic import Field
 
-from dragstrip.contender import imported
-from dragstrip.contender.definition import Strict, fill, nearest, placeholders, read
-from dragstrip.contender.elsewhere import Hosts, addresses_here, allowance, bracketed, first_listening
+from dragstrip.contender import imported, own_command
+from dragstrip.contender.address import USUAL_TRUST, Address, Trust, address_of, is_address
+from dragstrip.contender.definition import Strict, fill, nearest
+from dragstrip.contender.definition import read as read_definition
+from dragstrip.contender.elsewhere import Hosts
 from dragstrip.contender.fields import (
-    DATABASE,
     FILE_NAME,
     PER_CORE,
     SHIPPED,
-    TLS_FILES,
     ContainerFields,
     Contender,
     Value,
@@ -40,7 +38,8 @@ from dragstrip.contender.fields import (
 )
 from dragstrip.errors import BadDefinition, BadUsage
 from dragstrip.paths import is_file
-from dragstrip.record import DEFAULT_CONNECTIONS
+from dragstrip.record import DEFAULT_CONNECTIONS, SECRET, VARIABLE
+from dragstrip.store import masking
 
 LINE_UPS = SHIPPED.parent / "lineups"
 
@@ -53,9 +52,6 @@ _HASHED_BYTES = 256 * 2**20
 #: The mark that responses of an ad hoc contender must carry if the workload requires one.
 AD_HOC_MARK = "USER"
 
-#: Names in braces that ``--serve`` may use.
-SERVE_NAMES = ("address", "port", "socket", "cores", "scratch", "data", *sorted(TLS_FILES), *sorted(DATABASE))
-
 #: Keys of an entry's parameters: the file of a definition that isn't shipped, and the typed word of an entrant with a
 #: name of its own. ``PLACE`` and a command's name are the key of the path that the user gave for this command.
 DEFINITION, TYPED, PLACE = "definition", "typed", "place of "
@@ -63,16 +59,12 @@ DEFINITION, TYPED, PLACE = "definition", "typed", "place of "
 #: The parameters that say which version of HTTP a contender is started for ("1.1", "2"), and whether over TLS ("on").
 HTTP, TLS = "http", "tls"
 
+#: Parameters of a server that is already running: its URL, the IP address of a host that the URL names, and which
+#: certificates are accepted.
+URL, AT, CACERT, INSECURE = "url", "address", "cacert", "insecure"
+
 #: The parameter of a command's own start time, its default and its maximum, as a definition's ``start.wake_s``.
 WAKE, USUAL_WAKE_S, MAX_WAKE_S = "wake_s", 10.0, 120.0
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Where a server that is already running listens; the host is an IPv4 address or a name."""
-
-    host: str
-    port: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +82,9 @@ class Entry:
         own_forms: workloads for which its JSON has a form of its own.
         contender: its definition; None for ad hoc entrants.
         command, folder: the words of ``--serve``, and the folder to start the command in.
+        environment: variables that the user set for the command.
+        secrets: values of its secret variables; ``missing_secrets`` if it was made from a record.
+        needs_shell: what ``sh -c`` runs the command for, like "&&"; "": it is started without a shell.
         url: the address of a server that is already running.
         container: the image that is started; None: a program of this machine.
         profiled: its runtime shall name the code that it compiles, which no launch of a race does.
@@ -111,6 +106,9 @@ class Entry:
     contender: Contender | None = None
     command: tuple[str, ...] = ()
     folder: Path | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    needs_shell: str = ""
     url: Address | None = None
     container: ContainerFields | None = None
     profiled: bool = False
@@ -121,7 +119,9 @@ class Entry:
 
     @property
     def tls(self) -> bool:
-        """Whether it serves TLS: its parameter ``tls`` is "on", or its command contains ``{certificate}``."""
+        """Whether it serves TLS: its parameter ``tls`` is "on", its command contains ``{certificate}``, or https://."""
+        if self.url is not None:
+            return self.url.secure
         return self.parameters.get(TLS) == "on" or any("{certificate}" in word for word in self.command)
 
     def with_tls(self) -> Entry:
@@ -138,17 +138,30 @@ class Entry:
         return float(str(self.parameters.get(WAKE, USUAL_WAKE_S)))
 
     @property
+    def waits_to_listen(self) -> bool:
+        """Whether a start that takes longer than ``wake_s`` has more time while nothing listens: nobody set a time."""
+        return bool(self.command) and WAKE not in self.parameters
+
+    @property
+    def missing_secrets(self) -> tuple[str, ...]:
+        """Names of secret variables whose values a record can't have, and that were not given again."""
+        kept = (key.removeprefix(SECRET) for key in self.parameters if key.startswith(SECRET))
+        return tuple(name for name in kept if name not in self.secrets) if self.command else ()
+
+    @property
     def mounts_certificate(self) -> bool:
         """Whether its container needs a certificate's files also without TLS, because its program always reads them."""
         return self.container is not None and any("{certificate" in text for text in self.container.mounts.values())
 
     def path(self, workload: str) -> str:
-        """The beginning of its own path for a workload; "" for the workload's path."""
+        """The beginning of its own path for a workload, or its URL's whole path; "" for the workload's path."""
+        if self.url is not None:
+            return self.url.path
         return self.contender.serving(workload).path if self.contender is not None else ""
 
     def serves(self, workload: str) -> bool:
-        """Whether it has a workload; True for ad hoc entrants, which scrutineering checks."""
-        return self.workloads is None or workload in self.workloads
+        """Whether it has a workload, or ""; True for ad hoc entrants, which scrutineering checks."""
+        return self.workloads is None or not workload or workload in self.workloads
 
     def refuse_unless_it_serves(self, workload: str) -> None:
         """Refuses a workload that this contender doesn't have.
@@ -175,12 +188,27 @@ class Entry:
         return replace(self, contender=contender, parity={**self.parity, **more})
 
 
+class LineUpRequest(Strict):
+    """A request of its own, in place of a workload; its correct response is learned, as with ``--path``."""
+
+    path: str = Field(pattern=r"^/", description="path with its query, like `/users/42?x=1`")
+    method: str | None = Field(default=None, description="method; by default GET, or POST with a body")
+    headers: Words = Field(default=(), description='like `["Accept: application/json"]`')
+    body: str | None = Field(default=None, description="body, or `@FILE`")
+    status: int | None = Field(default=None, description="expected status; by default the learned one")
+    check: Literal["auto", "full", "length", "status"] = Field(
+        default="auto", description="how much of each response is compared"
+    )
+    ignore: Words = Field(default=(), description='JSON fields that may change, like `["/id"]`')
+
+
 class LineUp(Strict):
     """A named list of contenders, with its workload and load."""
 
     title: str = Field(min_length=1, description="the comparison in one line")
     names: Words = Field(min_length=2, alias="contenders", description='at least two, like `["one", "two:workers=2"]`')
     workload: str = Field(default="hello", description="name of the workload")
+    request: LineUpRequest | None = Field(default=None, description="`[request]`: a request in place of a workload")
     connections: int = Field(
         default=DEFAULT_CONNECTIONS, ge=1, le=100_000, description="open connections, in place of the workload's"
     )
@@ -189,11 +217,6 @@ class LineUp(Strict):
     metric: Literal["auto", "throughput", "cpu"] = Field(
         default="auto", description="what decides the race; `auto` chooses by how disturbed the machine is"
     )
-
-    @property
-    def own_connections(self) -> int | None:
-        """The number that the file sets; None: the workload's number, or the default."""
-        return self.connections if "connections" in self.model_fields_set else None
 
 
 def line_up(word: str) -> LineUp:
@@ -206,7 +229,7 @@ def line_up(word: str) -> LineUp:
     if not is_file(file):
         known = sorted(file.stem for file in LINE_UPS.glob("*.toml"))
         raise BadUsage(f"unknown line-up {word!r}; {nearest(word, known, 'known:')}, or give a TOML file")
-    return read(file, LineUp)[0]
+    return read_definition(file, LineUp)[0]
 
 
 def shipped() -> dict[str, Contender]:
@@ -330,7 +353,12 @@ def split_label(text: str) -> tuple[str, str]:
 
 
 def entrants(
-    words: Iterable[str], *, extra_dirs: Iterable[Path] = (), settings: Sequence[str] = (), allowed: Hosts = ()
+    words: Iterable[str],
+    *,
+    extra_dirs: Iterable[Path] = (),
+    settings: Sequence[str] = (),
+    allowed: Hosts = (),
+    trust: Trust = USUAL_TRUST,
 ) -> tuple[Entry, ...]:
     """Entrants from the command line's words and its ``--set NAME.key=value``.
 
@@ -338,23 +366,22 @@ def entrants(
     not become part of the contender's name: it only says where the program is on this machine.
 
     Args:
-        allowed: hosts that a URL may name, in addition to loopback.
+        allowed: hosts that a URL may name, in addition to this machine.
+        trust: which certificates of https:// URLs are accepted.
 
     Raises:
-        BadUsage: unknown contender or parameter, a value of the wrong type, a URL beyond loopback, or a setting for a
-            contender that is not among the words.
+        BadUsage: unknown contender or parameter, a value of the wrong type, a URL beyond this machine, a setting for a
+            contender that is not among the words, or ``trust`` without an https:// URL.
         BadDefinition: a definition is refused.
     """
     entries: list[Entry] = []
     used: set[str] = set()
     dirs = tuple(extra_dirs)
     for text in words:
-        if "://" in text:
-            entries.append(url_entry(text, allowed))
-            continue
-        if re.fullmatch(r"([\w.-]+|\[[0-9a-fA-F:]+\]):\d{1,5}/?", text):
-            raise BadUsage(f"{text}: a running server is named by its address; use http://{text.rstrip('/')}/")
         label, word = split_label(text)
+        if is_address(word):
+            entries.append(url_entry(word, allowed, label=label, trust=trust))
+            continue
         name, overrides = parse_entry(word)
         contender = find(name, dirs)
         typed, places = dict(overrides), dict[str, str]()
@@ -369,6 +396,9 @@ def entrants(
             if key not in overrides:
                 (places if key in contender.place_keys() else typed)[key] = value
         entries.append(variant(contender, typed, label=label, places=places))
+    if trust != USUAL_TRUST and not any(entry.url is not None and entry.url.secure for entry in entries):
+        option = f"--cacert {trust.cacert}" if trust.cacert else "--insecure"
+        raise BadUsage(f"{option} is for servers at https:// addresses, and this command has none; leave it out")
     if unused := [setting for setting in settings if setting not in used]:
         known = ", ".join(sorted(entry.name for entry in entries))
         raise BadUsage(
@@ -475,17 +505,24 @@ def _converted(name: str, key: str, text: str, default: Value) -> Value:
     return value
 
 
-def serve_entry(text: str, folder: Path | None = None, *, wake_s: float | None = None) -> Entry:
-    """An entrant from ``--serve "name=command … {port}"``: started in the user's folder, as the user.
+def serve_entry(
+    text: str,
+    folder: Path | None = None,
+    *,
+    wake_s: float | None = None,
+    environment: Mapping[str, str] = MappingProxyType({}),
+) -> Entry:
+    """An entrant from ``--serve "name=command"``: started in the user's folder, as the user.
 
-    Dragstrip splits the command as a shell would, and runs no shell. The command must contain ``{port}``, or
-    ``{socket}`` (the path of a unix socket for the server to make). It may contain the other ``SERVE_NAMES``.
+    The command is read as ``own_command.read`` says; it may contain the ``SERVE_NAMES``. The server is told where to
+    listen by the variable ``PORT``, and by ``{port}`` or ``{socket}`` (the path of a unix socket for it to make).
 
     Args:
         wake_s: seconds that it may take to its first correct response; None: ``USUAL_WAKE_S``.
+        environment: variables to set for it.
 
     Raises:
-        BadUsage: no name, no command, no ``{port}``, a name that can't be shown, or too long a start.
+        BadUsage: no name, no command, a name that can't be shown, an unknown placeholder, or too long a start.
     """
     if wake_s is not None and wake_s > MAX_WAKE_S:
         raise BadUsage(f"--wake {wake_s:g}s: a start may take up to {MAX_WAKE_S:g} s; give at most that")
@@ -493,39 +530,84 @@ def serve_entry(text: str, folder: Path | None = None, *, wake_s: float | None =
     name = name.strip()
     if equals and re.fullmatch(r"env(\s+\S+)*\s+\w+", name):
         raise BadUsage(f'--serve {text!r}: a name is missing before the command; use --serve "mine={text}"')
-    remedy = 'write --serve "mine=./server --port {port}"'
     if not equals or not command.strip():
+        remedy = 'write --serve "mine=./server --port {port}", or "mine=npm start" if the server reads PORT'
         raise BadUsage(f"--serve {text!r}: a name and a command are needed; {remedy}")
     if not 1 <= len(name) <= 60 or not name.isprintable():
         raise BadUsage(f"--serve: the name {name!r} can't be shown; use 1 to 60 printable characters")
-    try:
-        words = tuple(shlex.split(command))
-        used = [name for word in words for name in placeholders(word)]
-    except ValueError as error:
-        raise BadUsage(f"--serve {name}: the command can't be read ({error}); {remedy}") from error
-    if unknown := [name for name in used if name not in SERVE_NAMES]:
-        remedy = nearest(unknown[0], SERVE_NAMES, "valid:")
-        raise BadUsage(f"--serve {name}: unknown placeholder {{{unknown[0]}}}; {remedy}")
-    if not {"port", "socket"} & set(used):
+    read = own_command.read(name, command)
+    hidden = {key: value for key, value in environment.items() if own_command.is_secret(key, value)}
+    hidden = {**read.secrets, **hidden}
+    if unknown := [key for key in read.hidden if key not in hidden]:
         raise BadUsage(
-            f"--serve {name}: the command must contain {{port}} (or {{socket}}), so that the server knows where to"
-            f" listen; {remedy}"
+            f"--serve {name}: the value of {unknown[0]} is hidden; give it by --env {name}.{unknown[0]}=VALUE"
         )
-    place = (folder or Path.cwd()).absolute()
+    own_command.remember(name, hidden)
+    plain = {key: value for key, value in environment.items() if key not in hidden}
+    kept = {key: masking.salted(value) for key, value in hidden.items()}
+    return _of_command(name, read, (folder or Path.cwd()).absolute(), wake_s, plain, hidden, kept)
+
+
+def _of_command(
+    name: str,
+    read: own_command.OwnCommand,
+    folder: Path,
+    wake_s: float | None,
+    plain: Mapping[str, str],
+    secrets: Mapping[str, str],
+    kept: Mapping[str, str],
+) -> Entry:
+    """A command as an entrant.
+
+    Args:
+        plain: variables of the user's that are not secret. secrets: the others, as far as their values are known.
+        kept: salted hashes of the secret values.
+    """
+    set_first = {**read.environment, **plain, **dict.fromkeys(kept, own_command.HIDDEN)}
+    shown = ", ".join(f"{key}={value}" for key, value in sorted(set_first.items()))
+    parity = {"command": read.text}
+    parity |= {"run by": f"sh -c, because of {read.needs_shell}"} if read.needs_shell else {}
+    parity |= {"environment": shown} if shown else {}
+    parameters: dict[str, Value] = {"command": read.text, "folder": str(folder)}
+    parameters |= {} if wake_s is None else {WAKE: wake_s}
+    parameters |= {f"{VARIABLE}{key}": value for key, value in plain.items()}
+    parameters |= {f"{SECRET}{key}": value for key, value in kept.items()}
+    # Values of secrets have no part in the hash, by which a reader could try them: the salted hashes are compared.
+    hashed = (*read.words, *(f"{key}={value}" for key, value in sorted(set_first.items())))
     return Entry(
         name=name,
         title=name,
         kind="serve",
         language="unknown",
         mark=AD_HOC_MARK,
-        parameters=MappingProxyType(
-            {"command": command.strip(), "folder": str(place)} | ({} if wake_s is None else {WAKE: wake_s})
-        ),
-        definition_hash=_command_hash(words, place),
-        parity={"command": command.strip()},
-        command=words,
-        folder=place,
+        parameters=MappingProxyType(parameters),
+        definition_hash=_command_hash(hashed, folder, bool(read.needs_shell)),
+        parity=parity,
+        command=read.words,
+        folder=folder,
+        environment=MappingProxyType({**read.environment, **plain}),
+        secrets=MappingProxyType(dict(secrets)),
+        needs_shell=read.needs_shell,
     )
+
+
+def _served_again(name: str, parameters: Mapping[str, object], wake_s: float | None) -> Entry:
+    """A command of a record; its secret values are those that this process was given.
+
+    Raises:
+        BadUsage: a secret value differs from the record's.
+    """
+    plain = {key.removeprefix(VARIABLE): str(text) for key, text in parameters.items() if key.startswith(VARIABLE)}
+    kept = {key.removeprefix(SECRET): str(text) for key, text in parameters.items() if key.startswith(SECRET)}
+    given = {key: value for key in kept if (value := own_command.remembered(name, key)) is not None}
+    for key, value in given.items():
+        if not masking.is_same(value, kept[key]):
+            raise BadUsage(
+                f"{name}: {key} has another value than in the race's record; give the same by --env {name}.{key}=VALUE"
+                ", or start a new race"
+            )
+    read = own_command.read(name, str(parameters["command"]))
+    return _of_command(name, read, Path(str(parameters["folder"])), wake_s, plain, given, kept)
 
 
 def image_entry(text: str, folder: Path | None = None, *, wake_s: float | None = None) -> Entry:
@@ -554,20 +636,23 @@ def image_entry(text: str, folder: Path | None = None, *, wake_s: float | None =
         language="unknown",
         mark=AD_HOC_MARK,
         parameters=MappingProxyType({"image": container.image} | ({} if wake_s is None else {WAKE: wake_s})),
-        definition_hash=_command_hash((container.image,), Path("/")),
+        definition_hash=_command_hash((container.image,), Path("/"), shell=False),
         container=container,
     )
 
 
-def _command_hash(words: Sequence[str], folder: Path) -> str:
+def _command_hash(words: Sequence[str], folder: Path, shell: bool) -> str:
     """A hash over a command, its folder, its program, and the first file that an argument names.
 
     This file is the script of an interpreter, or a server's configuration.
     """
-    return hashlib.sha256("\0".join((*words, str(folder), *_file_hashes(words, folder))).encode()).hexdigest()
+    where, parts = own_command.first_command(words[2], folder) if shell else (folder, words)
+    return hashlib.sha256("\0".join((*words, str(folder), *_file_hashes(parts, where))).encode()).hexdigest()
 
 
 def _file_hashes(words: Sequence[str], folder: Path) -> Iterator[str]:
+    if not words:
+        return
     program = folder / words[0] if "/" in words[0] else Path(shutil.which(words[0]) or folder / words[0])
     arguments = (folder / word for word in words[1:])
     for file in (program, next(filter(is_file, arguments), None)):
@@ -589,46 +674,43 @@ def _content_hash(file: Path, size: int, _changed_ns: int) -> str:
     return digest.hexdigest()
 
 
-def url_entry(text: str, allowed: Hosts | None = ()) -> Entry:
-    """An entrant from the URL of a server that is already running; the workload sets the path.
+def url_entry(
+    text: str, allowed: Hosts | None = (), *, label: str = "", trust: Trust = USUAL_TRUST, host: str = ""
+) -> Entry:
+    """An entrant from the URL of a server that is already running, or from its ``host:port``.
 
     Args:
-        allowed: hosts in addition to loopback; None: any host, for a record's URL, which is only shown.
+        label: its name; "": its URL.
+        allowed, trust, host: as in ``address_of``.
 
     Raises:
-        BadUsage: not plain HTTP, a host that was not allowed, or a path, query or password in the URL.
+        BadUsage: as ``address_of``.
     """
-    remedy = "use an address like http://127.0.0.1:8080/"
-    try:
-        parts = urlsplit(text)
-        host, port = parts.hostname or "", parts.port or 80
-    except ValueError as error:
-        raise BadUsage(f"{text} is not a valid URL ({error}); {remedy}") from error
-    if label := re.match(r"([^=/:]+)=(http://\S+)", text):
-        raise BadUsage(f"{text}: a running server has no other name than its address; use {label[2]}")
-    if parts.scheme != "http":
-        raise BadUsage(f"{text}: a running server is raced over http:// alone; {remedy}")
-    if parts.path not in ("", "/") or parts.query or parts.fragment or parts.username is not None:
-        raise BadUsage(f"{text}: give only host and port, because the workload sets the path; {remedy}")
-    if allowed is not None:
-        if here := addresses_here(host):
-            host = first_listening(here, port)
-        try:
-            allowance(host, allowed)
-        except BadUsage as error:
-            raise BadUsage(f"{text}: {error}") from error
-    name = f"http://{bracketed(host)}:{port}/"
+    at = address_of(text, allowed, trust, host)
+    own: dict[str, Value] = {URL: at.url}
+    own |= {AT: at.host} if at.name and at.name != at.host else {}
+    own |= {CACERT: at.trust.cacert} if at.trust.cacert else {}
+    own |= {INSECURE: True} if at.trust.insecure else {}
+    parity = {"path": at.path, "Host": at.authority}
     return Entry(
-        name=name,
-        title=name,
+        name=label or at.url,
+        title=label or at.url,
         kind="url",
         language="unknown",
         mark=AD_HOC_MARK,
-        parameters=MappingProxyType({"url": name}),
-        definition_hash=hashlib.sha256(name.encode()).hexdigest(),
-        parity={"started by": "another user or program, before the race"},
-        url=Address(host, port),
+        parameters=MappingProxyType(own),
+        definition_hash=hashlib.sha256(at.url.encode()).hexdigest(),
+        parity={name: text for name, text in parity.items() if text},
+        url=at,
     )
+
+
+def workload_word_of(entries: Sequence[Entry]) -> str:
+    """The workload that the URLs of running servers name by their path, like "/users?x=1"; "" if none has a path.
+
+    If paths differ, it is the first one's: each server is asked at its own (``Entry.path``).
+    """
+    return next((entry.url.path for entry in entries if entry.url is not None and entry.url.path), "")
 
 
 def entry_of(name: str, kind: str, parameters: Mapping[str, object]) -> Entry:
@@ -637,17 +719,19 @@ def entry_of(name: str, kind: str, parameters: Mapping[str, object]) -> Entry:
     Raises:
         BadUsage: its definition no longer exists.
     """
-    needed = {"url": ("url",), "serve": ("command", "folder")}.get(kind, ())
+    needed = {"url": (URL,), "serve": ("command", "folder")}.get(kind, ())
     needed = ("image",) if kind == "serve" and "image" in parameters else needed
     if absent := [key for key in needed if not isinstance(parameters.get(key), str)]:
         raise BadUsage(f"{name}: its record lacks its {absent[0]}; start a new race with --serve or a URL")
     if kind == "url":
-        return url_entry(str(parameters["url"]), None)
+        url, at = str(parameters[URL]), str(parameters.get(AT, ""))
+        trust = Trust(str(parameters.get(CACERT, "")), insecure=bool(parameters.get(INSECURE)))
+        return url_entry(url, None, label=name if name != url else "", trust=trust, host=at)
     wake_s = wake if isinstance(wake := parameters.get(WAKE), int | float) else None
     if kind == "serve" and "image" in parameters:
         return image_entry(f"{name}={parameters['image']}", wake_s=wake_s)
     if kind == "serve":
-        return serve_entry(f"{name}={parameters['command']}", Path(str(parameters["folder"])), wake_s=wake_s)
+        return _served_again(name, parameters, wake_s)
     typed = str(parameters.get(TYPED, name))
     plain, overrides = parse_entry(typed)
     places = {key.removeprefix(PLACE): str(text) for key, text in parameters.items() if key.startswith(PLACE)}

@@ -179,7 +179,7 @@ class Version(Strict):
     )
 
 
-class WarmUp(Strict):
+class WarmUpFields(Strict):
     """Load on each launch before anything counts; it ends as soon as the speed no longer rises."""
 
     least_s: float = Field(default=0.05, ge=0, le=60, description="minimum, in seconds; 0.5 for just-in-time runtimes")
@@ -370,7 +370,7 @@ class ContenderFile(Strict):
     parity: Facts = Field(
         default_factory=dict, description="facts for the parity sheet that can't be seen from outside"
     )
-    warm_up: WarmUp = Field(default=WarmUp(), description="how long to load it before anything counts")
+    warm_up: WarmUpFields = Field(default=WarmUpFields(), description="how long to load it before anything counts")
     start: StartFields = Field(description="how to start and stop it")
     served: Served | None = Field(default=None, description="where it shows its own count of requests")
     profiled: Profiled = Field(

@@ -51,7 +51,7 @@ SYSTEM_PYTHON = Path("/usr/bin/python3")
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class InstallStep:
     """One command and its purpose.
 
     Args:
@@ -64,7 +64,7 @@ class Step:
     purpose: str
     env: tuple[tuple[str, str], ...] = ()
     names: tuple[str, ...] = ()
-    singly: tuple[Step, ...] = ()
+    singly: tuple[InstallStep, ...] = ()
 
     def __str__(self) -> str:
         return " ".join([*(f"{key}={value}" for key, value in self.env), shlex.join(self.command)])
@@ -74,7 +74,7 @@ class Step:
 class InstallPlan:
     """All steps, and the contenders that can't be installed on this machine, with reason and remedy."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[InstallStep, ...]
     impossible: tuple[str, ...] = ()
 
     def text(self) -> str:
@@ -143,7 +143,7 @@ def plan(
     return InstallPlan(tuple(steps), tuple(impossible))
 
 
-def lists_step(entries: Sequence[Entry], more: Mapping[str, str] = MappingProxyType({})) -> Step | None:
+def lists_step(entries: Sequence[Entry], more: Mapping[str, str] = MappingProxyType({})) -> InstallStep | None:
     """What fetches apt's package lists, if Debian packages are needed and the lists are absent or old.
 
     It runs before the plan, which chooses among the packages that apt knows.
@@ -153,7 +153,7 @@ def lists_step(entries: Sequence[Entry], more: Mapping[str, str] = MappingProxyT
     files = [path for path in LISTS.glob("*_Packages*") if path.is_file()]
     if files and time.time() - max(path.stat().st_mtime for path in (*files, LISTS)) < FRESH_S:
         return None
-    return Step(("apt-get", "update"), "the package lists are absent or old", _APT_ENV)
+    return InstallStep(("apt-get", "update"), "the package lists are absent or old", _APT_ENV)
 
 
 def _npm() -> bool:
@@ -218,7 +218,7 @@ def _why_not(how: Install, root: bool, apt: bool, had: frozenset[str]) -> str:
     return "no package manager of this machine provides it" + (f"; see {how.hint}" if how.hint else "")
 
 
-def _apt_steps(packages: dict[str, list[str]]) -> Iterator[Step]:
+def _apt_steps(packages: dict[str, list[str]]) -> Iterator[InstallStep]:
     if not packages:
         return
     # Some packages conflict with installed ones (LuaJIT's with OpenResty's, and so with nginx's Lua module): then the
@@ -226,29 +226,31 @@ def _apt_steps(packages: dict[str, list[str]]) -> Iterator[Step]:
     install = ("apt-get", "install", "-y", "--no-install-recommends", "--no-remove")
     names = tuple(sorted({name for names in packages.values() for name in names}))
     singly = [
-        Step((*install, *(package for package, by in packages.items() if name in by)), f"for {name}", _APT_ENV, (name,))
+        InstallStep(
+            (*install, *(package for package, by in packages.items() if name in by)), f"for {name}", _APT_ENV, (name,)
+        )
         for name in names
     ]
-    yield Step((*install, *packages), f"for {', '.join(names)}", _APT_ENV, names, tuple(singly))
+    yield InstallStep((*install, *packages), f"for {', '.join(names)}", _APT_ENV, names, tuple(singly))
 
 
-def _private_steps(pip: Sequence[str], npm: Sequence[str], names: tuple[str, ...], root: bool) -> Iterator[Step]:
+def _private_steps(pip: Sequence[str], npm: Sequence[str], names: tuple[str, ...], root: bool) -> Iterator[InstallStep]:
     """Packages in a folder that only these contenders use."""
     folder = environment(pip or npm)
     purpose = f"a private environment for {', '.join(names)}"
     if not pip:
         of_wheel = (str(environment(NPM_WHEEL) / "bin" / "python3"), "-I", "-c", _NPM_OF_WHEEL)
         program = ("npm",) if shutil.which("npm") else of_wheel
-        yield Step(
+        yield InstallStep(
             (*program, "install", "--no-fund", "--no-audit", "--prefix", str(folder), *npm), purpose, names=names
         )
         return
     base = str(SYSTEM_PYTHON) if root and SYSTEM_PYTHON.exists() else sys.executable
-    yield Step((base, "-I", "-m", "venv", "--clear", "--without-pip", str(folder)), purpose, names=names)
+    yield InstallStep((base, "-I", "-m", "venv", "--clear", "--without-pip", str(folder)), purpose, names=names)
     into = ("--python", str(folder / "bin" / "python3"))
     # pip would count the packages in PYTHONPATH as installed in the folder.
     words = (sys.executable, "-P", "-m", "pip", *into, "install", "--quiet", *pip)
-    yield Step(words, purpose, (("PYTHONPATH", ""),), names)
+    yield InstallStep(words, purpose, (("PYTHONPATH", ""),), names)
 
 
 def carry_out(planned: InstallPlan, say: Callable[[str], object]) -> dict[str, str]:
@@ -270,7 +272,7 @@ def carry_out(planned: InstallPlan, say: Callable[[str], object]) -> dict[str, s
     return failed
 
 
-def _run(step: Step, say: Callable[[str], object]) -> str:
+def _run(step: InstallStep, say: Callable[[str], object]) -> str:
     """Runs a step; why it failed, otherwise ""."""
     say(f"$ {step}")
     with _no_daemons() if step.command[0] == "apt-get" else nullcontext():
@@ -288,7 +290,7 @@ def _run(step: Step, say: Callable[[str], object]) -> str:
     return f"{shlex.join(step.command)} failed with exit status {done.returncode}:\n{last}"
 
 
-def refresh(step: Step, say: Callable[[str], object]) -> str:
+def refresh(step: InstallStep, say: Callable[[str], object]) -> str:
     """Fetches the package lists by ``lists_step``; why that failed, otherwise ""."""
     return _run(step, say)
 

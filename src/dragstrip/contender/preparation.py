@@ -13,8 +13,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
-from dragstrip.contender import boxes, discovery
+from dragstrip.contender import discovery, own_command
 from dragstrip.contender.definition import fill
 from dragstrip.contender.discovery import Missing, Ready, cache_dir
 from dragstrip.contender.entries import Entry
@@ -30,8 +31,10 @@ from dragstrip.contender.fields import (
 )
 from dragstrip.contender.template import Json, TemplateRefused, render
 from dragstrip.errors import BadDefinition, NotReady, StageError
-from dragstrip.image import BUILD_S, Box
-from dragstrip.machine.bounded_command import bounded
+from dragstrip.machine.bounded_command import BUILD_S, bounded
+
+if TYPE_CHECKING:
+    from dragstrip.image import Box
 
 #: Environment variable: the database's address as a URL, as HttpArena's entries read it; only in containers.
 URL_VARIABLE = "DATABASE_URL"
@@ -55,6 +58,13 @@ DATA = "data"
 
 #: A server's certificate in the scratch folder, and its key, by the name that HAProxy expects.
 CERTIFICATE, CERTIFICATE_KEY = "certificate.pem", "certificate.pem.key"
+
+
+#: Seconds that a command without a time of its own gets until it listens; until then no response can come.
+LISTENING_S = 30.0
+
+#: Seconds in which a wrapper passes its stop signal on, before Dragstrip sends it to the processes below as well.
+PASSES_ON_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +103,12 @@ class Start:
         unprivileged: root starts it as ``nobody``, which must own the scratch folder.
         kind: "definition" or "serve".
         address: the address that it listens on, at ``port``.
+        asked_port: the port that it was told; ``port`` differs if it is known to listen on another; 0: the same.
+        any_port: it is reached on whichever port its processes listen, because nobody may have told it one.
+        own_network: it gets a network of its own, in which there is nothing but its own loopback.
+        stop_all_after_s: seconds after which a stop signal also goes to the processes that it started, if it has not
+            ended by then: wrappers like ``npm`` and shells may not pass signals on; None: never.
+        listening_s: seconds within which it must listen, if that is more than ``wake_s``.
         socket: the unix socket that it listens on instead; None: it listens at the port.
         own_count: where it reports its own count of requests; None: it has no count.
         box: the container that ``command`` starts; None: no container.
@@ -108,6 +124,11 @@ class Start:
     unprivileged: bool = True
     kind: str = "definition"
     address: str = LOOPBACK
+    asked_port: int = 0
+    any_port: bool = False
+    own_network: bool = False
+    stop_all_after_s: float | None = None
+    listening_s: float = 0.0
     socket: Path | None = None
     own_count: OwnCount | None = None
     box: Box | None = None
@@ -118,6 +139,8 @@ def check(entry: Entry | Contender) -> Ready | Missing:
     if isinstance(entry, Contender):
         return discovery.look(entry)
     if entry.container is not None:
+        from dragstrip.contender import boxes  # images alone need it
+
         return boxes.look(entry)
     if entry.contender is not None:
         state = discovery.look(entry.contender)
@@ -160,7 +183,8 @@ def commands(entry: Entry) -> list[str]:
     if entry.contender is None and entry.container is not None:
         return [f"{entry.name}: {_image_words(entry.container)}"]
     if entry.contender is None:
-        return [f"{entry.name}: {shlex.join(entry.command)} (in {entry.folder})"]
+        set_first = [f"{key}={value}" for key, value in entry.environment.items()]
+        return [f"{entry.name}: {shlex.join([*set_first, *entry.command])} (in {entry.folder})"]
     contender, fields, parameters = entry.contender, entry.contender.fields, entry.parameters
     origin = "a shipped definition" if contender.shipped else f"definition {contender.source.file}"
     lines = [f"{shlex.join(fields.start.command)} ({origin})"] if fields.start.command else [f"its image ({origin})"]
@@ -201,6 +225,8 @@ def pending_build(entry: Entry) -> tuple[str, ...] | None:
     """
     contender = entry.contender
     if entry.container is not None:
+        from dragstrip.contender import boxes
+
         return boxes.pending(entry)
     if contender is None or contender.fields.build is None or _build_dir(contender, _ready(contender)).is_dir():
         return None
@@ -219,6 +245,8 @@ def build(entry: Entry) -> Path | None:
     """
     contender = entry.contender
     if entry.container is not None:
+        from dragstrip.contender import boxes
+
         return boxes.unpacked(entry).root
     if contender is None or contender.fields.build is None:
         return None
@@ -325,6 +353,8 @@ def prepare(
     entry.refuse_unless_it_serves(workload)
     outside = ""
     if entry.container is not None:
+        from dragstrip.contender import boxes
+
         if database:
             outside = str(database["database_socket"])
             database = {**database, **dict.fromkeys(("database_host", "database_socket"), boxes.DATABASE_FOLDER)}
@@ -346,20 +376,34 @@ def prepare(
     elif entry.container is not None:
         start = Start(name=entry.name, command=(), cwd=scratch, port=port, wake_s=entry.wake_s, kind=entry.kind)
     else:
-        command = tuple(fill(word, values) for word in entry.command)
-        start = Start(
-            name=entry.name,
-            command=command,
-            env=_naming() if entry.profiled else {},
-            socket=_requested_socket(scratch, command),
-            cwd=entry.folder or scratch,
-            port=port,
-            wake_s=entry.wake_s,
-            unprivileged=False,  # the user's own command, in the user's own folder, as the user
-            kind=entry.kind,
-        )
+        start = _prepare_command(entry, scratch, port, values)
     start = replace(start, address=address, env=_database_environment(database) | start.env)
     return _in_box(entry, start, scratch, values, outside, network) if entry.container is not None else start
+
+
+def _prepare_command(entry: Entry, scratch: Path, port: int, values: Mapping[str, Json]) -> Start:
+    """The user's own command, in the user's own folder, as the user."""
+    if missing := entry.missing_secrets:
+        raise StageError(f"{entry.name}: the value of {missing[0]} is not known here; a record has only its hash")
+    command = own_command.filled(entry.command, shell=bool(entry.needs_shell), values=values, hidden=entry.secrets)
+    own = {key: own_command.filled_value(text, values) for key, text in entry.environment.items()}
+    env = {"PORT": str(port), "HOST": str(values["address"]), **(_naming() if entry.profiled else {})}
+    env |= {**own, **entry.secrets}
+    return Start(
+        name=entry.name,
+        command=command,
+        env=env,
+        socket=_requested_socket(scratch, (*command, *env.values())),
+        cwd=entry.folder or scratch,
+        port=port,
+        asked_port=port,
+        any_port=True,
+        stop_all_after_s=0.0 if entry.needs_shell else PASSES_ON_S,
+        wake_s=entry.wake_s,
+        listening_s=LISTENING_S if entry.waits_to_listen else 0.0,
+        unprivileged=False,
+        kind=entry.kind,
+    )
 
 
 def _naming() -> dict[str, str]:
@@ -379,6 +423,8 @@ def _in_box(
         database: the folder of the database's socket; "" without a database.
         network: as in ``prepare``; in it, the database also has PostgreSQL's usual port, for programs without sockets.
     """
+    from dragstrip.contender import boxes
+
     env, places = dict(start.env), dict[str, str]()
     if database:
         hosts = scratch / "hosts"

@@ -1,15 +1,15 @@
 """Whether this machine is fit for races: limits, cores, clock, neighbours, and the load generator's own ceiling.
 
-Each examination gives findings; one more is one more function in ``EXAMINATIONS``, with its sentence in
-``report.doctor``. The last report is kept next to the store (``doctor.json``), so that a race on the same machine knows
-the ceiling: a contender near it is measured against the generator, not against its rivals.
+Each examination gives findings; one more is one more function in ``EXAMINATIONS``. The last report is kept next to the
+store (``doctor.json``), so that a race on the same machine knows the ceiling: a contender near it is measured against
+the generator, not against its rivals.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -17,29 +17,18 @@ from pathlib import Path
 
 from dragstrip import machine, paths
 from dragstrip.doctor import containers, noise_floor
-from dragstrip.doctor.finding import (
-    AwakeEffect,
-    Ceiling,
-    Clock,
-    Cores,
-    Finding,
-    Limit,
-    Note,
-    NotMeasured,
-    Report,
-    Status,
-    Subject,
-    TimeShare,
-)
-from dragstrip.doctor.reference_load import connect, engine_on
-from dragstrip.errors import BadUsage
-from dragstrip.machine import Lanes
+from dragstrip.doctor.finding import DoctorFinding, DoctorStatus, Report, Subject, judged, not_measured
+from dragstrip.doctor.noise_floor import NoiseFloor
+from dragstrip.doctor.reference_load import connect
+from dragstrip.errors import BadUsage, EngineError
+from dragstrip.machine import Lanes, show_cores
 from dragstrip.machine_facts import CeilingPoint, Facts, GeneratorCeiling, Limits, NullRace
 from dragstrip.paths import is_file
 from dragstrip.process import keep_awake
-from dragstrip.racing.setup import waits
+from dragstrip.quantities import as_percent
+from dragstrip.racing.setup import engine_on, waits
 from dragstrip.store import machine_profile
-from dragstrip.store.json_values import JsonObject
+from dragstrip.store.json_values import JsonObject, encode
 from dragstrip.store.messages import ELSEWHERE
 from dragstrip.version import __version__
 
@@ -99,14 +88,16 @@ def with_null_race(report: Report, store_path: Path, lanes: Lanes, race: NullRac
     return replace(report, findings=(*report.findings, null_race_finding(race)))
 
 
-def null_race_finding(race: NullRace) -> Finding:
+def null_race_finding(race: NullRace) -> DoctorFinding:
     """What a race of a server against itself shows about this machine."""
-    status = _status(race.verdict in ("same", "undecided"))
-    return Finding(Subject.NULL_RACE, status, noise_floor.with_forecast(race))
-
-
-def _status(passed: bool) -> Status:
-    return Status.PASS if passed else Status.WARN
+    span = "" if race.low is None else f", {race.low:.4f} to {race.high:.4f}"
+    sees = "" if race.round_sd is None else f"; rounds scatter by {as_percent(race.round_sd)}"
+    text = f"{race.verdict}{span}, after {race.spent_s:.0f} s (race {race.race}){sees}"
+    numbers: JsonObject = encode(race) | {"low": race.low, "high": race.high}
+    if race.round_sd is not None and race.round_s is not None and race.rounds is not None:
+        numbers |= NoiseFloor(race.round_sd, race.round_s, race.rounds).numbers()
+    remedy = "end other programs and repeat it; one in twenty calls a difference by chance"
+    return judged(Subject.NULL_RACE, race.verdict in ("same", "undecided"), text, remedy, numbers)
 
 
 def refuse_place(store_path: Path) -> Path:
@@ -142,44 +133,55 @@ def keep(content: JsonObject, store_path: Path) -> Path:
     return path
 
 
-def _cores(situation: Situation) -> Iterable[Finding]:
+def _cores(situation: Situation) -> Iterable[DoctorFinding]:
     lanes = situation.lanes
-    cores = Cores(lanes.server, lanes.engine, situation.facts.cores_usable)
-    yield Finding(Subject.CORES, _status(not lanes.shared), cores)
+    text = f"servers on {show_cores(lanes.server)}, generator on {show_cores(lanes.engine)}"
+    remedy = "a machine with two free physical cores or more"
+    yield judged(Subject.CORES, not lanes.shared, f"{text}, of {situation.facts.cores_usable}", remedy)
     if lanes.note and not lanes.shared:
-        yield Finding(Subject.HARDWARE_THREADS, Status.WARN, Note(lanes.note))
+        yield DoctorFinding(Subject.HARDWARE_THREADS, DoctorStatus.WARN, lanes.note, remedy)
 
 
-def _clocks(situation: Situation) -> Iterable[Finding]:
+def _clocks(situation: Situation) -> Iterable[DoctorFinding]:
     source = situation.facts.clock_source
     began = time.perf_counter_ns()
     for _ in range(10_000):
         time.monotonic_ns()
     reading_ns = round((time.perf_counter_ns() - began) / 10_000)
     passed = source in ("tsc", "kvm-clock", "arch_sys_counter", None)
-    yield Finding(Subject.CLOCK, _status(passed), Clock(source, reading_ns))
+    text = f"{source or 'unknown'}, {reading_ns} ns a reading (Python's call included)"
+    remedy = "a clock source read without a system call (tsc), by the kernel's command line"
+    yield judged(Subject.CLOCK, passed, text, remedy, {"reading_ns": reading_ns})
     governor = situation.facts.governor
     if governor not in (None, "performance"):
-        yield Finding(Subject.GOVERNOR, Status.WARN, Note(governor))
+        text = f"the processor's frequency follows the load ({governor})"
+        yield DoctorFinding(Subject.GOVERNOR, DoctorStatus.WARN, text, "cpupower frequency-set -g performance")
 
 
-def _limits(situation: Situation) -> Iterable[Finding]:
+def _limits(situation: Situation) -> Iterable[DoctorFinding]:
     limits = situation.facts.limits or Limits()
     hard, backlog = limits.nofile_hard, limits.somaxconn
     enough = hard is None or hard >= CONNECTIONS_WANTED + 100
-    yield Finding(Subject.DESCRIPTORS, _status(enough), Limit(hard))
+    connections = max((hard or 10**6) - 100, 0)
+    text = f"at most {hard or 'any number of'} files open at once, so about {connections} connections"
+    yield judged(Subject.DESCRIPTORS, enough, text, "ulimit -Hn, or nofile in limits.conf")
     low, high = limits.local_ports or (32768, 60999)
     ports = high - low + 1
-    yield Finding(Subject.PORTS, _status(ports >= CONNECTIONS_WANTED), Limit(ports))
-    yield Finding(Subject.BACKLOG, _status(backlog is None or backlog >= SOMAXCONN_WANTED), Limit(backlog))
+    text = f"{ports} ports for connections to one address; a new connection per request can use them up"
+    remedy = "sysctl net.ipv4.ip_local_port_range='1024 65535'"
+    yield judged(Subject.PORTS, ports >= CONNECTIONS_WANTED, text, remedy, {"ports": ports})
+    enough = backlog is None or backlog >= SOMAXCONN_WANTED
+    text = f"at most {backlog or 'an unknown number of'} handshakes wait for a server (somaxconn)"
+    yield judged(Subject.BACKLOG, enough, text, "sysctl net.core.somaxconn=4096")
 
 
-def _backend(situation: Situation) -> Iterable[Finding]:
+def _backend(situation: Situation) -> Iterable[DoctorFinding]:
     with engine_on(situation.lanes.engine, "auto") as engine:
-        yield Finding(Subject.IO_URING, _status(engine.io != "epoll"), Note(engine.backend))
+        remedy = "sysctl kernel.io_uring_disabled=0, or a container that allows it; epoll serves as well"
+        yield judged(Subject.IO_URING, engine.io != "epoll", engine.backend, remedy)
 
 
-def _neighbours(situation: Situation) -> Iterable[Finding]:
+def _neighbours(situation: Situation) -> Iterable[DoctorFinding]:
     situation.show("other programs, and the hypervisor")
     cores, window_s = situation.lanes.all, max(situation.seconds, 0.2)
     busy_ns, stolen_ns = machine.busy_ns(cores), machine.steal_ns(cores)
@@ -188,13 +190,21 @@ def _neighbours(situation: Situation) -> Iterable[Finding]:
     stolen_ns = machine.steal_ns(cores) - stolen_ns
     busy = (machine.busy_ns(cores) - busy_ns - stolen_ns) / whole_ns
     stolen = stolen_ns / whole_ns
-    yield Finding(Subject.OTHER_PROGRAMS, _status(busy < BUSY), TimeShare(busy))
-    yield Finding(Subject.STEAL, _status(stolen < STOLEN), TimeShare(stolen))
+    text = f"they use {busy:.0%} of the cores' time now"
+    yield judged(Subject.OTHER_PROGRAMS, busy < BUSY, text, "end other programs", {"busy_share": busy})
+    yield steal_finding(stolen)
 
 
-def _ceiling(situation: Situation) -> Iterable[Finding]:
+def steal_finding(share: float) -> DoctorFinding:
+    """What the hypervisor takes of the cores' time; any share at all is worth advice."""
+    text = f"the hypervisor takes {share:.0%} of the cores' time now"
+    remedy = "race on a machine whose cores are not shared, or at another time" if share else ""
+    status = DoctorStatus.PASS if share < STOLEN else DoctorStatus.WARN
+    return DoctorFinding(Subject.STEAL, status, text, remedy, {"steal_share": share})
+
+
+def _ceiling(situation: Situation) -> Iterable[DoctorFinding]:
     """What the generator could send if the server took no time: its cores over its CPU time per request."""
-    from dragstrip._engine import EngineError
 
     points: list[CeilingPoint] = []
     unsound: list[CeilingPoint] = []
@@ -210,11 +220,32 @@ def _ceiling(situation: Situation) -> Iterable[Finding]:
         except EngineError as error:
             refused = str(error)
     if not points and refused:
-        yield Finding(Subject.CEILING, Status.FAIL, NotMeasured(refused))
+        yield not_measured(Subject.CEILING, refused)
         return
-    ceiling = GeneratorCeiling(threads=len(situation.lanes.engine), points=tuple(points))
-    status = _status(not refused and not unsound) if points else Status.FAIL
-    yield Finding(Subject.CEILING, status, Ceiling(ceiling, refused, tuple(unsound)))
+    yield ceiling_finding(GeneratorCeiling(threads=len(situation.lanes.engine), points=tuple(points)), refused, unsound)
+
+
+def ceiling_finding(ceiling: GeneratorCeiling, refused: str, unsound: Sequence[CeilingPoint]) -> DoctorFinding:
+    """What the generator can send.
+
+    Args:
+        refused: the engine's message about a point that it could not measure.
+        unsound: measured points without any response, or with errors; not in ``ceiling``.
+    """
+
+    def at(point: CeilingPoint) -> str:
+        return f"{point.connections}{'' if point.keepalive else ' (used once)'}"
+
+    rates = ", ".join(f"{point.ceiling_per_s:,.0f}/s at {at(point)}" for point in ceiling.points)
+    texts = [f"the generator can send {rates} connections" if rates else "", refused]
+    texts += [
+        f"at {at(point)} connections it had {point.reached_per_s:,.0f} responses per second and {point.errors:,} errors"
+        for point in unsound
+    ]
+    status = DoctorStatus.FAIL if not ceiling.points else DoctorStatus.WARN if refused or unsound else DoctorStatus.PASS
+    remedy = "" if status is DoctorStatus.PASS else "end other programs and repeat it"
+    numbers: JsonObject = {"threads": ceiling.threads, "points": [encode(point) for point in ceiling.points]}
+    return DoctorFinding(Subject.CEILING, status, "; ".join(filter(None, texts)), remedy, numbers)
 
 
 def _point(situation: Situation, connections: int, keepalive: bool, seconds: float) -> CeilingPoint:
@@ -241,9 +272,8 @@ def _point(situation: Situation, connections: int, keepalive: bool, seconds: flo
     )
 
 
-def _noise(situation: Situation) -> Iterable[Finding]:
+def _noise(situation: Situation) -> Iterable[DoctorFinding]:
     """A server against itself: how much equal servers differ on this machine, with and without awake cores."""
-    from dragstrip._engine import EngineError
 
     situation.show("the noise floor: equal servers in short blocks, with cores kept awake and without, in turn")
     lanes = situation.lanes
@@ -254,23 +284,46 @@ def _noise(situation: Situation) -> Iterable[Finding]:
             ways = (awake.held, nullcontext) if awake.way else (nullcontext,)
             noise, *without = noise_floor.pilot(engine, lanes, ways)
     except EngineError as error:
-        yield Finding(Subject.NOISE, Status.FAIL, NotMeasured(str(error)))
+        yield not_measured(Subject.NOISE, str(error))
         return
-    yield Finding(Subject.NOISE, _status(noise.smallest(60) <= SEES_ENOUGH), noise.forecast())
+    yield noise_finding(noise)
     for off in without:
-        effect = AwakeEffect(awake.text, awake.way, noise.steal, noise.sd, off.steal, off.sd)
-        yield Finding(Subject.AWAKE, Status.PASS, effect)
+        yield awake_finding(awake.text, awake.way, noise, off)
     if not without:
-        yield Finding(Subject.AWAKE, Status.WARN, Note(awake.text))
+        remedy = "root, or a container that allows SCHED_IDLE and does not limit CPU time"
+        yield DoctorFinding(Subject.AWAKE, DoctorStatus.WARN, f"cores can't be kept awake ({awake.text})", remedy)
 
 
-def _containers(situation: Situation) -> Iterable[Finding]:
+def noise_finding(noise: NoiseFloor) -> DoctorFinding:
+    """What a race can see on this machine."""
+    budgets = ((noise.smallest(s), f"{s:.0f} s" if s < 120 else f"{s / 60:.0f} min") for s in noise_floor.BUDGETS_S)
+    sees = ", ".join(f"{100 * share:.1f} % in {budget}" for share, budget in budgets)
+    text = f"a round's ratio scatters by {as_percent(noise.sd)}; a race of two sees {sees}, in nine of ten"
+    remedy = "end other programs; a machine of one's own sees more"
+    return judged(Subject.NOISE, noise.smallest(60) <= SEES_ENOUGH, text, remedy, noise.numbers())
+
+
+def awake_finding(how: str, way: str | None, awake: NoiseFloor, off: NoiseFloor) -> DoctorFinding:
+    """What keeping cores awake does: the hypervisor's share and the rounds' scatter with it, and without.
+
+    Args:
+        how: what keeps them awake. way: its short name.
+    """
+    took = f"took {awake.steal:.1%} of the cores' time, and a round's ratio scattered by {as_percent(awake.sd)}"
+    asleep = f"with cores as they are {off.steal:.1%} and {as_percent(off.sd)}"
+    numbers: JsonObject = {"way": way} if way is not None else {}
+    numbers |= {"steal_share": awake.steal, "round_sd": awake.sd}
+    numbers |= {"steal_share_off": off.steal, "round_sd_off": off.sd}
+    return judged(Subject.AWAKE, True, f"{how}: the hypervisor {took}; {asleep}", numbers=numbers)
+
+
+def _containers(situation: Situation) -> Iterable[DoctorFinding]:
     situation.show("what containers need")
     yield from containers.findings()
 
 
-#: All examinations in the order of the report. ``report.doctor`` has the sentences of their findings.
-EXAMINATIONS: tuple[Callable[[Situation], Iterable[Finding]], ...] = (
+#: All examinations in the order of the report.
+EXAMINATIONS: tuple[Callable[[Situation], Iterable[DoctorFinding]], ...] = (
     _cores,
     _clocks,
     _limits,

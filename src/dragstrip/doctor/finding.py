@@ -1,16 +1,16 @@
-"""What an examination of this machine, or of a fleet's machines, found, as values; ``report`` writes the sentences."""
+"""What an examination of this machine, or of a fleet's machines, found."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
-from dragstrip.machine_facts import CeilingPoint, Facts, GeneratorCeiling, NullRace
+from dragstrip.machine_facts import Facts
 from dragstrip.store import machine_profile
+from dragstrip.store.json_values import JsonObject
 
 
-class Status(StrEnum):
+class DoctorStatus(StrEnum):
     """Whether the examined subject is fit for races."""
 
     PASS = "pass"
@@ -42,177 +42,33 @@ class Subject(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class NotMeasured:
-    """Something could not be measured; ``refused``: the message of the engine, or of a machine of a fleet."""
-
-    refused: str
-
-
-@dataclass(frozen=True, slots=True)
-class Note:
-    """A subject's one text: hardware threads, governor, back end, or why cores can't be kept awake."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Cores:
-    """The cores of servers and engine, of those that are usable."""
-
-    server: tuple[int, ...]
-    engine: tuple[int, ...]
-    usable: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Clock:
-    """The kernel's clock source, and how long one reading takes."""
-
-    source: str | None
-    reading_ns: int
-
-
-@dataclass(frozen=True, slots=True)
-class Limit:
-    """A limit of the kernel (descriptors, ports, backlog); None: unknown, or none."""
-
-    count: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class TimeShare:
-    """The share of the cores' time that other programs, or the hypervisor, take now."""
-
-    share: float
-
-
-@dataclass(frozen=True, slots=True)
-class Forecast:
-    """What a race can see on this machine.
+class DoctorFinding:
+    """The result of one examination of this machine.
 
     Args:
-        round_sd: standard deviation of a round's log ratio between a server and itself, over ``rounds`` of ``round_s``
-            seconds.
-        smallest: the smallest difference (a share) that a race of two finds in nine of ten, by budget in seconds.
-        seconds_to: after what time nine of ten races have found a difference, by its share; None: not in a minute.
+        text: what was seen, in words.
+        remedy: what would mend it; "" if nothing needs to be mended, or nothing would mend it.
+        numbers: what was measured, by name with its unit last.
     """
-
-    round_sd: float
-    round_s: float
-    rounds: int
-    smallest: Mapping[int, float]
-    seconds_to: Mapping[float, float | None]
-
-
-@dataclass(frozen=True, slots=True)
-class AwakeEffect:
-    """What keeping cores awake does: the hypervisor's share and the rounds' scatter with it, and without (``_off``).
-
-    Args:
-        text: what keeps them awake. way: its short name.
-    """
-
-    text: str
-    way: str | None
-    steal_share: float
-    round_sd: float
-    steal_share_off: float
-    round_sd_off: float
-
-
-@dataclass(frozen=True, slots=True)
-class Ceiling:
-    """What the generator can send.
-
-    Args:
-        refused: the engine's message about a point that it could not measure.
-        unsound: measured points without any response, or with errors; not in ``ceiling``.
-    """
-
-    ceiling: GeneratorCeiling
-    refused: str = ""
-    unsound: tuple[CeilingPoint, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class NullRaceResult:
-    """A race of a server against itself; ``forecast`` is None if it had fewer than two rounds."""
-
-    race: NullRace
-    forecast: Forecast | None
-
-
-class NamespaceCause(StrEnum):
-    """Why this user can't make user namespaces."""
-
-    APPARMOR = "apparmor"
-    NUMBER = "number"
-    SWITCH = "switch"
-    OTHER = "other"
-
-
-@dataclass(frozen=True, slots=True)
-class UserNamespaces:
-    """Whether this user can make user namespaces, in which containers start.
-
-    Args:
-        cause: why not; None if it works. refused: the system's words.
-    """
-
-    cause: NamespaceCause | None
-    refused: str
-
-
-@dataclass(frozen=True, slots=True)
-class Bubblewrap:
-    """The program that starts containers; None: it is not installed; ``refused``: what it printed when it failed."""
-
-    program: str | None
-    refused: str
-
-
-@dataclass(frozen=True, slots=True)
-class EngineState:
-    """A container engine: its name, whether it is installed, and the last line that it printed when it failed."""
-
-    name: str
-    installed: bool
-    refused: str
-
-
-@dataclass(frozen=True, slots=True)
-class Engines:
-    """The engines that can give and build images."""
-
-    states: tuple[EngineState, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class SubordinateIds:
-    """The user ids that Podman may use for this user, without root.
-
-    Args:
-        user: its name. count: by /etc/subuid. tool: `newuidmap`, which hands them out, is installed.
-    """
-
-    user: str
-    count: int
-    tool: bool
-
-
-Seen = (
-    NotMeasured | Note | Cores | Clock | Limit | TimeShare | Forecast | AwakeEffect | Ceiling | NullRaceResult
-    | UserNamespaces | Bubblewrap | Engines | SubordinateIds
-)  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """The result of one examination of this machine."""
 
     subject: Subject
-    status: Status
-    seen: Seen
+    status: DoctorStatus
+    text: str
+    remedy: str = ""
+    numbers: JsonObject = field(default_factory=dict)
+
+
+def judged(
+    subject: Subject, passed: bool, text: str, remedy: str = "", numbers: JsonObject | None = None
+) -> DoctorFinding:
+    """A finding that passes, or warns and then has a remedy."""
+    status = DoctorStatus.PASS if passed else DoctorStatus.WARN
+    return DoctorFinding(subject, status, text, "" if passed else remedy, numbers or {})
+
+
+def not_measured(subject: Subject, refused: str) -> DoctorFinding:
+    """Something could not be measured; ``refused``: the engine's message."""
+    return DoctorFinding(subject, DoctorStatus.FAIL, f"it could not be measured: {refused}", "see there")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,12 +80,12 @@ class Report:
     machine: Facts
     server_cores: tuple[int, ...]
     engine_cores: tuple[int, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[DoctorFinding, ...]
 
     @property
     def failed(self) -> bool:
         """Whether something on this machine makes races worthless."""
-        return any(finding.status is Status.FAIL for finding in self.findings)
+        return any(finding.status is DoctorStatus.FAIL for finding in self.findings)
 
 
 class FleetSubject(StrEnum):
@@ -242,44 +98,10 @@ class FleetSubject(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
-    """An agent responded: its machine's role and number of cores, its version of Dragstrip, and its user."""
-
-    role: str
-    version: str
-    user: str
-    cores: int
-
-
-@dataclass(frozen=True, slots=True)
-class ClockOffset:
-    """A machine's clock against this one's."""
-
-    offset_ns: int
-    round_trip_ns: int
-
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """How long a sync message takes over the data link, there and back."""
-
-    round_trip_ns: int
-
-
-@dataclass(frozen=True, slots=True)
-class IdleCost:
-    """Share of a core that an idle agent used over the watched seconds, and the limit."""
-
-    share: float
-    max_share: float
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
 class FleetFinding:
-    """The result of one examination of a machine of a fleet."""
+    """The result of one examination of a machine of a fleet; ``text``: what was seen, in words."""
 
     machine: str
     subject: FleetSubject
     passed: bool
-    seen: NotMeasured | Reached | ClockOffset | Link | IdleCost
+    text: str

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dragstrip import analysis
-from dragstrip.doctor.finding import Forecast, NullRaceResult
 from dragstrip.doctor.reference_load import connect
 from dragstrip.machine import Lanes
 from dragstrip.machine_facts import NullRace
 from dragstrip.racing import schedule
 from dragstrip.record import DEFAULT_CONNECTIONS, Race
+from dragstrip.store.json_values import JsonObject
 
 if TYPE_CHECKING:
     from dragstrip._engine import Engine
@@ -43,7 +43,7 @@ SHARES = (0.1, 0.03, 0.01)
 
 
 @dataclass(frozen=True, slots=True)
-class Noise:
+class NoiseFloor:
     """The standard deviation of a round's log ratio between a server and itself, and how long a round takes.
 
     Args:
@@ -70,16 +70,16 @@ class Noise:
         """The log ratio that nine of ten races have found after ``n`` rounds."""
         return (analysis.factor_within(n, ALPHA, planned) + POWER_ERRORS) * self.sd / math.sqrt(n)
 
-    def forecast(self) -> Forecast:
-        """What a race can see with this noise."""
-        smallest = {budget_s: self.smallest(budget_s) for budget_s in BUDGETS_S}
-        seconds_to = {share: self.seconds_to(share) for share in SHARES}
-        return Forecast(self.sd, self.round_s, self.rounds, smallest, seconds_to)
+    def numbers(self) -> JsonObject:
+        """The noise, and what a race can see with it."""
+        numbers: JsonObject = {"round_sd": self.sd, "round_s": self.round_s, "rounds": self.rounds}
+        numbers |= {f"smallest_in_{budget_s}_s": self.smallest(budget_s) for budget_s in BUDGETS_S}
+        return numbers | {f"seconds_to_{100 * share:g}_percent": self.seconds_to(share) for share in SHARES}
 
 
 def pilot(
     engine: Engine, lanes: Lanes, ways: Sequence[Callable[[], AbstractContextManager[None]]]
-) -> tuple[Noise, ...]:
+) -> tuple[NoiseFloor, ...]:
     """A server against itself: fresh ones each round, short blocks in random order, as a race has them.
 
     Args:
@@ -97,7 +97,7 @@ def pilot(
     noises = []
     for way_rounds in rounds:
         ratios, steals = zip(*way_rounds, strict=True)
-        noises.append(Noise(float(np.std(ratios, ddof=1)), round_s, len(ratios), float(np.mean(steals))))
+        noises.append(NoiseFloor(float(np.std(ratios, ddof=1)), round_s, len(ratios), float(np.mean(steals))))
     return tuple(noises)
 
 
@@ -137,7 +137,7 @@ def _round(
     return first - second, sum(tally.steal_ns for tally in tallies) / max(lasted_ns, 1)
 
 
-def of_race(race: Race) -> Noise | None:
+def of_race(race: Race) -> NoiseFloor | None:
     """The noise in a race of two; None before its second round."""
     numbers = analysis.round_numbers(race)
     logs = numbers.log_speeds(numbers.totals)
@@ -147,7 +147,7 @@ def of_race(race: Race) -> Noise | None:
     if len(ratios) < 2:
         return None
     lasted_s = float(np.median([r.ended_ns - r.started_ns for r in race.rounds if not r.void])) / 1e9
-    return Noise(sd=float(ratios.std(ddof=1)), round_s=lasted_s, rounds=len(ratios))
+    return NoiseFloor(sd=float(ratios.std(ddof=1)), round_s=lasted_s, rounds=len(ratios))
 
 
 def null_race(race: Race, judged: analysis.Verdict, *, void: bool) -> NullRace:
@@ -165,10 +165,3 @@ def null_race(race: Race, judged: analysis.Verdict, *, void: bool) -> NullRace:
         round_s=noise.round_s if noise else None,
         rounds=noise.rounds if noise else None,
     )
-
-
-def with_forecast(race: NullRace) -> NullRaceResult:
-    """The null race with the forecast from its noise."""
-    if race.round_sd is None or race.round_s is None or race.rounds is None:
-        return NullRaceResult(race, None)
-    return NullRaceResult(race, Noise(race.round_sd, race.round_s, race.rounds).forecast())

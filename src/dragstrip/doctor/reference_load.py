@@ -1,9 +1,7 @@
-"""The load engine, and its sessions with the engine's own reference server."""
+"""Sessions of the load engine with its own reference server."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -12,18 +10,6 @@ if TYPE_CHECKING:
 REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 CLOSING = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 BODY = b"hello world\n"
-
-
-@contextmanager
-def engine_on(cores: Sequence[int], io: str, wait: str = "sleep") -> Iterator[Engine]:
-    """An engine on these cores, shut down at the end; ``io`` and ``wait`` as in ``racing.Request``."""
-    from dragstrip._engine import Engine
-
-    engine = Engine(list(cores), io, wait)
-    try:
-        yield engine
-    finally:
-        engine.shutdown()
 
 
 def connect(engine: Engine, port: int, connections: int, *, keepalive: bool = True) -> int:

@@ -19,8 +19,8 @@ from dragstrip.image.box import (
     port_of,
     tried,
 )
-from dragstrip.image.building import BUILD_S, Recipe, agree, agreed, build, built, forget, refuse_without_engine
+from dragstrip.image.building import Recipe, agree, agreed, build, built, forget, refuse_without_engine
 from dragstrip.image.building import key as build_key
 from dragstrip.image.engines import ENGINES, Examined, examined
-from dragstrip.image.images import MAX_IMAGES, Found, Image, find, is_unpacked, kept, remove, unpacked
-from dragstrip.image.namespaces import may_enter, why_no_user_namespace, within
+from dragstrip.image.images import MAX_IMAGES, FoundImage, Image, find, is_unpacked, kept, remove, unpacked
+from dragstrip.image.namespaces import may_enter, why_no_user_namespace

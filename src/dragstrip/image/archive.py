@@ -72,7 +72,7 @@ Words = Annotated[tuple[Word, ...], BeforeValidator(lambda given: given or ())]
 Names = Annotated[dict[Word, object], BeforeValidator(lambda given: given or {})]
 
 
-class Start(_Json):
+class ImageStart(_Json):
     """How the image says that its program is started (`config` in the image specification)."""
 
     entrypoint: Words = Field(default=(), alias="Entrypoint")
@@ -89,12 +89,12 @@ class _Layers(_Json):
     diff_ids: Words = ()
 
 
-class Config(_Json):
+class ImageConfig(_Json):
     """An image's configuration: its processor, how it starts, and the digests of its layers as plain tar files."""
 
     architecture: str = ""
     os: str = ""
-    config: Annotated[Start, BeforeValidator(lambda given: given or {})] = Field(default_factory=Start)
+    config: Annotated[ImageStart, BeforeValidator(lambda given: given or {})] = Field(default_factory=ImageStart)
     rootfs: _Layers = Field(default_factory=_Layers)
 
 
@@ -136,7 +136,7 @@ class Archive:
 
     file: Path
     id: str
-    config: Config
+    config: ImageConfig
     layers: tuple[str, ...]
     _members: dict[str, tarfile.TarInfo] = field(repr=False)
     _stream: IO[bytes] = field(repr=False)
@@ -149,7 +149,7 @@ class Archive:
             BadUsage: its compression can't be read.
         """
         member = self._members[self.layers[number]]
-        part = _Part(self._stream, member.offset_data, member.size)
+        part = _ArchivePart(self._stream, member.offset_data, member.size)
         start = part.read(6)
         part.seek(0)
         if start.startswith((_ZSTD, _XZ)):
@@ -161,7 +161,7 @@ class Archive:
         yield gzip.GzipFile(fileobj=part) if start.startswith(_GZIP) else part
 
 
-class _Part:
+class _ArchivePart:
     """A stretch of a file as a file of its own."""
 
     def __init__(self, stream: IO[bytes], start: int, size: int) -> None:
@@ -178,7 +178,7 @@ class _Part:
         self._at = offset
 
 
-class Bounded:
+class BoundedReader:
     """A file that is read in pieces of bounded size, so that a header that claims gigabytes can't fill the memory."""
 
     def __init__(self, stream: IO[bytes], most: int = MAX_JSON_BYTES) -> None:
@@ -255,7 +255,7 @@ def _members(file: Path, stream: IO[bytes]) -> dict[str, tarfile.TarInfo]:
         raise BadUsage(f"{file} is compressed as a whole; decompress it first, for example by gunzip or unzstd")
     found: dict[str, tarfile.TarInfo] = {}
     links: dict[str, str] = {}
-    with tarfile.open(fileobj=Bounded(stream), mode="r:", tarinfo=StrictHeader) as tar:  # type: ignore[call-overload]
+    with tarfile.open(fileobj=BoundedReader(stream), mode="r:", tarinfo=StrictHeader) as tar:  # type: ignore[call-overload]
         while (member := tar.next()) is not None:
             tar.members = []  # it would keep every header
             refuse_global_headers(tar)
@@ -276,7 +276,7 @@ def _archive(file: Path, members: dict[str, tarfile.TarInfo], stream: IO[bytes])
             raise ValueError(f"it lacks {name}")
         if member.size > MAX_JSON_BYTES:
             raise ValueError(f"{name} has {member.size:,} bytes")
-        return _Part(stream, member.offset_data, member.size).read()
+        return _ArchivePart(stream, member.offset_data, member.size).read()
 
     if "manifest.json" in members:
         given = json.loads(content("manifest.json"))
@@ -295,7 +295,7 @@ def _archive(file: Path, members: dict[str, tarfile.TarInfo], stream: IO[bytes])
         raise ValueError(f"it has {len(names):,} layers, more than {MAX_LAYERS}")
     if absent := [name for name in names if name not in members]:
         raise ValueError(f"it lacks {absent[0]}")
-    described = Config.model_validate_json(config)
+    described = ImageConfig.model_validate_json(config)
     if len(described.rootfs.diff_ids) != len(names):
         raise ValueError(f"its configuration has {len(described.rootfs.diff_ids)} layers, its manifest {len(names)}")
     return Archive(file, hashlib.sha256(config).hexdigest(), described, names, members, stream)

@@ -17,15 +17,12 @@ from pathlib import Path
 from dragstrip import paths
 from dragstrip.errors import BadUsage, NotReady, StageError
 from dragstrip.image import engines
-from dragstrip.image.images import Found, is_unpacked
+from dragstrip.image.images import FoundImage, is_unpacked
 from dragstrip.image.kept import locked, remove_old
-from dragstrip.machine.bounded_command import tail_of
+from dragstrip.machine.bounded_command import BUILD_S, tail_of
 
 #: Builds whose results are remembered; the build that was used longest ago is forgotten first.
 MAX_BUILDS = 200
-
-#: Seconds of a build: base images are downloaded, and compilers run.
-BUILD_S = 3600.0
 
 #: What the folder of a build may hold, because it is read for each race.
 MAX_FILES, MAX_BYTES = 100_000, 4 * 2**30
@@ -113,13 +110,13 @@ def _content(file: Path, _size: int, _changed_ns: int) -> str:
         return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
-def built(recipe: Recipe, cache: Path) -> Found | None:
+def built(recipe: Recipe, cache: Path) -> FoundImage | None:
     """The image of an earlier build of the same content, if the image is unpacked or its engine still has it."""
     note = _place(recipe, cache) / _NOTE
     if not note.is_file():
         return None
     program, image = stored(note)
-    found = Found(recipe.name, image, engines.Engine(program, image))
+    found = FoundImage(recipe.name, image, engines.Engine(program, image))
     if not is_unpacked(found, cache) and not engines.has(program, image):
         return None
     os.utime(note)
@@ -132,7 +129,7 @@ def stored(note: Path) -> tuple[str, str]:
     return content["engine"], content["image"]
 
 
-def build(recipe: Recipe, cache: Path, *, at_most_s: float = BUILD_S) -> Found:
+def build(recipe: Recipe, cache: Path, *, at_most_s: float = BUILD_S) -> FoundImage:
     """The image of a recipe, built now unless it was built before.
 
     Raises:
@@ -162,7 +159,7 @@ def build(recipe: Recipe, cache: Path, *, at_most_s: float = BUILD_S) -> Found:
         kept = {"engine": program, "image": image, "folder": str(recipe.folder), "seconds": time.monotonic() - began}
         paths.write(place / _NOTE, json.dumps(kept))
     remove_old(place.parent, _NOTE, MAX_BUILDS, lambda old: log_of(old).unlink(missing_ok=True))
-    return Found(recipe.name, image, engines.Engine(program, image))
+    return FoundImage(recipe.name, image, engines.Engine(program, image))
 
 
 def agree(recipe: Recipe, cache: Path) -> None:

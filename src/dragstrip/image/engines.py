@@ -33,7 +33,7 @@ class Engine:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class EngineWay:
     """A way to build an image with an engine: further options, and environment variables."""
 
     options: tuple[str, ...] = ()
@@ -55,8 +55,8 @@ class Way:
 #: The usual way comes first. Machines that are containers themselves often allow no further network or no runtime: then
 #: the host's network helps, without Docker's BuildKit, and Podman's builds without a runtime.
 _WAYS = {
-    "podman": (Way(), Way(("--isolation=chroot", "--network=host"))),
-    "docker": (Way(), Way(("--network=host",), {"DOCKER_BUILDKIT": "0"})),
+    "podman": (EngineWay(), EngineWay(("--isolation=chroot", "--network=host"))),
+    "docker": (EngineWay(), EngineWay(("--network=host",), {"DOCKER_BUILDKIT": "0"})),
 }
 
 
@@ -111,9 +111,9 @@ def _working(engine: str, _path: str) -> str:
     raise NotReady(f"{'; '.join(said)}; install or start one of {' and '.join(ENGINES)} to build images")
 
 
-def ways(program: str) -> tuple[Way, ...]:
+def ways(program: str) -> tuple[EngineWay, ...]:
     """How an engine may build an image; a way is tried if the one before fails."""
-    return _WAYS.get(Path(program).name, (Way(),))
+    return _WAYS.get(Path(program).name, (EngineWay(),))
 
 
 def has(program: str, image: str) -> bool:

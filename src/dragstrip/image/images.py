@@ -17,9 +17,9 @@ from pathlib import Path
 from dragstrip import paths
 from dragstrip.errors import BadUsage, NotReady
 from dragstrip.image import archive, engines
-from dragstrip.image.archive import ARCHITECTURES, Config
+from dragstrip.image.archive import ARCHITECTURES, ImageConfig
 from dragstrip.image.kept import last_used, locked, remove_old
-from dragstrip.image.unpacking import Limits, Unpacker, inside
+from dragstrip.image.unpacking import Unpacker, UnpackingLimits, inside
 
 #: Images that are kept; the one that was used longest ago is removed first.
 MAX_IMAGES = 20
@@ -41,7 +41,7 @@ _held: dict[Path, int] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundImage:
     """An image that can be unpacked.
 
     Args:
@@ -59,7 +59,7 @@ class Image:
 
     Args:
         root: its files.
-        name: as the user wrote it (in a list of kept images, when it was unpacked). id: as in ``Found``.
+        name: as the user wrote it (in a list of kept images, when it was unpacked). id: as in ``FoundImage``.
         config: its configuration, as JSON.
         base: its distribution. libc: its C library.
         files, bytes: what it has. left_out: devices, pipes and sockets that were not unpacked.
@@ -78,12 +78,12 @@ class Image:
     seconds: float
     used: float = 0.0
 
-    def start(self) -> archive.Start:
+    def start(self) -> archive.ImageStart:
         """How its program is started."""
-        return Config.model_validate_json(self.config).config
+        return ImageConfig.model_validate_json(self.config).config
 
 
-def find(name: str, engine: str) -> Found:
+def find(name: str, engine: str) -> FoundImage:
     """An image by the path of a saved one, or by its name in Docker or Podman; nothing is unpacked.
 
     Args:
@@ -95,11 +95,11 @@ def find(name: str, engine: str) -> Found:
     file = Path(name)
     if paths.is_file(file):
         state = file.stat()
-        return Found(name, _id_of(file.absolute(), state.st_size, state.st_mtime_ns))
+        return FoundImage(name, _id_of(file.absolute(), state.st_size, state.st_mtime_ns))
     if engine == "none" or file.is_absolute() or name.endswith((".tar", ".oci")):
         raise NotReady(f"image {name}: the file does not exist; {archive.REMEDY}")
     has = engines.find(name, engine)
-    return Found(name, has.image, has)
+    return FoundImage(name, has.image, has)
 
 
 @functools.lru_cache(maxsize=64)
@@ -109,25 +109,25 @@ def _id_of(file: Path, _size: int, _changed_ns: int) -> str:
         return saved.id
 
 
-def _refuse_foreign(name: str, config: Config) -> None:
+def _refuse_foreign(name: str, config: ImageConfig) -> None:
     here = ARCHITECTURES.get(os.uname().machine, os.uname().machine)
     if (config.architecture or here, config.os or "linux") != (here, "linux"):
         given = f"{config.os or 'linux'}/{config.architecture}"
         raise NotReady(f"image {name} is for {given}, and this machine is linux/{here}; build it for linux/{here}")
 
 
-def place_of(found: Found, cache: Path) -> Path:
+def place_of(found: FoundImage, cache: Path) -> Path:
     """The folder of an image in the cache; root's and another user's differ, because the owners of their files do."""
     owner = "root" if os.geteuid() == 0 else f"user{os.geteuid()}"
     return cache / "images" / f"{found.id[:24]}-{owner}"
 
 
-def is_unpacked(found: Found, cache: Path) -> bool:
+def is_unpacked(found: FoundImage, cache: Path) -> bool:
     """Whether an image is in the cache."""
     return (place_of(found, cache) / _NOTE).is_file()
 
 
-def unpacked(found: Found, cache: Path, limits: Limits | None = None) -> Image:
+def unpacked(found: FoundImage, cache: Path, limits: UnpackingLimits | None = None) -> Image:
     """An image's files, unpacked now unless they are kept. No process removes them before this one ends.
 
     Raises:
@@ -140,7 +140,7 @@ def unpacked(found: Found, cache: Path, limits: Limits | None = None) -> Image:
             if not note.is_file():
                 fcntl.flock(lock, fcntl.LOCK_EX)
             if not note.is_file():  # another process may just have done it
-                _make(found, place, limits or Limits())
+                _make(found, place, limits or UnpackingLimits())
             fcntl.flock(lock, fcntl.LOCK_SH)
             _held[place] = os.dup(lock)
         remove_old(place.parent, _NOTE, MAX_IMAGES)
@@ -148,7 +148,7 @@ def unpacked(found: Found, cache: Path, limits: Limits | None = None) -> Image:
     return replace(_read(note), name=found.name)
 
 
-def _make(found: Found, place: Path, limits: Limits) -> None:
+def _make(found: FoundImage, place: Path, limits: UnpackingLimits) -> None:
     began = time.monotonic()
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
@@ -166,7 +166,7 @@ def _make(found: Found, place: Path, limits: Limits) -> None:
         raise
 
 
-def _unpack(found: Found, file: Path, place: Path, began: float, limits: Limits) -> None:
+def _unpack(found: FoundImage, file: Path, place: Path, began: float, limits: UnpackingLimits) -> None:
     root = place / _ROOT
     root.mkdir(mode=0o755)
     owner = BASE_ID if os.geteuid() == 0 else None

@@ -8,8 +8,6 @@ import os
 import socket
 import struct
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 #: clone(2)'s flags, prctl(2)'s options, and the version of capset(2).
@@ -22,41 +20,10 @@ _libc = ctypes.CDLL(None, use_errno=True)
 ENTERED = "DRAGSTRIP_IN_USER_NAMESPACE"
 
 
-@contextmanager
-def within(namespace: Path | None) -> Iterator[None]:
-    """Makes sockets in another network namespace while the block lasts, in the calling thread alone.
-
-    Args:
-        namespace: a path like ``/proc/PID/ns/net``; None: this process's own, and nothing is done.
-
-    Raises:
-        OSError: it can't be entered.
-    """
-    if namespace is None:
-        yield
-        return
-    there = os.open(namespace, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        here = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            _enter(there)
-            try:
-                yield
-            finally:
-                _enter(here)
-        finally:
-            os.close(here)
-    finally:
-        os.close(there)
-
-
-def _enter(namespace: int) -> None:
-    if _libc.setns(namespace, _NEW_NET) != 0:
-        raise OSError(ctypes.get_errno(), f"a network namespace can't be entered: {os.strerror(ctypes.get_errno())}")
-
-
 def may_enter() -> bool:
     """Whether this process may enter the networks of containers that it starts, and return to its own."""
+    from dragstrip.machine.network_namespace import within  # started as a program, this file finds no package
+
     try:
         with within(Path("/proc/thread-self/ns/net")):
             return True

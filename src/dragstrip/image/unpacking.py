@@ -50,7 +50,7 @@ IDS = 65_536
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class UnpackingLimits:
     """What an image may need.
 
     Args:
@@ -73,7 +73,7 @@ class Unpacked:
     left_out: int = 0
 
 
-class _Layer:
+class _ImageLayer:
     """A layer that is read forward only; its digest is over every byte.
 
     It has what `tarfile` needs of a seekable file: `tell`, `seek` forward or back by some bytes, and `read` in pieces
@@ -194,7 +194,7 @@ class Unpacker:
 
     root: Path
     owner: int | None
-    limits: Limits = field(default_factory=Limits)
+    limits: UnpackingLimits = field(default_factory=UnpackingLimits)
     done: Unpacked = field(default_factory=Unpacked)
     _made: set[str] = field(default_factory=set, repr=False)
     _folders: dict[str, str] = field(default_factory=dict, repr=False)
@@ -226,7 +226,7 @@ class Unpacker:
     def _layer(self, stream: Readable, expected: str) -> None:
         """Unpacks one layer; its digest must be the expected one, or its image's id would stand for other files."""
         self._made = {str(self.root)}
-        layer = _Layer(stream, self.limits.bytes + 2**30 - self._read)  # headers and padding are not files
+        layer = _ImageLayer(stream, self.limits.bytes + 2**30 - self._read)  # headers and padding are not files
         layer.expect(headers=True)
         with tarfile.open(fileobj=layer, mode="r:", tarinfo=StrictHeader) as tar:  # type: ignore[call-overload]
             while (member := tar.next()) is not None:

@@ -19,7 +19,7 @@ PRECISIONS, ARRIVALS = tuple(TICKS_NS), ("constant", "poisson")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class OfferStep:
     """A period in which the rate changes linearly from one value to the other; 0 is a pause."""
 
     from_per_s: float
@@ -42,7 +42,7 @@ class Offer:
 
     rate_per_s: float | None = None
     ramp: tuple[float, float] | None = None
-    steps: tuple[Step, ...] = ()
+    steps: tuple[OfferStep, ...] = ()
     precision: str = "precise"
     arrivals: str = "constant"
     seed: int = 1
@@ -64,7 +64,7 @@ class Offer:
         steps = self.steps
         if not steps:
             first, last = self.ramp or (self.rate_per_s or 0.0, self.rate_per_s or 0.0)
-            steps = (Step(from_per_s=first, to_per_s=last, length_s=duration_s),)
+            steps = (OfferStep(from_per_s=first, to_per_s=last, length_s=duration_s),)
         engine_steps, end_s = [], 0.0
         for step in steps:
             end_s += step.length_s

@@ -9,7 +9,7 @@ from dataclasses import replace
 from urllib.parse import urlsplit
 
 from dragstrip import contender, machine
-from dragstrip.contender import LOOPBACK
+from dragstrip.contender import LOOPBACK, boxes
 from dragstrip.errors import BadUsage, NotReady
 from dragstrip.loading.request import LoadRequest
 from dragstrip.process.launcher import Launcher, scratch_root
@@ -41,7 +41,7 @@ def started(request: LoadRequest, image: str, *, wake_s: float | None = None) ->
         start = contender.prepare(entry, scratch=scratch, port=0, cores=cores, workload="")
         start = replace(start, port=urlsplit(request.url).port or start.port)
         running = launcher.launch(start, scratch=scratch, cores=cores, is_right=_listens)
-        named = contender.box_facts(entry)["image"]
+        named = boxes.facts(entry)["image"]
         yield replace(request, url=_with_port(request.url, start.port), namespace=running.namespace, container=named)
 
 

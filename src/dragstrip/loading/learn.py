@@ -1,30 +1,34 @@
-"""Learns the reference response with two requests, one after the other, read with h11 or h2, not by the engine.
+"""Learns the reference response with two or three requests, read with h11 or h2, not by the engine.
 
 Each request has one deadline, handshakes included: ``--timeout``, as under load.
 """
 
 from __future__ import annotations
 
+import re
 import socket
 import ssl
+import time
 from dataclasses import dataclass, replace
 
+from dragstrip import json_by_value
 from dragstrip.errors import BadUsage, DragstripError
-from dragstrip.loading.request import RESUMED, LoadRequest, Target
-from dragstrip.scrutiny import ALPN, Deadline, Http2Session, Response, ResponseError, Server, quoted, read_response
+from dragstrip.loading.request import PLAIN, RESUMED, LoadRequest, Target
+from dragstrip.scrutiny import (
+    ALPN,
+    Deadline,
+    Http2Session,
+    Response,
+    ResponseError,
+    Server,
+    quoted,
+    read_response,
+    refused_certificate,
+)
+from dragstrip.scrutiny.responses import AGAIN_S, own_words
 
 #: A reference body is held in memory, to be compared byte by byte.
 MAX_BODY_BYTES = 64 * 1024 * 1024
-
-#: OpenSSL's codes (x509_vfy.h) for faults of a certificate.
-_UNKNOWN_ISSUER, _OTHER_NAME = "has an unknown issuer", "is for another name than {name}"
-_REFUSALS = {
-    9: "is not valid yet",
-    10: "has expired",
-    26: "is not meant for a server",
-    **dict.fromkeys((2, 18, 19, 20, 21), _UNKNOWN_ISSUER),
-    **dict.fromkeys((62, 64), _OTHER_NAME),
-}
 
 #: OpenSSL's reasons for a failed handshake: what each means, and what would help.
 _HANDSHAKES = {
@@ -54,11 +58,7 @@ _HANDSHAKES = {
     ),
 }
 
-#: Headers that say why a server refuses a request.
-_TELLING = ("Location", "Retry-After", "WWW-Authenticate", "Allow", "Upgrade", "Accept")
-
 _SHOWN = 60  # characters of a body that a message quotes
-_SAID_BYTES = 200  # bytes of a refusal's body that a message quotes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,8 +68,12 @@ class Learned:
     Args:
         closes: the server ends the connection after it, keep-alive or not.
         tls: version and cipher of the encryption, "" for none.
-        changes: two reference requests got different bodies, and statuses are all that can be checked.
-        telling: headers that say why a server refuses a request, as they came.
+        changes: reference requests got different bodies, and statuses are all that can be checked.
+        by_length: they got different bodies of the same length, which can be checked.
+        changing: they got JSON in which the values of these fields (JSON Pointers, RFC 6901) differ. pattern: the body
+            with bytes that stand for them (``json_by_value``).
+        own_words: what the server says about its status, as ``scrutiny.own_words``.
+        asked: how many requests it took.
     """
 
     status: int
@@ -79,7 +83,11 @@ class Learned:
     closes: bool
     tls: str = ""
     changes: bool = False
-    telling: tuple[str, ...] = ()
+    by_length: bool = False
+    changing: tuple[str, ...] = ()
+    pattern: bytes = b""
+    own_words: str = ""
+    asked: int = PLAIN
 
 
 def given_response(status: int, body: bytes) -> Learned:
@@ -93,7 +101,8 @@ def learn(request: LoadRequest, to: Target, wire: bytes) -> Learned:
     Raises:
         DragstripError: no response, no HTTP, a status other than the expected one, or a TLS session that should be
         resumed is not.
-        BadUsage: the response is not a success although no status was given, or it changes from one to the next.
+        BadUsage: the response is not a success although no status was given, or what ``--check`` compares changes
+            from one to the next.
     """
     trust = _trust(request) if to.tls else None  # one context for both: only the context of a session can resume it
     first, session = _ask(request, to, wire, trust)
@@ -104,11 +113,27 @@ def learn(request: LoadRequest, to: Target, wire: bytes) -> Learned:
             "whose status does not change"
         )
     _refuse_status(request, first)
-    if first.body != second.body:
-        if request.script is not None:  # wrk's users expect no more than statuses
-            return replace(first, changes=True)
-        _refuse_change(request, first, second)
-    return first
+    seen = [first, second]
+    if first.body == second.body and request.check == "auto" and _names_now(first.body):
+        time.sleep(AGAIN_S)
+        seen.append(_ask(request, to, wire, trust, session)[0])
+    first, last = replace(first, asked=len(seen)), seen[-1]
+    if first.body == last.body:
+        return first
+    if request.script is not None:  # wrk's users expect no more than statuses
+        return replace(first, changes=True)
+    if request.check != "auto":
+        _refuse_change(request, first, last)
+        return first
+    if found := json_by_value.settled([one.body for one in seen]):
+        return replace(first, changing=found[0], pattern=found[1])
+    same_length = len(first.body) == len(last.body)
+    return replace(first, by_length=same_length, changes=not same_length)
+
+
+def _names_now(body: bytes) -> bool:
+    """Whether a body seems to contain the time: seconds since the epoch, or an hour and its minutes."""
+    return str(int(time.time()))[:6].encode() in body or re.search(rb"\d\d:\d\d", body) is not None
 
 
 def _refuse_change(request: LoadRequest, first: Learned, second: Learned) -> None:
@@ -133,20 +158,13 @@ def _refuse_status(request: LoadRequest, response: Learned) -> None:
     if request.expect_status is not None:
         if response.status != request.expect_status:
             fault = f"responds with status {named}, but --status {request.expect_status} was given"
-            raise DragstripError(f"{request.url}: {fault}; {_own_words(response)}")
+            raise DragstripError(f"{request.url}: {fault}; {response.own_words}")
         return
     if not 200 <= response.status < 300:
         raise BadUsage(
-            f"{request.url}: responds with status {named}, which is not 2xx ({_own_words(response)}); correct the "
+            f"{request.url}: responds with status {named}, which is not 2xx ({response.own_words}); correct the "
             f"address or the server, or add --status {response.status} if that is expected"
         )
-
-
-def _own_words(response: Learned) -> str:
-    """What the server says about its status: telling headers, and the beginning of its body."""
-    body = " ".join(response.body[:_SAID_BYTES].decode("utf-8", "replace").split())
-    words = [*response.telling, f"its body begins {body!r}" if body else "it has no body"]
-    return "; ".join(words)
 
 
 def _no_handshake(error: ssl.SSLError) -> str:
@@ -183,12 +201,8 @@ def _ask(
             # TLS 1.3's tickets came before the response.
             left = sock.session if request.handshakes == RESUMED and isinstance(sock, ssl.SSLSocket) else None
     except ssl.SSLCertVerificationError as error:
-        why = _REFUSALS.get(error.verify_code, f"is refused ({error.verify_message.rstrip('.')})")  # as in ``tls.rs``
-        raise DragstripError(
-            f"{request.url}: the server's certificate {why.format(name=to.tls)}; pass its CA, or the certificate "
-            "itself, with --cacert FILE, use the certificate's host name in the URL, or accept any certificate with "
-            "--insecure"
-        ) from error
+        why = refused_certificate(error, to.tls or to.host)
+        raise DragstripError(f"{request.url}: the server's certificate {why}") from error
     except ssl.SSLError as error:
         raise DragstripError(f"{request.url}: {_no_handshake(error)}") from error
     except OSError as error:
@@ -207,7 +221,7 @@ def _ask(
         server=response.header("server") or "",
         closes=response.closes,
         tls=tls,
-        telling=tuple(f"{name}: {value}" for name in _TELLING if (value := response.header(name)) is not None),
+        own_words=own_words(response),
     )
     return learned, left
 

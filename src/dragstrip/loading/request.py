@@ -15,9 +15,11 @@ from dragstrip.contender import AllowedHost, addresses_here, allowance, first_li
 from dragstrip.errors import BadUsage
 from dragstrip.loading import arrivals
 from dragstrip.loading.arrivals import Offer
-from dragstrip.loading.request_pool import Asked
+from dragstrip.loading.request_pool import PoolRequest
 from dragstrip.record import DEFAULT_CONNECTIONS, MAX_TIMEOUT_S
+from dragstrip.store import masking
 from dragstrip.workload import connection_words
+from dragstrip.workload.typed import FIELD_VALUE, TOKEN, VISIBLE
 
 #: From this size on, bodies are checked by length unless ``check`` is set: reading them would be most of the work.
 LARGE_BODY = 64 * 1024
@@ -27,11 +29,6 @@ MIN_BODY_BY_LENGTH = 16 * 1024
 
 #: Duration of a run without a count or a duration.
 DEFAULT_DURATION_S = 10.0
-
-#: A method or a header's name (RFC 9110, 5.6.2); valid characters of a header's value and of a request target.
-_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
-_VISIBLE = re.compile(r"[\x21-\x7e]*")
 
 #: Headers that Dragstrip sets itself, and the remedy for a user who sets them.
 _OURS = {
@@ -117,6 +114,7 @@ class LoadRequest:
         allowed: hosts other than this machine that may be loaded.
         namespace: of the network that has the URL's address, as a container has; None: this process's own.
         container: its image and the image's id, for the report; "" without a container.
+        again: how many reference requests were sent a third time.
     """
 
     url: str
@@ -144,18 +142,19 @@ class LoadRequest:
     streams: int = 1
     first_byte: bool = False
     sources: int | None = 1
-    pool: tuple[Asked, ...] = ()
+    pool: tuple[PoolRequest, ...] = ()
     script: ScriptFile | None = None
     allowed: tuple[AllowedHost, ...] = ()
     namespace: Path | None = None
     container: str = ""
+    again: int = 0
 
     @property
     def plain(self) -> int:
         """The number of reference requests that learn the responses that were not given."""
         if self.check == "status":
             return 0
-        return PLAIN * sum(asked.answer is None for asked in set(self.pool) or (Asked(),))
+        return PLAIN * sum(asked.answer is None for asked in set(self.pool) or (PoolRequest(),)) + self.again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,7 +194,7 @@ def target(url: str, unix: str | None = None, allowed: Sequence[AllowedHost] = (
             hint = f"http://{url}" if "/" in url else f"http://{url}/"
         raise BadUsage(f"{url}: it begins with neither http:// nor https://; use {hint}")
     if parts.username is not None:
-        raise BadUsage(f"{url}: a name or password in the address is not sent; use --basic-auth USER:PASS")
+        raise BadUsage(f"{masking.url(url)}: a name or password in the address is not sent; use --basic-auth USER:PASS")
     elsewhere = None
     here = addresses_here(host) if unix is None and port != 0 else ()
     if unix is None and not here:
@@ -204,7 +203,7 @@ def target(url: str, unix: str | None = None, allowed: Sequence[AllowedHost] = (
         except BadUsage as error:
             raise BadUsage(f"{url}: {error}") from error
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    if not _VISIBLE.fullmatch(path):
+    if not VISIBLE.fullmatch(path):
         raise BadUsage(f"{url}: {path!r} has characters that no request line may hold; percent-encode them (%20)")
     shown = f"[{host}]" if ":" in host else host
     usual = 443 if parts.scheme == "https" else 80
@@ -250,10 +249,10 @@ def bounded(request: LoadRequest, to: Target) -> LoadRequest:
     return request
 
 
-def separate(request: LoadRequest, to: Target) -> list[tuple[LoadRequest, Target, Asked]]:
+def separate(request: LoadRequest, to: Target) -> list[tuple[LoadRequest, Target, PoolRequest]]:
     """The different requests of a pool, each as if it were the only one."""
     requests = []
-    for asked in request.pool or (Asked(),):
+    for asked in request.pool or (PoolRequest(),):
         body = request.body if asked.body is None else asked.body
         names = {name.lower() for name, _ in asked.headers}
         headers = (*(pair for pair in request.headers if pair[0].lower() not in names), *asked.headers)
@@ -271,7 +270,7 @@ def request_bytes(request: LoadRequest, to: Target) -> bytes:
     Raises:
         BadUsage: a method or header that is not valid HTTP, or a header that Dragstrip must set itself.
     """
-    if not _TOKEN.fullmatch(request.method):
+    if not TOKEN.fullmatch(request.method):
         raise BadUsage(f"-m {request.method!r} is not a valid method; use GET or POST")
     fields = {"Host": to.authority, "User-Agent": "dragstrip", "Accept": "*/*"}
     whose = "-H" if not request.pool else "--pool, or -H: the header"
@@ -279,7 +278,7 @@ def request_bytes(request: LoadRequest, to: Target) -> bytes:
     given = {name.lower() for name, _ in request.headers}
     lines = [f"{name}: {value}" for name, value in fields.items() if name.lower() not in given]
     for name, value in request.headers:
-        if not _TOKEN.fullmatch(name) or not _VALUE.fullmatch(value):
+        if not TOKEN.fullmatch(name) or not FIELD_VALUE.fullmatch(value):
             example = "-H 'Accept: text/html'" if not request.pool else '{"headers": {"Accept": "text/html"}}'
             raise BadUsage(f"{whose} {f'{name}: {value}'!r} is not a valid header; use {example}")
         said = value.strip().lower() if name.lower() == "connection" and request.http != "2" else ""

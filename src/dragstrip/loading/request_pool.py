@@ -31,7 +31,7 @@ MAX_REQUESTS = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class PoolRequest:
     """One request of a pool; None stands for the command line's value.
 
     Args:
@@ -67,7 +67,7 @@ class _File(Strict):
     request: Annotated[tuple[_Fields, ...], Field(strict=False, min_length=1, max_length=MAX_REQUESTS)]
 
 
-def read_pool(file: Path) -> tuple[Asked, ...]:
+def read_pool(file: Path) -> tuple[PoolRequest, ...]:
     """The requests of a pool's file, in order.
 
     Raises:
@@ -101,7 +101,7 @@ def _lines(file: Path) -> tuple[_Fields, ...]:
     return tuple(requests)
 
 
-def _asked(fields: _Fields, whose: str, folder: Path) -> Asked:
+def _asked(fields: _Fields, whose: str, folder: Path) -> PoolRequest:
     def text_or_file(name: str) -> bytes | None:
         text, path = getattr(fields, name), getattr(fields, f"{name}_file")
         if text is not None and path is not None:
@@ -114,7 +114,7 @@ def _asked(fields: _Fields, whose: str, folder: Path) -> Asked:
             raise BadUsage(f"{whose}: {name}_file: {error}; name a file in the pool's folder, or below") from error
 
     answer = text_or_file("answer")
-    return Asked(
+    return PoolRequest(
         method=fields.method,
         path=fields.path,
         headers=tuple(fields.headers.items()),
@@ -124,7 +124,7 @@ def _asked(fields: _Fields, whose: str, folder: Path) -> Asked:
     )
 
 
-def read_raw(file: Path) -> Asked:
+def read_raw(file: Path) -> PoolRequest:
     """A request given as bytes.
 
     Raises:
@@ -137,7 +137,7 @@ def read_raw(file: Path) -> Asked:
             f"--raw {file}: not a valid HTTP/1 request: it has to begin with a line like GET / HTTP/1.1, lines end "
             "with CR LF, and an empty line ends the head"
         )
-    return Asked(method=method.decode(), raw=raw)
+    return PoolRequest(method=method.decode(), raw=raw)
 
 
 def bounded(path: Path, whose: str, most: int = MAX_BYTES) -> bytes:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from dragstrip.loading.learn import Learned
 from dragstrip.loading.request import LoadRequest, Target
 from dragstrip.metrics import SUSTAINED
-from dragstrip.record import Backend, LoadEnding
+from dragstrip.record import Backend, Counted, LoadEnding
 
 #: A run has failed if more than this share of all attempts failed.
 MOSTLY = 0.5
@@ -18,67 +19,20 @@ LEAST_SILENT_NS, SILENT = 500_000_000, 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Slice:
-    """One block of the run, as the engine counted it.
+class Slice(Counted):
+    """About one second of the run, as the engine counted it: without a lead-in, and of a server that is not watched.
 
     Args:
-        started_ns: its start, CLOCK_MONOTONIC.
-        counted_ns: its counted time.
-        requests: correct responses within the counted time.
-        latency_hdr, latency_sum_ns, p50_ns, p99_ns, max_ns: latencies of exactly these.
-        answered: all correct responses, also after the run's time was up.
-        sent, failed, in_flight: requests that left, failed, or got no response yet: sent = answered + failed +
-            in_flight.
-        errors: failures by kind: failed requests and failed attempts to connect.
         statuses: responses by status, incorrect ones included.
         samples: the first failure of each kind, known at the run's end: in the last slice.
-        bytes_in, bytes_out: heads included.
-        connects: connections opened.
         connect_hdr: time to connect, to the end of the last handshake; empty if none was recorded.
         first_byte_hdr: of ``requests``, to the response's first byte; empty if not requested.
-        duration_ns: ``counted_ns`` and the wait for requests in flight at its end.
-        engine_cpu_ns: summed over the engine's threads, counted time.
-        engine_wait_ns: their run-queue wait, the whole slice.
-        gave_up: every connection was refused or lost for good.
-        turn_sum_ns: from a response's arrival to its connection's next request: waits for the generator.
-        clock_step_ns: by how much the clock of arrival timestamps was set during the run; 0: not at all.
-        early_stamps: responses that the kernel stamped before their requests had left: a fault of the clocks.
-        offered, unsent, departed, lag_hdr, lag_p99_ns, latency_sent_hdr: of an open loop, see the engine's ``Tally``.
     """
 
-    started_ns: int
-    counted_ns: int
-    duration_ns: int
-    requests: int
-    answered: int
-    sent: int
-    failed: int
-    in_flight: int
-    errors: dict[str, int]
-    bytes_in: int
-    bytes_out: int
-    connects: int
-    latency_hdr: bytes
+    statuses: Mapping[int, int] = field(default_factory=dict)
+    samples: Mapping[str, str] = field(default_factory=dict)
     connect_hdr: bytes = b""
     first_byte_hdr: bytes = b""
-    latency_sum_ns: int
-    p50_ns: int
-    p99_ns: int
-    max_ns: int
-    engine_cpu_ns: int
-    engine_wait_ns: int
-    gave_up: bool
-    statuses: dict[int, int] = field(default_factory=dict)
-    samples: dict[str, str] = field(default_factory=dict)
-    turn_sum_ns: int = 0
-    clock_step_ns: int = 0
-    early_stamps: int = 0
-    offered: int | None = None
-    unsent: int | None = None
-    departed: int | None = None
-    lag_p99_ns: int | None = None
-    lag_hdr: bytes | None = None
-    latency_sent_hdr: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

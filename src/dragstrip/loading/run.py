@@ -20,8 +20,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from dragstrip import machine
-from dragstrip.errors import BadUsage, DragstripError, EngineFailure
-from dragstrip.loading.arrivals import Offer, Step
+from dragstrip.errors import BadUsage, DragstripError, EngineError, EngineFailure
+from dragstrip.loading.arrivals import Offer, OfferStep
 from dragstrip.loading.learn import Learned, given_response, learn
 from dragstrip.loading.request import (
     DEFAULT_DURATION_S,
@@ -41,7 +41,7 @@ from dragstrip.loading.request import (
     target,
     worker_cores,
 )
-from dragstrip.loading.request_pool import Asked
+from dragstrip.loading.request_pool import PoolRequest
 from dragstrip.loading.result import LoadResult, ScriptReport, Slice
 from dragstrip.process import keep_awake
 from dragstrip.record import Backend, LoadEnding
@@ -53,8 +53,21 @@ if TYPE_CHECKING:
     from dragstrip._engine import Script as EngineScript
 
 __all__ = [
-    "Learned", "LoadRequest", "LoadResult", "Offer", "Prepared", "Progress", "Slice", "Step", "Target", "drive",
-    "merged", "plain_statuses", "prepare", "run", "session_plan",
+    "Learned",
+    "LoadProgress",
+    "LoadRequest",
+    "LoadResult",
+    "Offer",
+    "OfferStep",
+    "Prepared",
+    "Slice",
+    "Target",
+    "drive",
+    "merged",
+    "plain_statuses",
+    "prepare",
+    "run",
+    "session_plan",
 ]  # fmt: skip
 
 #: How often a run is observed.
@@ -65,7 +78,7 @@ _HOUR_NS = 3_600_000_000_000
 
 
 class Script(Protocol):
-    """A loaded script; ``compat.wrk_script`` loads wrk's."""
+    """A loaded script; ``extras.compat.wrk_script`` loads wrk's."""
 
     @property
     def state(self) -> EngineScript:
@@ -85,7 +98,7 @@ class Script(Protocol):
 ScriptLoader: TypeAlias = Callable[[LoadRequest, Target, int], Script]
 
 
-class Progress(Protocol):
+class LoadProgress(Protocol):
     """Shows a run while it goes on: when the load begins, and after each slice, the last of ``done``.
 
     Args:
@@ -98,7 +111,7 @@ class Progress(Protocol):
     def slice_done(self, request: LoadRequest, done: Sequence[Slice]) -> None: ...
 
 
-def run(request: LoadRequest, progress: Progress, load_script: ScriptLoader | None = None) -> LoadResult:
+def run(request: LoadRequest, progress: LoadProgress, load_script: ScriptLoader | None = None) -> LoadResult:
     """Loads a URL and returns the result; an interruption ends it early and is in ``finished``.
 
     Raises:
@@ -114,10 +127,10 @@ def run(request: LoadRequest, progress: Progress, load_script: ScriptLoader | No
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Exchange:
+class _LoadExchange:
     """One request of a run: as requested, its bytes on the wire, and the reference response."""
 
-    asked: Asked
+    asked: PoolRequest
     wire: bytes
     reference: Learned
 
@@ -137,7 +150,7 @@ class Prepared:
 
     request: LoadRequest
     target: Target
-    exchanges: tuple[_Exchange, ...]
+    exchanges: tuple[_LoadExchange, ...]
     learned: Learned
     cores: tuple[int, ...]
     connections: int
@@ -181,18 +194,19 @@ def prepare(
     cores, connections, notes = worker_cores(request, engine_cores)
     request, read = _as_read(request, wires, script)
     notes += few + read
-    learned_of: dict[Asked, Learned] = {}  # the same request twice has one reference response
+    learned_of: dict[PoolRequest, Learned] = {}  # the same request twice has one reference response
     for alone, place, asked, wire in wires:
         if asked not in learned_of:
             learned_of[asked] = _reference(alone, place, asked, wire)
-    exchanges = tuple(_Exchange(asked=asked, wire=wire, reference=learned_of[asked]) for _, _, asked, wire in wires)
+    exchanges = tuple(_LoadExchange(asked=asked, wire=wire, reference=learned_of[asked]) for _, _, asked, wire in wires)
     references = [exchange.reference for exchange in exchanges]
+    request = replace(request, again=sum(one.asked - PLAIN for one in learned_of.values()))
     any_body = request.check == "status" or any(reference.changes for reference in references)
     learned = next((reference for reference in references if reference.server), references[0])
     if request.keepalive and learned.closes:
         notes.append("the server ends each connection after one response, although the request does not ask for it")
-    if request.script is not None and any_body and request.check != "status":
-        notes.append("two reference requests got different bodies: only statuses were checked")
+    if any_body and request.check != "status":
+        notes.append("reference requests got different bodies: only statuses were checked")
     if to.elsewhere is not None:
         notes.append(f"{to.host} is another machine: its CPU time, and what the network adds, can't be seen from here")
     if request.container:
@@ -221,7 +235,7 @@ def prepare(
 
 
 def _as_read(
-    request: LoadRequest, wires: Sequence[tuple[LoadRequest, Target, Asked, bytes]], script: Script | None
+    request: LoadRequest, wires: Sequence[tuple[LoadRequest, Target, PoolRequest, bytes]], script: Script | None
 ) -> tuple[LoadRequest, list[str]]:
     """The request with what a server reads in its bytes, and notes on what servers may refuse.
 
@@ -267,7 +281,7 @@ def _by_script(request: LoadRequest, to: Target, script: Script) -> tuple[LoadRe
                 "response"
             )
         return replace(request, check="status"), to
-    pool = tuple(Asked(raw=raw) for raw in fixed)
+    pool = tuple(PoolRequest(raw=raw) for raw in fixed)
     return replace(request, pool=pool, pipeline=len(pool)), to
 
 
@@ -282,7 +296,7 @@ def _by_count(request: LoadRequest) -> tuple[LoadRequest, list[str]]:
     return replace(request, check="status"), [note]
 
 
-def _reference(request: LoadRequest, to: Target, asked: Asked, wire: bytes) -> Learned:
+def _reference(request: LoadRequest, to: Target, asked: PoolRequest, wire: bytes) -> Learned:
     if request.check == "status":
         return given_response(asked.status or request.expect_status or 0, b"")
     if asked.answer is not None:
@@ -290,7 +304,7 @@ def _reference(request: LoadRequest, to: Target, asked: Asked, wire: bytes) -> L
     return learn(request, to, wire)
 
 
-def _load(prepared: Prepared, progress: Progress) -> LoadResult:
+def _load(prepared: Prepared, progress: LoadProgress) -> LoadResult:
     """Runs the engine to the end, or until it is interrupted.
 
     Raises:
@@ -375,8 +389,15 @@ def plain_statuses(prepared: Prepared) -> dict[int, int]:
     if not prepared.request.plain:
         return {}
     learned = {exchange.asked: exchange.reference for exchange in prepared.exchanges if exchange.asked.answer is None}
-    statuses = Counter(reference.status for reference in learned.values())
-    return {status: PLAIN * count for status, count in statuses.items()}
+    statuses = Counter[int]()
+    for reference in learned.values():
+        statuses[reference.status] += reference.asked
+    return dict(statuses)
+
+
+def _is_by_length(request: LoadRequest, reference: Learned) -> bool:
+    """Whether any body of the reference's length is correct; an empty body has no bytes that could differ."""
+    return (reference.by_length or request.check == "length") and bool(reference.body)
 
 
 def session_plan(prepared: Prepared, turns: tuple[int, int] = (0, 0)) -> SessionPlan:
@@ -396,9 +417,9 @@ def session_plan(prepared: Prepared, turns: tuple[int, int] = (0, 0)) -> Session
         engine.Exchange(
             exchange.wire,
             exchange.reference.status,
-            b"" if prepared.any_body else exchange.reference.body,
-            # Any body of this length; an empty body has no bytes that could differ.
-            any_body=prepared.any_body or (request.check == "length" and bool(exchange.reference.body)),
+            b"" if prepared.any_body else exchange.reference.pattern or exchange.reference.body,
+            any_body=prepared.any_body or _is_by_length(request, exchange.reference),
+            pattern=bool(exchange.reference.pattern) and not prepared.any_body,
         )
         for exchange in prepared.exchanges
     ]
@@ -449,7 +470,7 @@ def _awake(request: LoadRequest) -> Iterator[keep_awake.Awake | None]:
 
 @contextmanager
 def _engine(cores: tuple[int, ...], request: LoadRequest) -> Iterator[Engine]:
-    from dragstrip._engine import Engine, EngineError  # an old result's report must work without the engine
+    from dragstrip._engine import Engine  # an old result's report must work without the engine
 
     try:
         engine = Engine(list(cores), io=request.io)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from dragstrip.errors import BadUsage
-from dragstrip.loading.request_pool import MAX_REQUESTS, Asked
+from dragstrip.loading.request_pool import MAX_REQUESTS, PoolRequest
 
 #: Addresses drawn by default: learning their responses takes two reference requests each.
 DEFAULT_COUNT = 1000
@@ -44,7 +44,7 @@ class _Place:
     in_order: bool = False
 
 
-def drawn(template: str, *, count: int | None = None, seed: int = 1) -> tuple[Asked, ...]:
+def drawn(template: str, *, count: int | None = None, seed: int = 1) -> tuple[PoolRequest, ...]:
     """The requests of a template, as a pool to cycle through.
 
     Args:
@@ -71,7 +71,7 @@ def drawn(template: str, *, count: int | None = None, seed: int = 1) -> tuple[As
                 f"--url-template {template!r}: {path!r} is not a valid path; start with / and percent-encode special "
                 "characters (%20)"
             )
-        requests.append(Asked(path=path))
+        requests.append(PoolRequest(path=path))
     return tuple(requests)
 
 

@@ -10,9 +10,6 @@ from pathlib import Path
 
 from dragstrip.contender import Identity
 
-#: For the parity sheet. The most common kind of key on the web, and the cheapest to sign with.
-KIND = "ECDSA P-256, made for this race"
-
 #: Names in the authority's and the server's certificate.
 AUTHORITY, SERVER = "Dragstrip, for one race", "127.0.0.1"
 

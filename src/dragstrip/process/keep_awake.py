@@ -13,6 +13,7 @@ stdin and replies with ``ok``, or with what went wrong. If its stdin closes, the
 (``kill -9`` included): then it puts everything back and ends.
 """
 
+# House: reads sentences: /proc has no other form.
 from __future__ import annotations
 
 import contextlib
@@ -127,7 +128,7 @@ def against_spinners(wait: str, against: str | None) -> str | None:
     """Why no spinner may run with this ``wait`` of the engine; None if it may. ``against``: a reason with any ``wait``.
 
     An engine that polls keeps its own cores awake, and so does a loaded server. A spinner next to the server took up to
-    6 % of its core, whenever it woke up, and doubled the scatter of its throughput (docs/CALIBRATION.md).
+    6 % of its core, whenever it woke up, and doubled the scatter of its throughput (docs/evidence/verdicts.md).
     """
     if against is not None or wait == "sleep":
         return against

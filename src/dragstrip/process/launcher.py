@@ -19,25 +19,35 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, NoReturn, Self, TypeVar
 
 import psutil
 
-from dragstrip import machine
+from dragstrip.contender.elsewhere import bracketed
 from dragstrip.errors import PortTaken, StageError
-from dragstrip.image import within
-from dragstrip.process.ports import HOST, HOST_TABLES, HOST_V6, is_held, listens_at_ipv6, listens_elsewhere
-from dragstrip.process.running import GRACE_S, Ended, Running
+from dragstrip.machine.network_namespace import within
+from dragstrip.process.ports import (
+    HOST,
+    HOST_TABLES,
+    is_held,
+    listening,
+    listens_alone,
+    listens_elsewhere,
+    ways_to,
+)
+from dragstrip.process.processes_here import ProcessesHere, looked_at, threads_of
+from dragstrip.process.running import GRACE_S, ServerEnd
 from dragstrip.process.scratch import make_cgroup, remove_cgroup, scratch_root, strays, sweep_stale
-from dragstrip.process.supervisor import box_processes, children, descendants, remove_tree
+from dragstrip.process.supervisor import OWN_NETWORK, box_processes, descendants, remove_tree
+from dragstrip.store.masking import hide
 
 if TYPE_CHECKING:
     from dragstrip.contender import Start
-    from dragstrip.process.orders import EndReport, FailedReport, Order, Report, StartedReport
+    from dragstrip.process.orders import EndReport, FailedReport, Order, StartedReport, SupervisorReport
 
 __all__ = ["Launcher", "ServerProcess", "scratch_root", "sweep_stale"]
 
@@ -49,6 +59,11 @@ FIRST_TRY_S, MAX_TRY_S = 0.002, 0.020
 SAME_S = 1.0
 #: Seconds beyond the grace after which a supervisor that does not report counts as lost.
 LOST_S = 20.0
+#: Seconds between two looks at where a server's processes listen, and from the first sight of another port to its use:
+#: a server may open another port, as for metrics, before the one that it was asked for.
+LOOK_S, SETTLED_S = 0.05, 0.2
+#: The note of a server with a network of its own.
+APART = "runs in a network of its own, with nothing but its own loopback"
 #: Maximum size of a launch's log, which keeps the output's head and tail.
 LOG_LIMIT_BYTES = 256 * 1024
 #: What servers print if another program holds their port: the C library's words, and Node's name of the error.
@@ -59,27 +74,8 @@ _numbers = itertools.count(1)
 _Report = TypeVar("_Report")
 
 
-class _Looks(threading.local):
-    """The machine's processes, while this thread looks at several servers together."""
-
-    below: dict[int, list[tuple[int, int, str]]] | None = None
-
-
-_looks = _Looks()
-
-
-@contextlib.contextmanager
-def one_look() -> Iterator[None]:
-    """Reads the machine's processes once for all servers that this thread asks within it, instead of once for each."""
-    _looks.below = children()
-    try:
-        yield
-    finally:
-        _looks.below = None
-
-
 @dataclass(kw_only=True)
-class ServerProcess(Running):
+class ServerProcess(ProcessesHere):
     """One launch of a server that has sent its first correct response.
 
     Args:
@@ -101,29 +97,16 @@ class ServerProcess(Running):
     scratch: Path
     launcher: Launcher = field(repr=False)
     around: frozenset[int] = frozenset()
-    _ended: Ended | None = field(default=None, repr=False)
+    _ended: ServerEnd | None = field(default=None, repr=False)
     _frozen: bool = field(default=False, repr=False)
 
     def pids(self) -> tuple[int, ...]:
         """Every living process of the tree now, daemonised ones included; the main process is first."""
-        living = [pid for pid, (_, state) in descendants(self.launcher.pid, _looks.below).items() if state not in "ZX"]
+        living = [pid for pid, (_, state) in descendants(self.launcher.pid, looked_at()).items() if state not in "ZX"]
         return tuple(sorted(living, key=lambda pid: pid != self.pid))
 
-    def _own_pids(self) -> list[int]:
+    def own_pids(self) -> list[int]:
         return [pid for pid in self.pids() if pid not in self.around]
-
-    def schedstats(self) -> tuple[str, ...]:
-        return tuple(f"/proc/{pid}/task/{tid}/schedstat" for pid in self.pids() for tid in _threads(pid))
-
-    def thread_cpu_ns(self) -> dict[str, int]:
-        return machine.thread_cpu_ns(self.schedstats())
-
-    def users(self) -> tuple[str, ...]:
-        names = set()
-        for pid in self._own_pids():
-            with contextlib.suppress(psutil.Error):
-                names.add(_user_name(psutil.Process(pid).uids().effective))
-        return tuple(sorted(names))
 
     def outside(self) -> tuple[str, ...]:
         found: list[str] = []
@@ -135,7 +118,7 @@ class ServerProcess(Running):
                 name = Path(f"/proc/{pid}/comm").read_text().strip()
                 own = next((line.removeprefix("0::") for line in groups if line.startswith("0::")), "")
                 # A zombie is in the cgroup of all; its time was counted where it ran.
-                if self.cgroup.name not in Path(own).parts and _threads(pid):
+                if self.cgroup.name not in Path(own).parts and threads_of(pid):
                     found.append(f"{pid} ({name})")
         return tuple(found)
 
@@ -148,17 +131,6 @@ class ServerProcess(Running):
     def log_tail(self, lines: int = 20) -> str:
         text = self._ended.log_tail if self._ended else tail(self.log)
         return "\n".join(text.splitlines()[-lines:])
-
-    def counts(self) -> tuple[int, int]:
-        pids = self._own_pids()
-        return len(pids), sum(len(_threads(pid)) for pid in pids)
-
-    def resident_bytes(self) -> int:
-        total = 0
-        for pid in self._own_pids():
-            with contextlib.suppress(psutil.Error):
-                total += psutil.Process(pid).memory_info().rss
-        return total
 
     def freeze(self) -> None:
         self._hold(hold=True)
@@ -183,7 +155,7 @@ class ServerProcess(Running):
                 self.thaw()
             self.launcher.begin_finish(self.number, self.stop_signal, grace_s)
 
-    def stop(self, *, grace_s: float = GRACE_S) -> Ended:
+    def stop(self, *, grace_s: float = GRACE_S) -> ServerEnd:
         """Also removes its scratch directory."""
         if self._ended is None:
             self.begin_stop(grace_s=grace_s)
@@ -194,6 +166,100 @@ class ServerProcess(Running):
                 os.close(int(self.namespace.name))
                 self.namespace = None
         return self._ended
+
+
+class _AddressSearch:
+    """Looks for the address at which a server responds that is not where it was asked to listen.
+
+    Args:
+        is_right: as in ``Launcher.launch``.
+    """
+
+    def __init__(self, running: ServerProcess, start: Start, is_right: Callable[[str, int], str | None]) -> None:
+        self._running, self._start, self._is_right = running, start, is_right
+        self._asked = (running.host, start.asked_port or running.port)
+        self._looks_for_more, self._heard_late = 0, False
+        self._look_at = time.monotonic()
+        self._seen: tuple[str, ...] = ()
+        self._settles_at = 0.0
+
+    def tried(self, host: str, port: int) -> str | None:
+        """None if the response from there is correct; otherwise the reason."""
+        try:
+            with within(self._running.namespace):
+                return self._is_right(host, port)
+        except OSError as error:
+            return error.strerror or str(error)
+
+    def listening(self) -> tuple[str, ...]:
+        """Addresses where the server's processes listen now."""
+        return listening(self._running.pids(), _tables(self._running))
+
+    def patience_s(self, spent_s: float) -> float:
+        """Seconds more for a server whose time is over: it may still load, as long as it listens nowhere; 0: none."""
+        if spent_s >= self._start.listening_s or self._heard_late:
+            return 0.0
+        heard = bool(self.listening())
+        if heard and not self._looks_for_more:
+            return 0.0
+        self._looks_for_more, self._heard_late = self._looks_for_more + 1, heard
+        return self._start.wake_s / (2 if heard else 10)
+
+    def elsewhere(self, reason: str | None) -> str | None:
+        """Tries where the server listens instead, and sets its address if it responds there.
+
+        Returns:
+            As ``tried``, for the server's address as it is now; ``reason`` if that is still the same.
+        """
+        running, start = self._running, self._start
+        if running.host.startswith("unix:") or time.monotonic() < self._look_at:
+            return reason
+        addresses = self.listening()
+        self._look_at = time.monotonic() + LOOK_S
+        if addresses != self._seen:
+            self._seen, self._settles_at = addresses, time.monotonic() + SETTLED_S
+        settled, ways = time.monotonic() >= self._settles_at, ways_to(addresses)
+        # The present one first: it may listen there since the last try.
+        for host, port in sorted(ways, key=lambda way: (way != (running.host, running.port), way[1] != self._asked[1])):
+            if port != self._asked[1] and not (start.any_port and settled):
+                continue
+            if self._asked[0] != HOST and host != self._asked[0]:  # a fleet's address, which other machines reach
+                continue
+            found = self.tried(host, port)
+            if found is None or getattr(found, "responded", False) > getattr(reason, "responded", False):
+                running.host, running.port, reason = host, port, found
+            if found is None:
+                break
+        return reason
+
+    def settle(self) -> None:
+        """Notes where the server responded correctly, if that is not where it was asked to listen.
+
+        Raises:
+            PortTaken: another process listens at that port, too, and would get a part of the requests.
+        """
+        running, (host, port) = self._running, self._asked
+        if running.host.startswith("unix:") or (running.host, running.port) == self._asked:
+            return
+        where = f"listens at {bracketed(running.host)}"
+        if running.port == port:
+            where = f"{where} alone, not at {host}"
+        elif listens_alone(running.pids(), running.port, _tables(running)):
+            where = f"{where}:{running.port}, whatever PORT says"
+        else:
+            running.stop(grace_s=INTERRUPTED_GRACE_S)
+            raise PortTaken(
+                f"{running.name}: another program listens at port {running.port}, too, which it uses whatever PORT "
+                "says; have it read PORT, or stop the other program"
+            )
+        running.note = "; ".join(filter(None, (running.note, where)))
+
+
+def _tables(running: ServerProcess) -> Path:
+    """proc(5)'s tables of the sockets in a server's network."""
+    if running.namespace is None:
+        return HOST_TABLES
+    return Path(f"/proc/{max(running.around, default=running.pid)}/net")
 
 
 class Launcher:
@@ -285,10 +351,11 @@ class Launcher:
         self._send({
             "do": "start", "launch": number, "command": list(start.command), "env": env,
             "cwd": str(start.cwd), "cores": list(cores), "user": list(user) if user else None,
-            "network": box.network if box else "",
+            "network": box.network if box else OWN_NETWORK if start.own_network else "",
             "box": list(box.options) if box else None, "ids": list(box.ids) if box and box.ids else None,
             "log": str(log), "log_limit_bytes": LOG_LIMIT_BYTES, "scratch": str(scratch),
             "cgroup": str(made) if made else None, "signal": start.stop_signal,
+            "stop_all_after_s": start.stop_all_after_s,
         })  # fmt: skip
         report = self._await(self._starts, number, LOST_S)
         if report is None or report["kind"] == "failed":
@@ -305,6 +372,11 @@ class Launcher:
         )  # fmt: skip
         if start.box is not None:
             self._look_into_box(running)
+        elif start.own_network:
+            running.note = "; ".join(filter(None, (running.note, APART)))
+            with contextlib.suppress(OSError):  # it has ended
+                number = os.open(f"/proc/{running.pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+                running.namespace = Path(f"/proc/self/fd/{number}")
         return running
 
     def _look_into_box(self, running: ServerProcess) -> None:
@@ -324,54 +396,70 @@ class Launcher:
     ) -> None:
         """Tries until the response is correct; every wait ends at once when the server dies.
 
+        Raises:
+            StageError: it is not, in time. PortTaken: another program holds its port.
+
+
         A response that stays the same incorrect one for a while won't change: then there is nothing to wait for.
         """
         pause_s, reason, answered = FIRST_TRY_S, None, ("", 0.0)
+        search = _AddressSearch(running, start, is_right)
+        until_s = start.wake_s
         while running.alive():
-            try:
-                with within(running.namespace):
-                    reason = is_right(running.host, running.port)
-            except OSError as error:
-                reason = error.strerror or str(error)
-            if reason is None and running.alive():  # otherwise another server responded on that port
-                return
+            reason = search.tried(running.host, running.port)
             came = getattr(reason, "responded", False)
-            if not came and running.host == HOST and listens_at_ipv6(running.pids(), running.port):
-                running.host = HOST_V6
-                running.note = "; ".join(filter(None, (running.note, f"listens at [{HOST_V6}] alone, not at {HOST}")))
-                continue
+            if reason is not None and (not came or running.port != start.asked_port):
+                reason = search.elsewhere(reason)
+                came = getattr(reason, "responded", False)
+            if reason is None and running.alive():  # otherwise another server responded on that port
+                search.settle()
+                return
             if not came or reason != answered[0]:
                 answered = (str(reason) if came else "", time.monotonic())
             elif time.monotonic() - answered[1] > SAME_S:
                 break
-            if time.monotonic_ns() - began_ns > start.wake_s * 1e9:
-                break
+            spent_s = (time.monotonic_ns() - began_ns) / 1e9
+            if spent_s > until_s:
+                if not (more_s := search.patience_s(spent_s)):
+                    break
+                until_s = min(spent_s + more_s, start.listening_s)
             self._await(self._ends, running.number, pause_s, lose=False)
             pause_s = min(pause_s * 1.5, MAX_TRY_S)
         waited_s = (time.monotonic_ns() - began_ns) / 1e9
+        self._give_up(running, start, waited_s, until_s, reason, same=bool(answered[0]))
+
+    def _give_up(
+        self, running: ServerProcess, start: Start, waited_s: float, limit_s: float, reason: str | None, *, same: bool
+    ) -> NoReturn:
+        """Ends a launch that sent no correct response, and says why.
+
+        Args:
+            limit_s: the time that it had. same: it sent the same incorrect response until the end.
+        """
         died = not running.alive()
         tcp = reason is not None and not died and not running.host.startswith("unix:")
-        tables = Path(f"/proc/{max(running.around)}/net") if running.around else HOST_TABLES
-        elsewhere = listens_elsewhere(running.pids(), running.host, running.port, tables) if tcp else ""
+        elsewhere = listens_elsewhere(running.pids(), running.host, running.port, _tables(running)) if tcp else ""
         ended = running.stop(grace_s=INTERRUPTED_GRACE_S)
         longer = "start.wake_s in its definition" if start.kind == "definition" else "--wake, for example --wake 60s"
         if ended.daemonized:
             what = str(ended)
         elif died:
             what = f"died {waited_s:.2f} s after its start ({ended})"
-        elif answered[0]:
+        elif same:
             what = f"sent no correct response; it sent the same incorrect one until {waited_s:.1f} s after its start"
         else:
+            within_s = start.wake_s if limit_s == start.wake_s else round(limit_s)
             what = (
-                f"sent no correct response within {start.wake_s:g} s of its start{elsewhere}; if it needs longer, "
+                f"sent no correct response within {within_s:g} s of its start{elsewhere}; if it needs longer, "
                 f"set {longer}"
             )
         last = f"; the last try: {reason}" if reason else ""
         message = f"{running.name}: {what}{last}; its last lines:\n{without_repeats(ended.log_tail) or '(no output)'}"
         # The other program may have ended by now: the server's own words are a sign of it, too.
-        taken = is_held(running.port, running.host) or (died and re.search(IN_USE, ended.log_tail, re.IGNORECASE))
-        if taken and not (running.around or running.host.startswith("unix:")):
-            raise PortTaken(f"{message}\nAnother program held port {running.port}, which was free before its start.")
+        asked = start.asked_port or running.port
+        taken = is_held(asked, running.host) or (died and re.search(IN_USE, ended.log_tail, re.IGNORECASE))
+        if taken and not (running.around or start.own_network or running.host.startswith("unix:")):
+            raise PortTaken(f"{message}\nAnother program held port {asked}, which was free before its start.")
         raise StageError(message)
 
     def begin_finish(self, number: int, signal_name: str, grace_s: float) -> None:
@@ -380,19 +468,18 @@ class Launcher:
             self._stopping.add(number)
             self._send({"do": "stop", "signal": signal_name, "grace_s": grace_s})
 
-    def finish(self, number: int, grace_s: float) -> Ended:
+    def finish(self, number: int, grace_s: float) -> ServerEnd:
         """Waits for the supervisor's report of a launch's end; used by ``ServerProcess.stop``."""
         report = self._await(self._ends, number, grace_s + LOST_S)
         if report is None:
             self._clean_after_lost_supervisor()
             last = tail(self._running.log) if self._running else ""
             how = "its supervisor was lost; killed"
-            return Ended(exit_status=None, died=True, cpu_ns=None, peak_memory_bytes=None, how=how, log_tail=last)
-        return Ended(
+            return ServerEnd(exit_status=None, died=True, how=how, log_tail=last)
+        return ServerEnd(
             exit_status=report["exit_status"], died=report["kind"] == "died" or number not in self._stopping,
-            cpu_ns=report["cpu_ns"], peak_memory_bytes=report["peak_memory_bytes"], how=report["how"],
-            log_tail=report["log_tail"], left_over=tuple(report["left_over"]),
-            hidden_ns=report["hidden_ns"],
+            how=report["how"], log_tail=report["log_tail"], left_over=tuple(report["left_over"]),
+            hidden_ns=report["hidden_ns"], counts=report["counts"],
         )  # fmt: skip
 
     def has_ended(self, number: int) -> bool:
@@ -445,7 +532,7 @@ class Launcher:
                 self._lost = not piece
                 *lines, self._text = (self._text + piece).split(b"\n")
             for line in lines:
-                report: Report = json.loads(line)
+                report: SupervisorReport = json.loads(line)
                 if report["kind"] == "ended" or report["kind"] == "died":
                     self._ends[report["launch"]] = report
                 else:
@@ -499,9 +586,9 @@ def unprivileged_user() -> tuple[int, int] | None:
 
 
 def tail(log: Path) -> str:
-    """The log's last 16 KiB as text."""
+    """The log's last 16 KiB as text, without secrets that this process was given."""
     try:
-        return log.read_bytes()[-(1 << 14) :].decode("utf-8", "replace")
+        return hide(log.read_bytes()[-(1 << 14) :].decode("utf-8", "replace"))
     except OSError:
         return ""
 
@@ -516,20 +603,6 @@ def without_repeats(text: str) -> str:
     return "\n".join(f"{line} ({count} lines like it)" if count > 1 else line for _, line, count in kept)
 
 
-def _user_name(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
-
-
 def _remove(scratch: Path, log: Path) -> None:
     remove_tree(str(scratch))
     log.unlink(missing_ok=True)
-
-
-def _threads(pid: int) -> tuple[str, ...]:
-    try:
-        return tuple(os.listdir(f"/proc/{pid}/task"))  # noqa: PTH208 (names, not paths)
-    except OSError:
-        return ()

@@ -17,7 +17,8 @@ class StartOrder(TypedDict):
     ``box`` has bubblewrap's options; None: the command is not bubblewrap's. Its own two processes are not the server.
     ``ids`` has the base, user and group of the user namespace to make for it. Descriptors of that namespace, and of a
     file with the options, replace a word in the options and in the command. ``network`` is the file of a network
-    namespace to enter; "": none.
+    namespace to enter; ``own``: a new one with loopback alone; "": none. ``stop_all_after_s``: seconds after which the
+    stop signal also goes to all processes that the server started; None: never.
     """
 
     do: Literal["start"]
@@ -35,6 +36,7 @@ class StartOrder(TypedDict):
     scratch: str
     cgroup: str | None
     signal: str
+    stop_all_after_s: float | None
 
 
 class StopOrder(TypedDict):
@@ -75,13 +77,12 @@ class EndReport(TypedDict):
     kind: Literal["ended", "died"]
     launch: int
     exit_status: int | None
-    cpu_ns: int
-    peak_memory_bytes: int | None
     how: str
     left_over: list[str]
     hidden_ns: int
     log_tail: str
+    counts: dict[str, int]
 
 
 Order: TypeAlias = StartOrder | StopOrder | EndOrder
-Report: TypeAlias = StartedReport | FailedReport | EndReport
+SupervisorReport: TypeAlias = StartedReport | FailedReport | EndReport

@@ -4,37 +4,41 @@ from __future__ import annotations
 
 import contextlib
 import signal
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
+
+from dragstrip.store.masking import hide
 
 #: Seconds from the stop signal to SIGKILL: healthy servers take up to 10 s.
 GRACE_S = 15.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class ServerEnd:
     """How a launch ended.
 
     Args:
         exit_status: as ``subprocess`` gives it (negative: ended by that signal); None if unknown.
         died: it ended before Dragstrip stopped it.
-        cpu_ns: of the whole tree during its whole life, the stop included; None if unreadable.
-        peak_memory_bytes: sum of each living process's VmHWM just before the stop; None once it has died.
         how: how it was ended, in words.
         left_over: processes that outlived the main process, like "4711 (nginx)".
         hidden_ns: CPU time by its processes' own clocks that its cgroup did not count.
         log_tail: last lines of its output.
+        counts: numbers of the whole launch by ``record.LaunchCount``, as far as they are known.
     """
 
     exit_status: int | None
     died: bool
-    cpu_ns: int | None
-    peak_memory_bytes: int | None
     how: str
     log_tail: str
     left_over: tuple[str, ...] = ()
     hidden_ns: int = 0
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "log_tail", hide(self.log_tail))
 
     def __str__(self) -> str:
         if self.daemonized:
@@ -65,6 +69,9 @@ class Running:
     Args:
         namespace: of the network that has its address, like ``/proc/PID/ns/net``; None: this process's own.
     """
+
+    #: Whether ``freeze`` freezes it.
+    freezes: ClassVar[bool] = True
 
     host: str
     port: int
@@ -109,6 +116,14 @@ class Running:
         """Its last lines of output, also after its stop."""
         return ""
 
+    def usable_cores(self) -> int:
+        """How many cores its processes may run on, if that is not the servers' lane; 0: the lane, or unknown."""
+        return 0
+
+    def facts(self) -> dict[str, str]:
+        """What the parity sheet says of its processes, apart from the notes."""
+        return {}
+
     def resident_bytes(self) -> int:
         """Memory now, a shared page counted in each process; 0 if unknown."""
         return 0
@@ -122,19 +137,20 @@ class Running:
     def begin_stop(self, *, grace_s: float = GRACE_S) -> None:
         """Sends its stop signal without waiting; ``stop`` then waits for its end."""
 
-    def stop(self, *, grace_s: float = GRACE_S) -> Ended:
+    def stop(self, *, grace_s: float = GRACE_S) -> ServerEnd:
         """Ends its processes, if Dragstrip started them; a second call returns the same value.
 
         Args:
             grace_s: seconds from its stop signal to SIGKILL.
         """
-        return Ended(exit_status=None, died=False, cpu_ns=None, peak_memory_bytes=None, how="left running", log_tail="")
+        return ServerEnd(exit_status=None, died=False, how="left running", log_tail="")
 
 
 @dataclass
 class AtAddress(Running):
-    """A server that was already running: Dragstrip does not start it, stop it or read its CPU time."""
+    """A server that was already running: Dragstrip does not start, freeze or stop it."""
 
+    freezes: ClassVar[bool] = False
     note: str = "already running: not launched afresh, so its launch-to-launch variation is not in the interval"
 
 

@@ -30,7 +30,7 @@ TYPE_CHECKING = False  # importing typing would add a tenth to the start-up, dat
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dragstrip.process.orders import Order, Report, StartOrder
+    from dragstrip.process.orders import Order, StartOrder, SupervisorReport
 
 #: Seconds that a server gets to end by itself once its parent is gone (Ctrl-C must end within 2 s).
 ABANDONED_GRACE_S = 1.0
@@ -54,6 +54,9 @@ USER_NAMESPACE, OPTIONS, NAMESPACE_IDS = "{user namespace}", "{options}", 65_536
 #: keyctl(2): its number by machine, and the operation that gives a process a new session keyring.
 KEYCTL = {"x86_64": 250, "aarch64": 219, "riscv64": 219, "ppc64le": 271, "s390x": 280}
 KEYCTL_JOIN_SESSION_KEYRING = 1
+
+#: The word for a new network, and what switches its loopback on: netdevice(7)'s request, and up, loopback, running.
+OWN_NETWORK, SIOCSIFFLAGS, LOOPBACK_UP = "own", 0x8914, 0x1 | 0x8 | 0x40
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
@@ -383,6 +386,24 @@ def _enter_network(path: str) -> None:
     os.close(owner)
 
 
+def _make_network(user: int, group: int) -> None:
+    """Gives this process a network namespace of its own, with loopback up; an ordinary user needs one for users, too.
+
+    Raises:
+        OSError: it can't be made.
+    """
+    if _libc.unshare(CLONE_NEWNET) != 0:
+        if _libc.unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0:
+            raise OSError(f"a network can't be made: {os.strerror(ctypes.get_errno())}")
+        for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
+            with open(f"/proc/self/{name}", "w") as file:
+                file.write(text)
+    any_socket = _libc.socket(2, 2, 0)  # AF_INET, SOCK_DGRAM; the module socket would take its time to import
+    up = b"lo".ljust(16, b"\0") + LOOPBACK_UP.to_bytes(2, sys.byteorder) + bytes(22)  # a struct ifreq, netdevice(7)
+    fcntl.ioctl(any_socket, SIOCSIFFLAGS, up)
+    os.close(any_socket)
+
+
 def _become_server(order: StartOrder, output: int, supervisor: int, pipe: int) -> None:
     """Does everything between fork and exec, in the forked child. Each line on the pipe is a complaint."""
     os.setsid()
@@ -401,7 +422,9 @@ def _become_server(order: StartOrder, output: int, supervisor: int, pipe: int) -
     if order["user"]:
         _take_user(order["user"])
     command = order["command"]
-    if order["network"]:
+    if order["network"] == OWN_NETWORK:
+        _make_network(os.geteuid(), os.getegid())
+    elif order["network"]:
         _enter_network(order["network"])
     if order["user"] or order["box"]:
         _leave_keys()
@@ -419,7 +442,7 @@ def _become_server(order: StartOrder, output: int, supervisor: int, pipe: int) -
         os.write(pipe, f"cannot execute {program} in {order['cwd']}: {error.strerror}\n".encode())
 
 
-class Launch:
+class ServerOrder:
     """One start of the server, until its end has been reported."""
 
     def __init__(self, order: StartOrder) -> None:
@@ -429,6 +452,7 @@ class Launch:
         self.cgroup = order["cgroup"]
         self.stop_signal = order["signal"]
         self.box = order["box"]
+        self.stop_all_after_s = order["stop_all_after_s"]
         self.note = self.why = ""
         self.silent = False
         self.exit_status: int | None = None
@@ -491,7 +515,7 @@ class Supervisor:
         self._root = scratch_root
         self._root_fd = os.open(scratch_root, os.O_RDONLY | os.O_DIRECTORY)
         fcntl.flock(self._root_fd, fcntl.LOCK_SH)  # "this directory is in use"
-        self._launch: Launch | None = None
+        self._launch: ServerOrder | None = None
         self._orders: list[Order] = []
         self._text = b""
         self._abandoned = self._told_to_end = self._childless = False
@@ -534,7 +558,7 @@ class Supervisor:
             return
         self._childless = False
         try:
-            launch = self._launch = Launch(order)
+            launch = self._launch = ServerOrder(order)
         except (OSError, ValueError) as error:
             why = f"cannot prepare the launch: {error}"
             self._send({"kind": "failed", "launch": order["launch"], "why": why})
@@ -589,26 +613,26 @@ class Supervisor:
                 if pid == self._launch.pid:
                     self._launch.exit_status = os.waitstatus_to_exitcode(status)
 
-    def _finish(self, launch: Launch, signal_name: str, grace_s: float) -> None:
+    def _finish(self, launch: ServerOrder, signal_name: str, grace_s: float) -> None:
         """Ends the tree, reports, forgets the launch; removes the files of an abandoned launch."""
         died = launch.exit_status is not None
         around = box_processes(launch.pid)[:2] if launch.box else []
         pids = [pid for pid in descendants(os.getpid()) if pid not in around]
-        peak = None if died else peak_memory_bytes(pids)  # a zombie has no VmHWM
+        counts = {"peak_memory_bytes": None if died else peak_memory_bytes(pids)}  # a zombie has no VmHWM
         how = self._end_tree(launch, signal.Signals[f"SIG{signal_name}"], grace_s)
         launch.drain()
         cgroup_us = _number_in(f"{launch.cgroup}/cpu.stat", rb"^usage_usec (\d+)") if launch.cgroup else None
         until = time.monotonic() + 1.0
         while not remove_cgroup(launch.cgroup) and time.monotonic() < until:
             self._turn(0.005)
-        cpu_ns = launch.rusage_ns if cgroup_us is None else cgroup_us * 1000
+        counts["cpu_ns"] = cpu_ns = launch.rusage_ns if cgroup_us is None else cgroup_us * 1000
         if launch.why:
             self._send({"kind": "failed", "launch": launch.number, "why": launch.why})
         else:
             self._send({
                 "kind": "died" if died else "ended", "launch": launch.number, "exit_status": launch.exit_status,
-                "cpu_ns": cpu_ns, "hidden_ns": max(launch.rusage_ns - cpu_ns, 0), "peak_memory_bytes": peak,
-                "how": how, "left_over": launch.left_over, "log_tail": launch.log.tail(),
+                "hidden_ns": max(launch.rusage_ns - cpu_ns, 0), "how": how, "left_over": launch.left_over,
+                "log_tail": launch.log.tail(), "counts": {k: n for k, n in counts.items() if n is not None},
             })  # fmt: skip
         self._launch = None
         launch.close()
@@ -616,8 +640,11 @@ class Supervisor:
             remove_tree(launch.scratch)
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(launch.log_path)
+            for pid in {launch.pid, *pids}:  # a compiler's names of its code, if `dragstrip why` was the parent
+                with contextlib.suppress(OSError):
+                    os.unlink(f"/tmp/perf-{pid}.map")
 
-    def _end_tree(self, launch: Launch, number: signal.Signals, grace_s: float) -> str:
+    def _end_tree(self, launch: ServerOrder, number: signal.Signals, grace_s: float) -> str:
         """Signals the main process, waits, signals the processes left, waits, kills; returns in words how it went."""
         began = time.monotonic()
         how = "ended by itself"
@@ -627,7 +654,7 @@ class Supervisor:
             for pid, (_, state) in descendants(os.getpid()).items():
                 if state == "T":  # a process that stopped itself gets the signal only once it continues
                     self._signal(pid, signal.SIGCONT)
-            self._wait(lambda: launch.exit_status is not None, grace_s)
+            self._await_end(launch, number, grace_s)
             took_s = time.monotonic() - began
             if launch.exit_status is None:
                 return f"{number.name} did not end it in {took_s:.1f} s; killed" + self._kill_tree(launch)
@@ -645,6 +672,21 @@ class Supervisor:
             how += f"; {len(left)} left over, {'ended by SIGTERM' if self._childless else 'killed'}"
         return how + self._kill_tree(launch)
 
+    def _await_end(self, launch: ServerOrder, number: signal.Signals, grace_s: float) -> None:
+        """Waits for the main process, or for the whole tree once its other processes had to get the signal, too.
+
+        A terminal's Ctrl-C goes to all of a group, but only the main process was signalled: a shell, or a wrapper like
+        npm, may not pass that on.
+        """
+        first_s = grace_s if launch.stop_all_after_s is None else min(launch.stop_all_after_s, grace_s)
+        self._wait(lambda: launch.exit_status is not None, first_s)
+        if launch.stop_all_after_s is None or (launch.exit_status is not None and launch.stop_all_after_s > 0):
+            return
+        for pid in descendants(os.getpid()):
+            if pid != launch.pid:
+                self._signal(pid, number)
+        self._wait(lambda: self._childless, grace_s - first_s)
+
     def _wait(self, done: Callable[[], bool], at_most_s: float) -> None:
         """Turns the loop until ``done`` or until the time is over; a lost parent shortens that time."""
         began = time.monotonic()
@@ -655,7 +697,7 @@ class Supervisor:
                 return
             self._turn(left_s)
 
-    def _kill_tree(self, launch: Launch) -> str:
+    def _kill_tree(self, launch: ServerOrder) -> str:
         """Sends SIGKILL to every descendant until the kernel reports that none is left; returns why not, or ""."""
         until = time.monotonic() + UNKILLABLE_S
         while not self._childless:
@@ -685,7 +727,7 @@ class Supervisor:
             if re.fullmatch(r"dragstrip-\d+-\w+", os.path.basename(self._root)):
                 remove_tree(self._root)
 
-    def _send(self, report: Report) -> None:
+    def _send(self, report: SupervisorReport) -> None:
         try:
             os.write(1, json.dumps(report).encode() + b"\n")
         except OSError:

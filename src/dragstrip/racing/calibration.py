@@ -21,7 +21,7 @@ from dragstrip.racing.launching import LaunchedServer, WarmUp
 from dragstrip.racing.machine_events import event
 from dragstrip.racing.setup import RaceSetup, block_plan
 from dragstrip.racing.warm_up import MAX_LEARNED_S, warm_up
-from dragstrip.record import Event, EventKind
+from dragstrip.record import Event, EventKind, LaunchCount
 from dragstrip.scrutiny import nothing_right
 
 if TYPE_CHECKING:
@@ -191,12 +191,13 @@ class Calibrated:
     facts: Mapping[str, str]
     disturbed: bool
 
-    def at_idle(self, share: float) -> Calibrated:
-        """The same, with how much of a core it uses while idle."""
+    def at_idle(self, share: float, *, freezes: bool) -> Calibrated:
+        """The same, with how much of a core it uses while idle; ``freezes``: it can be frozen."""
         if share <= RESTLESS:
             return self
-        fact = f"uses {100 * share:.1f} % of a core; frozen but for its own blocks"
-        calibration = replace(self.calibration, restless=True)
+        what = "frozen but for its own blocks" if freezes else "also during the others' blocks, as it can't be frozen"
+        fact = f"uses {100 * share:.1f} % of a core; {what}"
+        calibration = replace(self.calibration, restless=freezes)
         return replace(self, calibration=calibration, facts={**self.facts, "while idle": fact})
 
     def warmed_up_for(self, least_s: float) -> Calibrated:
@@ -219,7 +220,7 @@ def calibrate(setup: RaceSetup, launched: LaunchedServer) -> Calibrated:
     before = running.thread_cpu_ns()
     tally = _load(setup, launched, warm.p50_ns)
     worked = machine.who_worked(before, running.thread_cpu_ns())
-    launched.processes, launched.threads = running.counts()
+    launched.count_threads()
     p50_ns = own_p50_ns(tally, tally.p50_ns, len(setup.lanes.server)) if tally.requests else 0
     short_blocks = None
     if tally.requests:
@@ -291,14 +292,16 @@ def with_equal_warm_ups(calibrated: Mapping[str, Calibrated]) -> dict[str, Calib
 def _facts_under_load(setup: RaceSetup, launched: LaunchedServer, tally: Tally, worked: str) -> dict[str, str]:
     """Facts for the parity sheet from the calibration's block; ``worked``: the threads that used CPU time."""
     running = launched.running
-    counts = f"{launched.processes}, {launched.threads}" if launched.processes else "unknown"
-    facts = {"processes, threads": counts}
+    processes, threads = (launched.counts.get(name, 0) for name in (LaunchCount.PROCESSES, LaunchCount.THREADS))
+    facts = {"processes, threads": f"{processes}, {threads}" if processes else "unknown"}
     facts |= {"worked under load": worked} if worked else {}
     if tally.server_cpu_ns is not None:
-        used = parity.CoresUsed(tally.server_cpu_ns / max(tally.duration_ns, 1), len(setup.lanes.server))
+        cores = running.usable_cores() or len(setup.lanes.server)
+        used = parity.CoresUsed(tally.server_cpu_ns / max(tally.duration_ns, 1), cores)
         facts[parity.CORES_USED] = str(used)
     facts["connections opened per 1000 responses"] = f"{1000 * tally.connects / max(tally.answered, 1):.1f}"
     facts["CPU read from"] = running.cpu_source
+    facts |= running.facts()
     if running.users():
         facts[parity.RUNS_AS] = str(parity.RunsAs(tuple(running.users())))
     if running.note:

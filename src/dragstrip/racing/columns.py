@@ -13,6 +13,8 @@ from dragstrip.racing.qualification_store import QualificationStore
 from dragstrip.racing.request import Request
 from dragstrip.racing.setup import RaceSetup
 from dragstrip.record import Column, Load, Plan
+from dragstrip.requested import typed_as
+from dragstrip.workload.recorded import recorded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,28 +79,36 @@ def _rates(request: Request, workload: str, qualification: Qualification) -> Ite
 
 def columns_of(request: Request, entered: Sequence[PreparedColumn]) -> tuple[Column, ...]:
     """The columns of the record."""
+    definitions = {column.workload: recorded(column.setup.workload) for column in entered}
     plans = plans_of(request, [(column.qualification, column.setup.load) for column in entered])
     return tuple(
         Column(
-            name=_name(column, entered),
+            name=_name(column, entered, definitions),
             workload=column.workload,
             load=column.setup.load,
             plan=plan,
             entrants=column.qualification.entrants(),
             absent=column.absent,
             waits=column.setup.workload.waits,
+            definition=definitions[column.workload],
         )
         for column, plan in zip(entered, plans, strict=True)
     )
 
 
-def _name(column: PreparedColumn, entered: Sequence[PreparedColumn]) -> str:
-    """A column's workload, its rate, or both: whatever distinguishes it from the others."""
+def _name(column: PreparedColumn, entered: Sequence[PreparedColumn], definitions: Mapping[str, str]) -> str:
+    """A column's workload, its rate, or both: whatever distinguishes it from the others.
+
+    A typed request is named as it was typed, if no other column has the same method and path.
+    """
     rate = f"{column.setup.load.rate_per_s:,g}/s"
+    typed = [typed_as(definition) for definition in definitions.values()]
+    title = typed_as(definitions[column.workload])
+    workload = title if typed.count(title) == 1 and title else column.workload
     several = sum(other.workload == column.workload for other in entered) > 1
     if not several:
-        return column.workload
-    return rate if len({other.workload for other in entered}) == 1 else f"{column.workload}, {rate}"
+        return workload
+    return rate if len({other.workload for other in entered}) == 1 else f"{workload}, {rate}"
 
 
 def plan_of(request: Request, qualification: Qualification, load: Load, *, columns: int = 1) -> Plan:

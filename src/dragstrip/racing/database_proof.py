@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import mean, pstdev
 
-from dragstrip.process.database import Instance, Usage
 from dragstrip.racing.launching import LaunchedServer
 from dragstrip.racing.setup import RaceSetup
 from dragstrip.record import Block
@@ -25,7 +24,7 @@ ERRORS = 4.0
 ASKED = 4
 
 
-def served_from_elsewhere(statements: int, wanted: float) -> str | None:
+def served_from_elsewhere(statements: float, wanted: float) -> str | None:
     """Why a contender's responses can't have come from the database, in words for the record; None if they can."""
     if statements >= MIN_SHARE * wanted:
         return None
@@ -90,12 +89,7 @@ def _ask(asking: Asking, server: Server, *, cached: bool | None = None) -> str |
     return None
 
 
-def usage_of(instance: Instance | None) -> Mapping[str, Usage]:
-    """What each contender has used of the database so far; empty without a database."""
-    return instance.usage() if instance else {}
-
-
-def wanted_by(launched: LaunchedServer, blocks: Sequence[Block], executed: int) -> float:
+def wanted_by(launched: LaunchedServer, blocks: Sequence[Block], executed: float) -> float:
     """Statements that a contender's responses in these blocks needed in the database.
 
     Queries of a request without a response are unknown. If a workload's requests need different numbers of statements,

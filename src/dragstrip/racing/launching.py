@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from dragstrip.contender import LOOPBACK, Entry, OwnCount, bracketed, prepare
-from dragstrip.errors import PortTaken, StageError
+from dragstrip.contender import LOOPBACK, Address, Entry, OwnCount, bracketed, prepare
+from dragstrip.errors import NeedsUserNamespace, PortTaken, StageError
 from dragstrip.process.certificate import Certificates
-from dragstrip.process.database import Instance, Spent
+from dragstrip.process.found_server import found_at
 from dragstrip.process.launcher import INTERRUPTED_GRACE_S, Launcher
 from dragstrip.process.ports import free_port
-from dragstrip.process.running import GRACE_S, AtAddress, Ended, Running
-from dragstrip.record import Launch
+from dragstrip.process.running import GRACE_S, Running, ServerEnd
+from dragstrip.record import Launch, LaunchCount
 from dragstrip.scrutiny import Encryption, Server, is_right, plainest
 from dragstrip.workload import Asking, Data, Exchange, Workload
 
 if TYPE_CHECKING:
     from dragstrip._engine import Engine
+    from dragstrip.process.database import Instance
 
 #: CPU time that a launch's two counts may differ by: what was used before it joined its cgroup, and a share.
 HIDDEN_NS, HIDDEN_SHARE = 50_000_000, 0.05
@@ -58,12 +59,9 @@ class LaunchedServer:
         tls: how it is reached over TLS; None: without TLS.
         session: the engine's, while it is connected.
         warm_up: None until it is warm, or if it never became warm.
-        processes, threads: counted after the warm-up; 0 before it, or if unreadable.
-        served: requests in the round's blocks by its own count; None if it can't count.
+        counts: what was counted of it so far, by ``LaunchCount``.
         statements: how many each request needs in the database, in the order in which requests are sent.
         most_statements: the same if no response comes from the server's cache.
-        spent: what it used of the database over the round's blocks; None without one, or if it could not be queried.
-        wanted: statements that its responses needed.
         ended: how it ended; None while it runs.
     """
 
@@ -75,14 +73,10 @@ class LaunchedServer:
     drawn_by: str = ""
     session: int | None = None
     warm_up: WarmUp | None = None
-    processes: int = 0
-    threads: int = 0
-    served: int | None = None
+    counts: dict[str, float] = field(default_factory=dict)
     statements: tuple[int, ...] = ()
     most_statements: tuple[int, ...] = ()
-    spent: Spent | None = None
-    wanted: float | None = None
-    ended: Ended | None = field(default=None, repr=False)
+    ended: ServerEnd | None = field(default=None, repr=False)
 
     @property
     def name(self) -> str:
@@ -108,6 +102,15 @@ class LaunchedServer:
             engine.close(self.session)
             self.session = None
 
+    @property
+    def apart(self) -> bool:
+        """Whether it is a command of the user's that runs in a network of its own."""
+        return bool(self.entry.command) and self.running.namespace is not None
+
+    def count_threads(self) -> None:
+        """Counts its processes and threads as they are now."""
+        self.counts[LaunchCount.PROCESSES], self.counts[LaunchCount.THREADS] = self.running.counts()
+
     def last_words(self) -> str:
         """The end of its output, for a message."""
         return self.running.log_tail(5) or "none"
@@ -125,7 +128,7 @@ class LaunchedServer:
 
     def record(self, index: int, cores: tuple[int, ...]) -> Launch:
         """The record of a launch that has ended, in round ``index``."""
-        running, ended, spent = self.running, self.ended, self.spent
+        running, ended = self.running, self.ended
         if ended is None:
             raise RuntimeError(f"{self.name} is recorded before it has ended")
         return Launch(
@@ -138,18 +141,9 @@ class LaunchedServer:
             settled=self.warm_up.settled if self.warm_up else False,
             exit_status=ended.exit_status,
             died=ended.died,
-            cpu_ns=ended.cpu_ns,
-            peak_memory_bytes=ended.peak_memory_bytes,
             cpu_source=running.cpu_source,
-            processes=self.processes,
-            threads=self.threads,
             log_tail=ended.log_tail,
-            served=self.served,
-            database_statements=spent.statements if spent else None,
-            database_wanted=self.wanted if spent else None,
-            database_cpu_ns=spent.cpu_ns if spent else None,
-            database_exec_ns=spent.exec_ns if spent else None,
-            database_connections=spent.connections if spent else None,
+            counts={**self.counts, **ended.counts},
         )
 
 
@@ -159,9 +153,9 @@ def left_text(outside: Sequence[str]) -> str:
     return f"its processes {names} left the cgroup in which their CPU time is counted; expected them to stay in it"
 
 
-def hidden_text(ended: Ended) -> str | None:
+def hidden_text(ended: ServerEnd) -> str | None:
     """Why a contender is out whose cgroup did not count all of its CPU time; None if it did."""
-    if ended.hidden_ns <= HIDDEN_NS + HIDDEN_SHARE * (ended.cpu_ns or 0):
+    if ended.hidden_ns <= HIDDEN_NS + HIDDEN_SHARE * ended.counts.get(LaunchCount.CPU_NS, 0):
         return None
     used = f"{ended.hidden_ns / 1e9:.2f} s of CPU time"
     return f"its processes used {used} that their cgroup did not count; expected them to stay in it"
@@ -232,6 +226,8 @@ class Launching:
         self._supervisors: dict[str, Launcher] = {}
         self._data: dict[tuple[str, str], Data] = {}
         self._certificates = Certificates(self.scratch)
+        self._ports: dict[str, int] = {}
+        self._apart = False
 
     def stand_by(self, entries: Iterable[Entry]) -> None:
         """Starts the supervisors of contenders that will be launched; they get ready while others start."""
@@ -243,7 +239,9 @@ class Launching:
     def launch(self, entry: Entry, workload: Workload, http: str, instance: Instance | None = None) -> LaunchedServer:
         """Starts a contender and waits for its first correct response.
 
-        Repeats the start if another program took the kernel's free port before the server could bind it.
+        Repeats the start if another program took the kernel's free port before the server could bind it. A command of
+        the user's may want a port that another server has, as of a file that it reads; then it is started in a network
+        of its own, and so is each such command from then on, so that all are raced in the same way.
 
         Args:
             http: the load's HTTP version, for contenders whose entry does not set one.
@@ -251,22 +249,36 @@ class Launching:
 
         Raises:
             StageError: it did not serve; the message has its name, the reason and its last log lines.
+            NeedsUserNamespace: it needs a network of its own, which this process may not enter.
         """
         if entry.url is not None:
-            return self._already_running(entry, workload, entry.url.host, entry.url.port)
+            return self._already_running(entry, workload, entry.url, http)
+        with suppress(PortTaken):
+            return self._launch(entry, workload, http, instance, apart=self._apart)
+        apart = self._apart
         try:
-            return self._launch(entry, workload, http, instance)
+            return self._launch(entry, workload, http, instance, apart=apart)
         except PortTaken:
-            return self._launch(entry, workload, http, instance)
+            if not entry.command or apart or self.address != LOOPBACK:
+                raise
+        from dragstrip.image import may_enter  # images alone need it otherwise
 
-    def _already_running(self, entry: Entry, workload: Workload, host: str, port: int) -> LaunchedServer:
+        if not may_enter():
+            raise NeedsUserNamespace(entry.name)
+        self._apart = True
+        return self._launch(entry, workload, http, instance, apart=True)
+
+    def _already_running(self, entry: Entry, workload: Workload, at: Address, http: str) -> LaunchedServer:
         first = self._first_exchange(entry, workload, Data(), None)
-        reason = is_right(first, remedy=_remedy(entry, workload))(host, port)
+        tls = Encryption.trusting(at, entry.http(http)) if at.secure else None
+        reason = is_right(first, tls=tls, remedy=_remedy(entry, workload, first))(at.host, at.port)
         if reason:
-            raise StageError(f"{entry.name}: the server at {host}:{port} failed its check: {reason}")
-        return LaunchedServer(entry=entry, running=AtAddress(host, port), own_count=None)
+            raise StageError(f"{entry.name}: the server at {at.host}:{at.port} failed its check: {reason}")
+        return LaunchedServer(entry=entry, running=found_at(at.host, at.port), own_count=None, tls=tls)
 
-    def _launch(self, entry: Entry, workload: Workload, http: str, instance: Instance | None) -> LaunchedServer:
+    def _launch(
+        self, entry: Entry, workload: Workload, http: str, instance: Instance | None, *, apart: bool
+    ) -> LaunchedServer:
         self.stand_by([entry])
         scratch = self.scratch / f"{len(list(self.scratch.iterdir())):03d}-{time.monotonic_ns():x}"
         scratch.mkdir()
@@ -291,9 +303,14 @@ class Launching:
             address=self.address,
             identity=authority.identity if authority else None,
         )
+        if entry.command:
+            start = replace(start, port=self._ports.get(entry.name, start.port), own_network=apart)
         first = self._first_exchange(entry, workload, data, before)
-        probe = is_right(first, within_s=start.wake_s, tls=tls, remedy=_remedy(entry, workload))
+        within_s = max(start.wake_s, start.listening_s)  # the launcher ends sooner if the server listens
+        probe = is_right(first, within_s=within_s, tls=tls, remedy=_remedy(entry, workload, first))
         running = self._supervisors[entry.name].launch(start, scratch=scratch, cores=self.cores, is_right=probe)
+        if start.asked_port not in (0, running.port):
+            self._ports[entry.name] = running.port
         return LaunchedServer(
             entry=entry, running=running, own_count=start.own_count, data=data, tls=tls, drawn_by=drawn_by
         )
@@ -302,11 +319,16 @@ class Launching:
         return plainest(Asking.of(workload, self.seed, entry, data, before).exchanges(keepalive=False))
 
 
-def _remedy(entry: Entry, workload: Workload) -> str:
+def _remedy(entry: Entry, workload: Workload, first: Exchange) -> str:
     """What to do if a user's own server sends another response, as most do the first time."""
     if entry.contender is not None:
         return ""
+    if workload.fields.anywhere:  # typed requests, whose response was learned
+        return (
+            "if that response is correct, compare less: --check status, --ignore a field of its JSON, or diff "
+            "--accept-change"
+        )
     return (
-        f"if that response is correct, use a workload that expects it instead of {workload.name}: --workload "
-        "FILE.toml (docs/workloads.md)"
+        f"if that response is correct, give its path in place of {workload.name}, like --path {first.path}: what "
+        "the first contender sends is then the correct response"
     )

@@ -15,7 +15,7 @@ from dragstrip.errors import MachineLost
 from dragstrip.racing import machine_events
 from dragstrip.racing.progress import Progress
 from dragstrip.racing.qualification import Qualified
-from dragstrip.racing.round import Outcome, RoundPlan, run_round
+from dragstrip.racing.round import RoundOutcome, RoundPlan, run_round
 from dragstrip.racing.setup import RaceSetup
 from dragstrip.record import Event, EventKind, Round, Void, VoidKind
 
@@ -57,10 +57,10 @@ class RoundLoop(ABC):
         """Plans the next round."""
 
     @abstractmethod
-    def commit_round(self, outcome: Outcome, events: Sequence[Event]) -> None:
+    def commit_round(self, outcome: RoundOutcome, events: Sequence[Event]) -> None:
         """Adds a round and its events to the record, and removes contenders that were taken out."""
 
-    def _run(self, plan: RoundPlan) -> tuple[Outcome, Sequence[Event]]:
+    def _run(self, plan: RoundPlan) -> tuple[RoundOutcome, Sequence[Event]]:
         began_s = time.monotonic() if self.since_s is None else self.since_s
         if self.patience_s > 0:
             began_s = time.monotonic()
@@ -83,7 +83,9 @@ class RoundLoop(ABC):
         record = replace(outcome.round, started_ns=round(began_s * 1e9), ended_ns=round(self.since_s * 1e9))
         return replace(outcome, round=record), events
 
-    def _without_a_machine(self, plan: RoundPlan, lost: MachineLost, began_s: float) -> tuple[Outcome, Sequence[Event]]:
+    def _without_a_machine(
+        self, plan: RoundPlan, lost: MachineLost, began_s: float
+    ) -> tuple[RoundOutcome, Sequence[Event]]:
         """The round in which a machine was lost: void, with nothing in it. Waits for the machine to come back."""
         record = Round(
             index=plan.index,
@@ -99,4 +101,4 @@ class RoundLoop(ABC):
             events.append(machine_events.event(EventKind.MACHINE_BACK, lost.machine))
         else:
             self.lost = True
-        return Outcome(round=record, planned=(), out={}), events
+        return RoundOutcome(round=record, planned=(), out={}), events

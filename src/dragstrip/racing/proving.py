@@ -7,7 +7,6 @@ from dataclasses import replace
 from itertools import groupby, islice
 
 from dragstrip import parity
-from dragstrip.process import certificate
 from dragstrip.record import Load
 from dragstrip.scrutiny import (
     Findings,
@@ -67,7 +66,7 @@ def prove(
         facts, problems = facts | fair.facts, fair.problems
     if not problems and server.tls is not None:
         resumed = resumption(server, plainest(keepalive))
-        facts |= {parity.CERTIFICATE: certificate.KIND, parity.RESUMPTION: resumed}
+        facts |= {parity.CERTIFICATE: server.tls.certificate, parity.RESUMPTION: resumed}
         if asking.workload.traffic.tls == "resumed" and resumed != "yes":
             problems = ("does not resume TLS sessions of earlier connections; expected tickets, or stored sessions",)
     if not problems and (partial := partiality(server, plainest(keepalive))):

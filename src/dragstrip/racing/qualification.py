@@ -14,11 +14,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from dragstrip import contender, parity
+from dragstrip import parity
 from dragstrip.contender import BUILD_S, Entry, Missing, Ready
 from dragstrip.errors import NotReady, StageError
 from dragstrip.machine import Lanes
-from dragstrip.racing import database_proof
 from dragstrip.racing.calibration import Calibrated, Calibration, calibrate, idle_shares, with_equal_warm_ups
 from dragstrip.racing.launching import LaunchedServer, Servers, left_text
 from dragstrip.racing.progress import Progress
@@ -253,12 +252,17 @@ class _Candidate:
         if self.rejected is not None:
             progress.out(self.name, self.rejected)
         else:
-            progress.ready(self.name, self.kept.when if self.kept else None)
+            own_note = self.calibrated.facts.get(parity.NOTE, "") if self.calibrated and self.entry.command else ""
+            progress.ready(self.name, self.kept.when if self.kept else None, own_note)
 
     def result(self) -> Qualified | Rejected:
         """Its result: qualified by calibration, qualified by a stored qualification, or rejected."""
         if self.calibrated is not None and self.rejected is None:
-            own = contender.box_facts(self.entry)
+            own = dict[str, str]()
+            if self.entry.container is not None:
+                from dragstrip.contender import boxes
+
+                own = boxes.facts(self.entry)
             facts = {**parity.sheet_texts(self.facts), **own, **self.entry.parity, **self.calibrated.facts}
             entry, calibration = self.calibrated.entry, self.calibrated.calibration
         elif self.kept is not None:
@@ -304,6 +308,11 @@ def _qualify(setup: RaceSetup, candidates: Sequence[_Candidate], progress: Progr
             candidate.started.wait(HELD_UP_S)
             checks.show(progress)
         checks.end(progress)
+        for candidate in _still_in_the_common_network(candidates):
+            assert candidate.launched is not None
+            servers.stop([candidate.launched])
+            checks.begin(candidate, partial(_launch_and_check, setup, servers, candidate, checks.room))
+        checks.end(progress)
         _prove_by_the_database(setup, candidates)
         rejected = [candidate for candidate in candidates if candidate.rejected is not None]
         servers.stop([candidate.launched for candidate in rejected if candidate.launched])
@@ -315,6 +324,13 @@ def _qualify(setup: RaceSetup, candidates: Sequence[_Candidate], progress: Progr
             if candidate.running and candidate.entry.contender is None:
                 checks.begin(candidate, partial(_check_ad_hoc, setup, candidate, checks.room))
         checks.end(progress)
+
+
+def _still_in_the_common_network(candidates: Sequence[_Candidate]) -> list[_Candidate]:
+    """Commands that were started before another one needed a network of its own: from then on each gets one."""
+    commands = [candidate for candidate in candidates if candidate.entry.command and candidate.running]
+    apart = [candidate for candidate in commands if candidate.launched and candidate.launched.apart]
+    return [candidate for candidate in commands if candidate not in apart] if apart else []
 
 
 def _launch_and_check(setup: RaceSetup, servers: Servers, candidate: _Candidate, room: threading.Semaphore) -> None:
@@ -347,8 +363,12 @@ def _check(setup: RaceSetup, candidate: _Candidate, launched: LaunchedServer) ->
 
 def _prove_by_the_database(setup: RaceSetup, candidates: Sequence[_Candidate]) -> None:
     """Rejects contenders that responded without a query; all were sent requests, and none is under load."""
+    if setup.instance is None:
+        return
+    from dragstrip.racing import database_proof
+
     running = {candidate.name: launched for candidate in candidates if (launched := candidate.running)}
-    used = database_proof.usage_of(setup.instance)
+    used = setup.database_use()
     stale = database_proof.stale_answers(setup, running.values())
     for candidate in candidates:
         if candidate.name in running and candidate.name in used:
@@ -384,9 +404,9 @@ def _look_at_idle(candidates: Sequence[_Candidate]) -> None:
     """Finds contenders that use CPU time without requests."""
     watched = [(candidate, launched.running) for candidate in candidates if (launched := candidate.running)]
     shares = idle_shares([running for _, running in watched])
-    for (candidate, _), share in zip(watched, shares, strict=True):
+    for (candidate, running), share in zip(watched, shares, strict=True):
         if candidate.calibrated:
-            candidate.calibrated = candidate.calibrated.at_idle(share)
+            candidate.calibrated = candidate.calibrated.at_idle(share, freezes=running.freezes)
 
 
 class _SideBySide:

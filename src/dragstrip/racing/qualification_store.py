@@ -6,6 +6,7 @@ the system's list of packages, workload, load, lanes, machine, boot, and the cod
 own file; if a file can't be read or written, the contender is simply checked again.
 """
 
+# House: an edge: JSON of a file in the cache.
 from __future__ import annotations
 
 import contextlib

@@ -16,7 +16,7 @@ from dragstrip.racing import options, schedule
 from dragstrip.racing.loop import RoundLoop
 from dragstrip.racing.progress import ColumnProgress, Progress
 from dragstrip.racing.qualification import Qualified
-from dragstrip.racing.round import Outcome, PlannedBlock, RoundPlan
+from dragstrip.racing.round import PlannedBlock, RoundOutcome, RoundPlan
 from dragstrip.racing.setup import RaceSetup
 from dragstrip.record import Block, Ending, Event, Plan, Race
 from dragstrip.store.database import Store
@@ -150,7 +150,6 @@ class ColumnLoop(RoundLoop):
     ) -> None:
         super().__init__(setup, progress, contenders)
         self.whole, self.column, self.name = whole, column, name
-        self.race = analysis.by_column(whole.race)[column]
         self.spent_s = self.race.spent_s
         self.void_in_a_row = 0
         #: None while it goes on.
@@ -160,6 +159,16 @@ class ColumnLoop(RoundLoop):
 
     #: How many valid rounds it had when it was resumed.
     had = 0
+
+    #: The whole race's record when ``race`` was read, and this column of it.
+    _read: tuple[Race, Race] | None = None
+
+    @property
+    def race(self) -> Race:
+        """The column as a race, from the whole race's record."""
+        if self._read is None or self._read[0] is not self.whole.race:
+            self._read = (self.whole.race, analysis.by_column(self.whole.race)[self.column])
+        return self._read[1]
 
     def judge(self) -> None:
         """Judges the column so far: contenders that can still decide something are needed, all before a first round.
@@ -271,7 +280,7 @@ class ColumnLoop(RoundLoop):
         share = (self.budget_s() - self.spent_s) / (missing * self.typical_s)
         return plan if share >= 1 else schedule.with_fewer_blocks(plan, max(share, 0.0))
 
-    def commit_round(self, outcome: Outcome, events: Sequence[Event]) -> None:
+    def commit_round(self, outcome: RoundOutcome, events: Sequence[Event]) -> None:
         """Stores the round, and judges the column without the contenders that the round took out."""
         record = replace(outcome.round, column=self.column)
         self.whole.store.append_round(self.race.id, record)
@@ -279,10 +288,8 @@ class ColumnLoop(RoundLoop):
         own_events = tuple(replace(event, column=self.column) for event in events)
         for event in own_events:
             self.whole.store.append_event(self.race.id, event)
-        self.race, self.whole.race = (
-            replace(race, rounds=(*race.rounds, record), events=(*race.events, *own_events))
-            for race in (self.race, self.whole.race)
-        )
+        race = self.whole.race
+        self.whole.race = replace(race, rounds=(*race.rounds, record), events=(*race.events, *own_events))
         self.take_out_contenders(outcome.out, record.index)
 
     def take_out_contenders(self, fallen: Mapping[str, str], index: int) -> None:
@@ -299,6 +306,5 @@ class ColumnLoop(RoundLoop):
             replace(entrant, out=fallen[entrant.name], out_round=index) if entrant.name in fallen else entrant
             for entrant in self.race.entrants
         )
-        self.race = analysis.with_column(self.race, 0, entrants)
         self.whole.race = analysis.with_column(self.whole.race, self.column, entrants)
         self.judge()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
 from dragstrip import contender, machine
@@ -13,74 +13,38 @@ from dragstrip.errors import BadUsage
 from dragstrip.machine import show_cores
 from dragstrip.metrics import AUTO, MetricChoice
 from dragstrip.racing import options, schedule
-from dragstrip.racing.options import OfferedRate
 from dragstrip.racing.setup import LOCAL, Site
-from dragstrip.record import DEFAULT_CONNECTIONS, Load, Purpose, Race
+from dragstrip.record import DEFAULT_CONNECTIONS, Entrant, Load, Purpose, Race
 from dragstrip.workload import HTTP2, Workload
 from dragstrip.workload import load as load_workload
+from dragstrip.workload.recorded import reopened
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """What to race and how: the command line's options as one value.
+class Request(options.DeclaredOptions):
+    """What to race and how. Most fields are the options of ``dragstrip race``, as ``DeclaredOptions`` describes them.
 
     Args:
         entries: at least two, names distinct.
-        connections: None: the workload's own number, or otherwise the default.
-        budget_s: wall-clock seconds for the rounds; None: the default (``schedule.usual_budget_s``).
-        rounds: exactly this many rounds, without early stop; None for the stopping rule.
-        last_round: the planned last round, up to which all looks are paid for; None: what the budget pays for.
-        pause_after: the race pauses after this many rounds of each column; None: it runs to its end.
-        exclusive: waits until no other exclusive race uses any of its cores.
+        alpha: probability of any wrong verdict in the whole table.
+        wait: how the engine waits for responses: "sleep", "poll", or "auto": polls if no server uses its cores.
         explicit: a contender that is not ready refuses the race (named by hand) instead of being left out (line-up).
-        threads: engine threads; None for one per engine core.
         purpose: what the race is for, if a command runs it for something; it becomes an event of the record.
-        http: "1.1", or "1.0" as ab speaks it, for old write-ups.
-        streams: over HTTP/2, requests at a time on each connection.
-        rate_per_s: of an open loop, the same for all contenders.
-        pace: how sharply an open loop's schedule is kept (``record.Load``).
-        io: the engine's back end: "auto" (io_uring if it works, otherwise epoll), "uring" or "epoll".
         also: further workloads, each a column of the same race.
-        efficiency: CPU per request at two rates, each a column: a tenth and half of what the slowest serves.
         offered: for a race that is run again: rates by workload, each a column, in place of ``rate_per_s``.
         gate: thresholds that the race has to settle as well, if its budget pays for that.
-        fresh_scrutiny: checks and calibrates every contender again, even if nothing has changed since the last time.
-        awake: "auto": the cores are kept from sleeping while blocks run; "off": the kernel decides.
-        wait: how the engine waits for responses: "sleep", "poll", or "auto": polls if no server uses its cores.
         site: the machine or machines that it runs on.
         allowed: hosts other than this machine that may be loaded.
     """
 
     entries: tuple[Entry, ...]
     workload: Workload
-    connections: int | None = None
-    threads: int | None = None
-    keepalive: bool = True
-    http: str = "1.1"
-    streams: int = 1
-    rate_per_s: OfferedRate = None
-    pace: str = "precise"
-    timeout_s: float = 2.0
-    budget_s: float | None = None
-    margin: float = 0.01
-    metric: str = AUTO
-    alpha: float = 0.05
-    seed: int | None = None
-    rounds: int | None = None
-    last_round: int | None = None
-    pause_after: int | None = None
-    exclusive: bool = False
-    server_cores: str | None = None
-    engine_cores: str | None = None
-    io: str = "auto"
-    awake: str = "auto"
-    wait: str = "auto"
-    explicit: bool = True
+    alpha: float = options.bounded(0.05, options.FloatRange("share", max=0.5))
+    wait: str = options.bounded("auto", options.Choice(("auto", "sleep", "poll")))
+    explicit: bool = options.bounded(True, options.FLAG)
     purpose: Purpose | None = None
-    fresh_scrutiny: bool = False
     gate: Gate = NO_GATE
     also: tuple[Workload, ...] = ()
-    efficiency: bool = False
     offered: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     site: Site = LOCAL
     allowed: tuple[AllowedHost, ...] = ()
@@ -96,8 +60,8 @@ class Request:
         Raises:
             BadUsage: names the field, the value and what would be valid.
         """
-        for name in options.BOUNDS:
-            object.__setattr__(self, name, options.validated(name, getattr(self, name)))
+        for declared in fields(self):
+            object.__setattr__(self, declared.name, options.validated(declared, getattr(self, declared.name)))
         choice = MetricChoice.of(self.metric)
         if self.efficiency and choice.name == AUTO:
             object.__setattr__(self, "metric", str(replace(choice, name="cpu")))
@@ -231,6 +195,7 @@ def refuse_unfit_load(request: Request, *, open_loop: bool = False) -> None:
     """
     _refuse_streams(request)
     _refuse_unlike_loads(request)
+    _refuse_own_paths(request)
     for workload in request.workloads:
         _refuse_unfit(request, workload, open_loop=open_loop or request.efficiency or request.rate_per_s is not None)
 
@@ -246,6 +211,20 @@ def _refuse_streams(request: Request) -> None:
             f"--streams {request.streams}: {alone} is raced over HTTP/{request.http}, where a connection has one "
             "request at a time; race all over HTTP/2 (--http 2), or leave --streams out"
         )
+
+
+def _refuse_own_paths(request: Request) -> None:
+    """A URL has one path, so it can only be asked for a single request in which the path doesn't vary."""
+    having = next((entry for entry in request.entries if entry.url is not None and entry.url.path), None)
+    if having is None or having.url is None:
+        return
+    for workload in request.workloads:
+        paths = {kind.request.path for kind in workload.kinds}
+        if len(request.workloads) > 1 or len(workload.kinds) > 1 or any("{{" in path for path in paths):
+            raise BadUsage(
+                f"workload {workload.name} has paths of its own, and {having.name} is asked at {having.url.path}; give "
+                "its URL without a path, or a workload of one request whose path doesn't vary"
+            )
 
 
 def _refuse_unlike_loads(request: Request) -> None:
@@ -269,26 +248,13 @@ def _refuse_unlike_loads(request: Request) -> None:
 
 
 def _refuse_unfit(request: Request, workload: Workload, *, open_loop: bool) -> None:
-    if request.http == "1.0" and any(kind.request.framing == "chunked" for kind in workload.kinds):
-        raise BadUsage(
-            f"workload {workload.name} sends chunked bodies, which HTTP/1.0 does not support; leave --http 1.0 out"
-        )
-    if workload.messages:
-        _refuse_for_messages(request, workload)
     usual = workload.version(request.http)
-    framed = next((entry.name for entry in request.entries if entry.http(usual) == HTTP2), None)
-    pipelining = workload.traffic.pipelining
-    if framed and (pipelining > 1 or any(kind.request.framing == "chunked" for kind in workload.kinds)):
-        raise BadUsage(
-            f"workload {workload.name} has pipelining or chunks, which are HTTP/1.1's, and {framed} is raced over "
-            "HTTP/2; use another workload"
-        )
-    if pipelining > 1 and (open_loop or not request.keepalive):
-        option = "a new connection for each" if not request.keepalive else "a rate"
-        raise BadUsage(
-            f"workload {workload.name} sends {pipelining} requests at once on a connection, which can't be "
-            f"done with {option}; leave it out, or use another workload"
-        )
+    workload.traffic_kind.refuse_load(
+        http=request.http,
+        keepalive=request.keepalive,
+        open_loop=open_loop,
+        framed=next((entry.name for entry in request.entries if entry.http(usual) == HTTP2), None),
+    )
     plain = next((entry.name for entry in request.entries if not entry.tls), None)
     if plain and workload.traffic.tls != "any":
         raise BadUsage(
@@ -307,17 +273,6 @@ def _refuse_unfit(request: Request, workload: Workload, *, open_loop: bool) -> N
         )
 
 
-def _refuse_for_messages(request: Request, workload: Workload) -> None:
-    """WebSocket begins with an upgrade of HTTP/1.1, and keeps its connections."""
-    given = "--no-keepalive" if not request.keepalive else "" if request.http == "1.1" else f"--http {request.http}"
-    framed = next((entry.name for entry in request.entries if entry.http("1.1") == HTTP2), None)
-    if given or framed:
-        raise BadUsage(
-            f"workload {workload.name} is sent over WebSocket, which needs HTTP/1.1 and connections that are kept; "
-            f"leave {given or f'HTTP/2 of {framed}'} out"
-        )
-
-
 def refuse_doubles(entries: Sequence[Entry]) -> None:
     """Names must distinguish contenders.
 
@@ -333,16 +288,25 @@ def refuse_doubles(entries: Sequence[Entry]) -> None:
         )
 
 
-def request_of(race: Race, workloads: Sequence[Workload] = ()) -> Request:
+def request_of(
+    race: Race,
+    workloads: Sequence[Workload] = (),
+    entries: Sequence[Entry] | None = None,
+    allowed: tuple[AllowedHost, ...] = (),
+    headers: Sequence[tuple[str, str]] = (),
+) -> Request:
     """The same contenders, plan, load and seed; the same cores if this machine has them, otherwise its own choice.
 
     Contenders that were out before the first round are checked again; one that is missing here is left out and named.
 
     Args:
-        workloads: needed if a workload of the race was a file.
+        workloads: in place of those of the record.
+        entries: its contenders as they are defined today; None: as the record names them.
+        allowed: hosts other than this machine that may be loaded.
+        headers: of its requests whose values the record masks.
 
     Raises:
-        BadUsage: a definition or the workload no longer exists.
+        BadUsage: a masked value is needed, or a definition or the workload no longer exists.
     """
     plan, names = race.plan, {field.name for field in fields(Request)}
     # Every field of the load that a request also has, including those that a later version adds.
@@ -350,12 +314,12 @@ def request_of(race: Race, workloads: Sequence[Workload] = ()) -> Request:
     engine_cores = _core_list(race.engine_cores)
     load["threads"] = race.load.threads if engine_cores else None
     load["rate_per_s"] = next((column.load.rate_per_s for column in race.columns if column.load.rate_per_s), None)
-    first, *also = workloads or map(load_workload, dict.fromkeys(column.workload for column in race.columns))
+    first, *also = workloads or workloads_of(race, headers)
     rates: dict[str, tuple[float, ...]] = {}
     for column in race.columns:
         rates[column.workload] = (*rates.get(column.workload, ()), column.load.rate_per_s)
     return Request(
-        entries=tuple(contender.entry_of(entrant.name, entrant.kind, entrant.parameters) for entrant in race.entrants),
+        entries=entries_of(race.entrants) if entries is None else tuple(entries),
         workload=first,
         also=tuple(also),
         offered=rates,
@@ -371,7 +335,40 @@ def request_of(race: Race, workloads: Sequence[Workload] = ()) -> Request:
         engine_cores=engine_cores,
         io=race.backend,
         explicit=False,
+        allowed=allowed,
     )
+
+
+def workloads_of(race: Race, headers: Sequence[tuple[str, str]] = ()) -> tuple[Workload, ...]:
+    """A race's workloads as its record has them; those of an older record by their names.
+
+    Args:
+        headers: whose values the record masks.
+
+    Raises:
+        BadUsage: a masked value is needed, or the record lacks the definition and no workload has that name.
+    """
+    definitions = {column.workload: column.definition for column in race.columns}
+    return tuple(
+        reopened(definition, f"race {race.id}", headers) if definition else load_workload(name)
+        for name, definition in definitions.items()
+    )
+
+
+def entries_of(entrants: Iterable[Entrant]) -> tuple[Entry, ...]:
+    """The contenders that a record names, as they are defined today.
+
+    Raises:
+        BadUsage: a definition no longer exists, or a secret value is missing or differs.
+    """
+    entries = tuple(contender.entry_of(entrant.name, entrant.kind, entrant.parameters) for entrant in entrants)
+    for entry in entries:
+        if missing := entry.missing_secrets:
+            raise BadUsage(
+                f"{entry.name}: the record has no value of {missing[0]}, because it is secret; give the same value as "
+                f"then by --env {entry.name}.{missing[0]}=VALUE"
+            )
+    return entries
 
 
 def _core_list(cores: Sequence[int]) -> str | None:

@@ -7,9 +7,9 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 from dragstrip import analysis
-from dragstrip.analysis import NO_GATE, Gate
+from dragstrip.analysis import Gate
 from dragstrip.analysis.group_sequential import stages_until
-from dragstrip.contender import AllowedHost, Entry, Ready
+from dragstrip.contender import Entry, Ready
 from dragstrip.errors import BadUsage
 from dragstrip.machine_facts import Facts
 from dragstrip.process import keep_awake, machine_lock
@@ -18,37 +18,20 @@ from dragstrip.racing.machine_events import event
 from dragstrip.racing.progress import Progress
 from dragstrip.racing.qualification import qualify_all
 from dragstrip.racing.race_loop import RaceLoop
-from dragstrip.racing.request import database_lane, refuse_elsewhere
-from dragstrip.racing.setup import LOCAL, RaceSetup, Site
-from dragstrip.record import Ending, EventKind, Race
+from dragstrip.racing.request import Request, database_lane, refuse_elsewhere
+from dragstrip.racing.setup import RaceSetup, Site
+from dragstrip.record import METHOD_VERSION, Ending, EventKind, Race
 from dragstrip.store.database import Store
 from dragstrip.store.one_writer import writing
 from dragstrip.workload import Workload
 
 
-def resume(
-    race_id: str,
-    entries: Sequence[Entry],
-    workloads: Sequence[Workload],
-    *,
-    store: Store,
-    progress: Progress,
-    extra_s: float | None = None,
-    site: Site = LOCAL,
-    allowed: Sequence[AllowedHost] = (),
-    pause_after: int | None = None,
-    exclusive: bool = False,
-    gate: Gate = NO_GATE,
-) -> Race:
+def resume(race_id: str, request: Request, *, store: Store, progress: Progress, extra_s: float | None = None) -> Race:
     """Resumes a race with the same seed, plan and lanes; rounds are numbered on from the last recorded round.
 
     Args:
-        workloads: the race's own, in any order.
+        request: ``request_of`` the race; its contenders, workloads, site, pause and thresholds count.
         extra_s: seconds of further budget, also for a race that has spent its budget.
-        site: the machine or machines that it runs on.
-        allowed: hosts other than this machine that may be loaded.
-        pause_after, exclusive: as in ``Request``.
-        gate: thresholds that it has to settle as well.
 
     Raises:
         BadUsage: the race has ended by its own rule, another process is running it, or a contender's definition has
@@ -57,23 +40,27 @@ def resume(
     own_id = store.load(race_id).id
     with writing(store.path, own_id), ExitStack() as resources:
         race = store.load(own_id)  # read again: another process may have added to it before
-        _refuse_ended(race, extra_s, gate)
+        _refuse_other_method(race)
+        _refuse_ended(race, extra_s, request.gate)
+        site = request.site
         refuse_other_machine(race, site)
-        by_name = _by_name(race, workloads)
-        racing_on = unchanged(race, {entry.name: entry for entry in entries})
-        refuse_elsewhere(list(racing_on.values()), allowed, race.load.connections, extra_s or race.plan.budget_s)
+        by_name = _by_name(race, request.workloads)
+        racing_on = unchanged(race, {entry.name: entry for entry in request.entries})
+        budget_s = extra_s or race.plan.budget_s
+        refuse_elsewhere(list(racing_on.values()), request.allowed, race.load.connections, budget_s)
         lanes = site.lanes(_cores(race.server_cores), _cores(race.engine_cores))
-        lanes = database_lane(lanes, workloads, divisible=False)
+        lanes = database_lane(lanes, request.workloads, divisible=False)
         first = by_name[analysis.by_column(race)[0].workload]
-        if exclusive:
+        if request.exclusive:
             resources.enter_context(machine_lock.held(machine_lock.of_cores(lanes.all), progress.phase))
         with site.race_setup(first, race.load, lanes, race.seed, race.backend, *awake_and_wait_of(race)) as setup:
             if extra_s is not None:
                 race = _extended(race, extra_s, store)
             loop = _loop(replace(race, finished=Ending.NONE), racing_on, by_name, setup, store, progress, site)
-            loop.pause_after = pause_after
-            loop.gate_by(gate)
-            return loop.drive()
+            loop.pause_after = request.pause_after
+            loop.gate_by(request.gate)
+            loop.drive()
+            return store.load(own_id)
 
 
 def _loop(
@@ -99,6 +86,19 @@ def _loop(
     for column_loop, out in zip(loop.columns, rejected, strict=True):
         column_loop.take_out_contenders(out, len(race.rounds))
     return loop
+
+
+def _refuse_other_method(race: Race) -> None:
+    """Rounds of two methods are never one race.
+
+    Raises:
+        BadUsage: the race was begun by an older one.
+    """
+    if race.method != METHOD_VERSION:
+        raise BadUsage(
+            f"race {race.id} was raced by method {race.method}, and this Dragstrip races by method {METHOD_VERSION}: "
+            f"it can't add rounds to it; `dragstrip rerun {race.id}` races the same again"
+        )
 
 
 def _by_name(race: Race, workloads: Sequence[Workload]) -> dict[str, Workload]:

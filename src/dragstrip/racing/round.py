@@ -3,6 +3,7 @@
 Method: ``docs/METHOD.md``, "The round". Needs an engine handed in; knows nothing of verdicts.
 """
 
+# House: an edge: the compiled engine's fields.
 from __future__ import annotations
 
 import time
@@ -13,19 +14,19 @@ from typing import TYPE_CHECKING, Any
 
 from dragstrip import validity
 from dragstrip.errors import StageError
-from dragstrip.process.database import spent
-from dragstrip.process.launcher import one_look
+from dragstrip.process.processes_here import one_look
 from dragstrip.process.running import awake, frozen
-from dragstrip.racing import database_proof, machine_events
+from dragstrip.racing import machine_events
 from dragstrip.racing.launching import LaunchedServer, Servers, hidden_text, left_text
 from dragstrip.racing.qualification import Qualified
 from dragstrip.racing.setup import RaceSetup, block_plan
 from dragstrip.racing.warm_up import wait_until_idle, warm_up
-from dragstrip.record import Block, Counted, Event, EventKind, KindCount, Round, Void, VoidKind
+from dragstrip.record import Block, Counted, Event, EventKind, KindCount, LaunchCount, Round, Void, VoidKind
 from dragstrip.validity.block import LoadFault, LoadFaultKind
 
 if TYPE_CHECKING:
     from dragstrip._engine import Tally
+    from dragstrip.process.database import DatabaseUsage
 
 #: Servers whose own counts are read at once: a reading mostly waits.
 COUNTED_AT_ONCE = 8
@@ -134,7 +135,7 @@ class RoundPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class RoundOutcome:
     """A round's record, the contenders that it took out with the reasons, and other events.
 
     Args:
@@ -147,17 +148,17 @@ class Outcome:
     events: Sequence[Event] = ()
 
 
-def run_round(setup: RaceSetup, plan: RoundPlan, contenders: Mapping[str, Qualified]) -> Outcome:
+def run_round(setup: RaceSetup, plan: RoundPlan, contenders: Mapping[str, Qualified]) -> RoundOutcome:
     """Runs one whole round and stops every server of it, however it ends.
 
     Args:
         contenders: the contenders still in the race, by name.
     """
-    return _Round(setup, plan, contenders, Servers(setup.engine)).run()
+    return _RunningRound(setup, plan, contenders, Servers(setup.engine)).run()
 
 
 @dataclass
-class _Round:
+class _RunningRound:
     """A round and its results so far.
 
     Args:
@@ -173,7 +174,7 @@ class _Round:
     events: list[Event] = field(default_factory=list)
     out: dict[str, str] = field(default_factory=dict)
 
-    def run(self) -> Outcome:
+    def run(self) -> RoundOutcome:
         started_ns, database_lost = time.monotonic_ns(), False
         try:
             with self.setup.database_up() as database, self.servers:
@@ -198,7 +199,7 @@ class _Round:
         # A contender that failed together with the database did nothing wrong.
         void = (Void(kind=VoidKind.DATABASE),) if database_lost else validity.round_reasons(record)
         out = {} if database_lost else self.out
-        return Outcome(round=replace(record, void=void), planned=self.planned, out=out, events=self.events)
+        return RoundOutcome(round=replace(record, void=void), planned=self.planned, out=out, events=self.events)
 
     def _launch_all(self) -> None:
         """Launches the round's contenders, one after another; takes out any that did not come up."""
@@ -217,7 +218,7 @@ class _Round:
                 self.out[launched.name] = launched.death("under load") or str(error)
         with one_look():
             for launched in self.servers:
-                launched.processes, launched.threads = launched.running.counts()
+                launched.count_threads()
         for last in list(self.servers.warm().values())[-1:]:
             wait_until_idle(last.running)
 
@@ -228,14 +229,14 @@ class _Round:
         restless = frozenset(name for name in warm if self.contenders[name].calibration.restless)
         with ThreadPoolExecutor(COUNTED_AT_ONCE) as pool:
             since = dict(zip(warm, pool.map(setup.count_from_now, warm.values()), strict=True))
-        used = database_proof.usage_of(setup.instance)
+        used = setup.database_use()
         with one_look():
             before_bytes = {name: launched.running.resident_bytes() for name, launched in warm.items()}
         began_s = time.monotonic()
         with setup.awake.held():
             blocks = run_blocks(setup, self.planned, warm, self.plan.index, restless)
         lasted_s = time.monotonic() - began_s
-        after = database_proof.usage_of(setup.instance)
+        after = setup.database_use()
         with one_look():
             single_threaded = {name: launched.running.counts()[1] == 1 for name, launched in warm.items()}
             after_bytes = {name: launched.running.resident_bytes() for name, launched in warm.items()}
@@ -243,10 +244,10 @@ class _Round:
             served = dict(zip(warm, pool.map(lambda name: since[name](), warm), strict=True))
         for name, launched in warm.items():
             self.events += machine_events.memory_growth_events(name, before_bytes[name], after_bytes[name], lasted_s)
-            launched.served = served[name]
-            if name in used:
-                launched.spent = spent(used[name], after[name])
-                launched.wanted = database_proof.wanted_by(launched, blocks, launched.spent.statements)
+            if (count := served[name]) is not None:
+                launched.counts[LaunchCount.SERVED] = count
+        if used:
+            _count_database_use(warm, used, after, blocks)
         self.blocks = self.plan.judge(blocks, single_threaded)
 
     def _fallen_under_load(self) -> dict[str, str]:
@@ -279,12 +280,32 @@ class _Round:
         """
         if self.setup.instance is None:
             return
+        from dragstrip.racing import database_proof
+
         left = [launched for launched in self.servers.warm().values() if launched.name not in self.out]
         self.out |= database_proof.stale_answers(self.setup, left)
         for launched in left:
-            if launched.spent is not None and launched.wanted:
-                reason = database_proof.served_from_elsewhere(launched.spent.statements, launched.wanted)
+            if wanted := launched.counts.get(LaunchCount.DATABASE_WANTED):
+                executed = launched.counts[LaunchCount.DATABASE_STATEMENTS]
+                reason = database_proof.served_from_elsewhere(executed, wanted)
                 self.out |= {launched.name: reason} if reason else {}
+
+
+def _count_database_use(
+    warm: Mapping[str, LaunchedServer],
+    before: Mapping[str, DatabaseUsage],
+    after: Mapping[str, DatabaseUsage],
+    blocks: Sequence[Block],
+) -> None:
+    """What each contender used of the database over the blocks, and what its responses needed there."""
+    from dragstrip.process.database import spent  # races without one don't need it
+    from dragstrip.racing import database_proof
+
+    for name, launched in warm.items():
+        if name in before:
+            launched.counts |= spent(before[name], after[name])
+            executed = launched.counts[LaunchCount.DATABASE_STATEMENTS]
+            launched.counts[LaunchCount.DATABASE_WANTED] = database_proof.wanted_by(launched, blocks, executed)
 
 
 def _load_fault_text(fault: LoadFault) -> str:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 from dragstrip import analysis, machine
 from dragstrip.machine_facts import Facts
-from dragstrip.process import database, machine_lock
+from dragstrip.process import machine_lock
 from dragstrip.racing import qualification_store, schedule
 from dragstrip.racing.columns import PreparedColumn, columns_of, prepare_columns
 from dragstrip.racing.progress import Progress
@@ -107,7 +107,11 @@ def _qualification_store(
     """
     if request.site is not LOCAL:
         return None
-    versions = (database.find().version,) if workload.asks_database else ()
+    versions: tuple[str, ...] = ()
+    if workload.asks_database:
+        from dragstrip.process import database  # races without one don't need it
+
+        versions = (database.find().version,)
     load = replace(load, pipelining=workload.traffic.pipelining)
     depends_on = qualification_store.context(
         workload, load, lanes, request.io, facts, request.awake, request.wait, *versions

@@ -289,13 +289,18 @@ def usual_budget_s(round_s: float, columns: int = 1) -> float:
     return min(max(USUAL_S / columns, 10.0 * ceil(wanted_s / 10)), MAX_USUAL_S / columns)
 
 
+#: Most rounds that a record may plan.
+MAX_PLANNED = 100_000
+
+
 def planned_rounds(budget_s: float, round_s: float) -> int:
     """The planned last round N, fixed before the race: what nine tenths of the budget pay for, at least 10.
 
     It is ten even if the budget is not expected to pay for them: nothing is decided before, the clock ends the race
     anyway, and an estimate that was too cautious then costs nothing.
     """
-    return max(floor((1 - RESERVE) * budget_s / max(round_s, 1e-9) + 1e-9), MIN_ROUNDS)
+    # A race that no contender is left in has rounds of no length.
+    return min(max(floor((1 - RESERVE) * budget_s / max(round_s, 1e-9) + 1e-9), MIN_ROUNDS), MAX_PLANNED)
 
 
 def refuse_metric(metric: str, rate_per_s: OfferedRate) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Protocol
 
 from dragstrip import contender, machine, parity
 from dragstrip.contender import Entry, Missing, Ready
-from dragstrip.errors import EngineFailure, MachineLost, StageError
+from dragstrip.errors import EngineError, EngineFailure, MachineLost, StageError
 from dragstrip.machine import Lanes
 from dragstrip.machine_facts import DatabaseFacts, Facts
-from dragstrip.process import database, keep_awake, launcher
-from dragstrip.process.database import Database, Instance
+from dragstrip.process import keep_awake, launcher
 from dragstrip.process.keep_awake import Awake
 from dragstrip.process.running import Running
 from dragstrip.racing.launching import LaunchedServer, Launching
@@ -35,10 +34,11 @@ from dragstrip.scrutiny import (
     with_own_form,
 )
 from dragstrip.store import machine_profile
-from dragstrip.workload import HOST, Asking, Exchange, Workload
+from dragstrip.workload import Asking, Exchange, Workload
 
 if TYPE_CHECKING:
     from dragstrip._engine import BlockPlan, Engine, SessionPlan
+    from dragstrip.process.database import Database, DatabaseUsage, Instance
 
 
 @dataclass
@@ -95,6 +95,14 @@ class RaceSetup:
             finally:
                 self.instance = None
 
+    def database_use(self) -> Mapping[str, DatabaseUsage]:
+        """What each contender has used of the database so far; empty without one.
+
+        Raises:
+            DatabaseGoneError: it can't be queried any more.
+        """
+        return self.instance.usage() if self.instance else {}
+
     def launch(self, entry: Entry) -> LaunchedServer:
         """Starts a contender and waits for its first correct response.
 
@@ -147,6 +155,8 @@ class RaceSetup:
         """Which database the contenders query, its settings and where it runs; None if they query none."""
         if self.database is None:
             return None
+        from dragstrip.process import database  # races without one don't need it
+
         return DatabaseFacts(
             title=database.TITLE,
             version=self.database.programs.version,
@@ -174,8 +184,6 @@ class RaceSetup:
         Raises:
             StageError: it accepts no connections, though it just responded.
         """
-        from dragstrip._engine import EngineError
-
         name, asking, load = launched.name, self.asking(launched), self.load
         exchanges = asking.exchanges(keepalive=load.keepalive, http=load.http)
         try:
@@ -218,13 +226,15 @@ def session_plan(
     workload, tls = asking.workload, server.tls
     unix = server.host.startswith("unix:")
     inside = {"namespace": server.namespace} if server.namespace else {}
+    resumes = workload.traffic.tls == "resumed"
+    encrypted = Tls(tls.name, cacert=tls.cacert, insecure=tls.insecure, resume=resumes) if tls else None
     return SessionPlan(
         Target.unix(server.host.removeprefix("unix:")) if unix else Target(server.host, server.port, **inside),
         exchanges,
         connections=connections,
         keepalive=load.keepalive,
         timeout_ns=load.timeout_ns,
-        tls=Tls(HOST, cacert=tls.cacert, resume=workload.traffic.tls == "resumed") if tls else None,
+        tls=encrypted,
         pipelining=workload.traffic.pipelining,
         requests_per_connection=workload.traffic.requests_per_connection if load.keepalive else None,
         by_length=workload.by_length,
@@ -240,10 +250,10 @@ def watch_cpu_time(engine: Engine, running: Running, session: int) -> None:
 
     If the contender has just died, there is nothing to read; its blocks will show that.
     """
-    from dragstrip._engine import EngineError
-
+    group = running.cpu_stat()
+    processes = [] if group else list(running.pids())
     try:
-        engine.watch(session, cgroup_cpu_stat=running.cpu_stat(), schedstats=list(running.schedstats()))
+        engine.watch(session, cgroup_cpu_stat=group, schedstats=list(running.schedstats()), processes=processes)
     except EngineError:
         if running.alive():
             raise
@@ -292,6 +302,18 @@ def waiting_engine(
 
 
 @contextmanager
+def engine_on(cores: Sequence[int], io: str, wait: str = "sleep") -> Iterator[Engine]:
+    """An engine with a thread on each of these cores, shut down at the end; ``io`` and ``wait`` as in ``Request``."""
+    from dragstrip._engine import Engine  # old results must be readable if it can't load
+
+    engine = Engine(list(cores), io=io, wait=wait)
+    try:
+        yield engine
+    finally:
+        engine.shutdown()
+
+
+@contextmanager
 def race_setup(
     workload: Workload,
     load: Load,
@@ -310,8 +332,6 @@ def race_setup(
     Raises:
         EngineFailure: the engine can't run.
     """
-    from dragstrip._engine import Engine, EngineError  # old results must be readable if it can't load
-
     launcher.sweep_stale()
     cores_before = os.sched_getaffinity(0)
     with ExitStack() as resources:
@@ -323,13 +343,13 @@ def race_setup(
         waiting = waiting_engine(lanes.all, lanes.server, wait, shared=lanes.shared, on=keep != keep_awake.OFF)
         wait, kept = resources.enter_context(waiting)
         try:
-            engine = Engine(list(lanes.engine[: load.threads]), io=io, wait=wait)
-            resources.callback(engine.shutdown)
+            engine = resources.enter_context(engine_on(lanes.engine[: load.threads], io, wait))
             stored = None
             if lanes.database:
-                programs = database.find()
-                stored = Database(
-                    programs,
+                from dragstrip.process import database  # races without one don't need it
+
+                stored = database.Database(
+                    database.find(),
                     seed=seed,
                     cores=lanes.database,
                     scratch=scratch,

@@ -12,6 +12,7 @@ from dragstrip.racing.progress import Silent
 from dragstrip.racing.qualification import Rejected, qualify_all
 from dragstrip.racing.request import Request, lanes_of, load_of, refuse_unfit_load
 from dragstrip.racing.setup import race_setup
+from dragstrip.workload import Workload
 from dragstrip.workload import load as load_workload
 
 
@@ -40,17 +41,21 @@ class Proof:
 
 
 def verify(
-    entries: Sequence[Entry], workload: str | None, *, server_cores: str | None = None, engine_cores: str | None = None
+    entries: Sequence[Entry],
+    workloads: Sequence[Workload] = (),
+    *,
+    server_cores: str | None = None,
+    engine_cores: str | None = None,
 ) -> Iterator[Proof]:
-    """Scrutineering alone, for each contender and each of its workloads (or the one given)."""
+    """Scrutineering alone, for each contender and each of these workloads, or of its own if none is given."""
     for named in entries:
         state = check(named)
         if isinstance(state, Missing):
             yield Proof(contender=named.name, status=ProofStatus.MISSING, reason=f"{state.reason}; {state.remedy}")
             continue
-        for name in [workload] if workload else named.workloads or ("hello",):
-            asked = load_workload(name)
-            tried = named.with_tls() if asked.traffic.tls != "any" and workload is None else named
+        for asked in workloads or map(load_workload, named.workloads or ("hello",)):
+            name = asked.name
+            tried = named.with_tls() if asked.traffic.tls != "any" and not workloads else named
             own = named.contender.fields.workload.get(name) if named.contender else None
             request = Request(
                 entries=(tried,),

@@ -36,6 +36,10 @@ REST_BELOW, REST_LOOKS, REST_LOOK_S, MAX_REST_S = 0.05, 2, 0.01, 0.3
 #: If other programs slow a warm-up down, it lasts at most this multiple of the definition's times, by the clock.
 MAX_WARM_UP_TIMES = 3
 
+#: What an unknown server needs is learned in time of its own, at most this multiple of it by the clock. With
+#: the bound above, Node beside other programs was seen and raced before it compiled anything: six times slower.
+MAX_LEARNING_TIMES = 10
+
 #: The first window alone does not show that a server is unsettled: a slow server's first window takes all of its time,
 #: and its first slices are of a cold server.
 MIN_WINDOWS = 2
@@ -83,14 +87,15 @@ def warm_up(setup: RaceSetup, launched: LaunchedServer, p50_ns: int | None = Non
         lasted_ns = time.monotonic_ns() - started_ns
         if gave_up:
             return WarmUp(lasted_ns=lasted_ns, settled=False, enough_s=0.0, p50_ns=p50_ns)
-        counted_s = max(own_ns, lasted_ns / MAX_WARM_UP_TIMES) / 1e9
+        counted_s = max(own_ns, lasted_ns / (MAX_LEARNING_TIMES if learns else MAX_WARM_UP_TIMES)) / 1e9
         if counted_s < launched.entry.warm_up_least_s:
             continue
         enough = enough_s(speeds, slice_ns / 1e9)
         flat = settled(speeds) and (not learns or counted_s >= WATCHED_TIMES * min(enough, MAX_LEARNED_S))
         # A server that sends only incorrect responses gets no faster; the blocks will show them.
         only_incorrect = failed > 0 and not any(speeds[-WINDOW:])
-        spent = counted_s >= launched.entry.warm_up_most_s and len(speeds) >= MIN_WINDOWS * WINDOW
+        spent_s = max(own_ns, lasted_ns / MAX_WARM_UP_TIMES) / 1e9
+        spent = spent_s >= launched.entry.warm_up_most_s and len(speeds) >= MIN_WINDOWS * WINDOW
         if flat or only_incorrect or spent:
             setup.watch(launched.running, session)  # threads may have come since
             return WarmUp(lasted_ns=lasted_ns, settled=flat, enough_s=enough, p50_ns=p50_ns)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -11,12 +12,12 @@ from enum import StrEnum
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from dragstrip.analysis import BETWEEN_RACES, FLOOR, Change, Comparison, Differs, NoInterval, Unlike
+from dragstrip.analysis import BETWEEN_RACES, FLOOR, Change, Comparison, Differs, Interval, NoInterval, Unlike
+from dragstrip.analysis.fitness import unfit_text
 from dragstrip.analysis.gates import Rule, edge
 from dragstrip.metrics import KNOWN, PairVerdict
 from dragstrip.record import Race
 from dragstrip.report import figures, glyphs
-from dragstrip.report.race.wording import unfit_text
 from dragstrip.store.json_values import JSON_SCHEMA, JsonObject, picked
 from dragstrip.validity import noise
 
@@ -24,7 +25,7 @@ from dragstrip.validity import noise
 _WEIGHTS = {"blocks": ("■", "bold magenta"), "caveat": ("▲", "yellow"), "change": ("·", "dim")}
 
 
-class Outcome(StrEnum):
+class RulingOutcome(StrEnum):
     """What became of a threshold."""
 
     FAILS = "fails"
@@ -43,7 +44,7 @@ class Ruling:
 
     rule: str
     name: str
-    outcome: Outcome
+    outcome: RulingOutcome
     text: str
 
 
@@ -67,12 +68,21 @@ def sentence(change: Change, metric: str) -> str:
     beside = f", relative to {change.against}" if change.against else ""
     if not change.interval.bounded:
         return f"{name}: no verdict, {_lack(change) or 'a race has no number of it'}{beside}"
-    span = f"{figures.ratio(change.low)}–{figures.ratio(change.high)}{beside}, {launches}"
+    best, other, interval = _better_first(change)
+    at, ends = figures.times(interval.estimate, interval.low, interval.high)
+    span = f"{ends}{beside}, {launches}"
     if change.verdict is PairVerdict.SAME:
         return f"{name}: the same within the margin ({span})"
     if change.verdict is PairVerdict.UNDECIDED:
         return f"{name}: too close to call ({span})"
-    return f"{name} is {change.verdict}: {figures.ratio(change.ratio)} times {KNOWN[metric].was} it had ({span})"
+    told = KNOWN[metric].sentence.format(best=best, other=other, ratio=at)
+    return f"{name}, {KNOWN[metric].word(change.verdict)}: {told} ({span})"
+
+
+def _better_first(change: Change) -> tuple[str, str, Interval]:
+    """The better and the worse of both races' contenders, and the ratio, which is not below 1."""
+    then, now = f"{change.name} then", f"{change.name} now"
+    return (then, now, change.interval.inverted()) if change.ratio < 1 else (now, then, change.interval)
 
 
 def _lack(change: Change) -> str:
@@ -91,6 +101,7 @@ def difference_text(difference: Unlike) -> str:
     """In what two races differ: what was, and what is."""
     subject = difference.subject.replace("_", " ")
     about = {
+        Differs.METHOD: "raced by method",
         Differs.WORKLOAD: "workload",
         Differs.LOAD: f"load, {subject}",
         Differs.CORE_COUNT: subject,
@@ -131,6 +142,8 @@ def judge(comparison: Comparison, rules: Sequence[Rule]) -> list[Ruling]:
             change.name,
             (change.low, change.high) if change.interval.bounded else None,
             lack=_lack(change) or "no number in one of the races",
+            sentence=KNOWN[comparison.metric].sentence,
+            names=(f"{change.name} now", f"{change.name} then"),
         )
         for rule in rules
         for change in comparison.changes
@@ -143,27 +156,39 @@ def ruling(
     interval: tuple[float, float] | None,
     *,
     lack: str = "",
-    of: str = "",
+    sentence: str = "",
+    names: tuple[str, str] = ("", ""),
     more: str = "",
 ) -> Ruling:
     """What becomes of a threshold, by a contender's speed over what it is compared with.
 
     Args:
-        interval: None without one; ``lack``: why.
-        of: text after the interval's numbers: what it is an interval of.
+        interval: None without one; ``lack``: why. 0 or infinity: that end is unknown.
+        sentence: of the metric, with best, other and ratio. names: of the contender and of what it is compared with.
         more: what would settle an open one, as the end of its sentence.
     """
     text, word, share = rule
     if interval is None:
-        return Ruling(text, name, Outcome.OPEN, f"{name}: no interval, {lack}")
+        return Ruling(text, name, RulingOutcome.OPEN, f"{name}: no interval, {lack}")
     low, high = interval
     limit = edge(rule)
-    than, span = f"{word} by more than {figures.percent(share)}", f"({figures.ratio(low)}–{figures.ratio(high)}{of})"
+    (best, other), ends = names, interval
+    if low * high < 1:
+        (other, best), ends = names, (1 / high, 1 / low if low else math.inf)
+    told = sentence.format(best=best, other=other, ratio=_span(*ends))
+    than, span = f"{word} by more than {figures.percent(share)}", f"({told})"
     if high < limit if word == "slower" else low > limit:
-        return Ruling(text, name, Outcome.FAILS, f"{name} is {than} {span}")
+        return Ruling(text, name, RulingOutcome.FAILS, f"{name} is {than} {span}")
     if low >= limit if word == "slower" else high <= limit:
-        return Ruling(text, name, Outcome.HOLDS, f"{name} is not {than} {span}")
-    return Ruling(text, name, Outcome.OPEN, f"{name}: {than} can be neither shown nor ruled out {span}{more}")
+        return Ruling(text, name, RulingOutcome.HOLDS, f"{name} is not {than} {span}")
+    return Ruling(text, name, RulingOutcome.OPEN, f"{name}: {than} can be neither shown nor ruled out {span}{more}")
+
+
+def _span(low: float, high: float) -> str:
+    """An interval's numbers; one of its ends may be unknown."""
+    if low == 0:
+        return f"at most {figures.ratio(high)}"
+    return f"at least {figures.ratio(low)}" if high == math.inf else figures.times(low, low, high)[1]
 
 
 def design(comparison: Comparison) -> str:
@@ -233,7 +258,7 @@ def as_json(report: ComparisonReport) -> JsonObject:
     comparison, compared = report.comparison, report.compared
     return {
         "schema": JSON_SCHEMA,
-        **picked(comparison, "old", "new", "metric", "margin", "alpha", "comparable", "reference"),
+        **picked(comparison, "old", "new", "metric", "margin", "alpha", "comparable", "reference", "requested"),
         "drift": _change(comparison.drift) if comparison.drift and compared else None,
         "changes": [_change(change) for change in comparison.changes] if compared else [],
         "fallen": [{"name": name, "reason": reason} for name, reason in comparison.fallen],
@@ -251,21 +276,26 @@ def _change(change: Change) -> JsonObject:
 
 
 def _heads(comparison: Comparison) -> tuple[str, ...]:
-    ratio = f"{KNOWN[comparison.metric].compared}, now ÷ then"
-    return "contender", ratio, "interval", "verdict", "launches"
+    return "contender", f"× {KNOWN[comparison.metric].compared}", "interval", "verdict", "launches"
 
 
-def _rows(comparison: Comparison) -> list[tuple[str, str, str, str, str]]:
+def _rows(comparison: Comparison) -> list[tuple[str, str, str, PairVerdict, str]]:
     return [
         (
             change.name,
-            figures.ratio(change.ratio),
-            figures.ratio_span(change.low, change.high),
+            *times(change),
             change.verdict,
             f"{change.rounds_old}, {change.rounds_new}",
         )
         for change in comparison.changes
     ]
+
+
+def times(change: Change) -> tuple[str, str]:
+    """The ratio of the better race over the worse one, and its interval."""
+    *_, interval = _better_first(change)
+    at, span = figures.times(interval.estimate, interval.low, interval.high)
+    return at, span or "no interval yet"
 
 
 def _design_lines(comparison: Comparison) -> list[str]:
@@ -276,13 +306,14 @@ def show(console: Console, report: ComparisonReport) -> None:
     """Prints it: the ratios first, then the thresholds, then in what the races differ."""
     comparison = report.comparison
     head = f"race {comparison.new} against race {comparison.old}{_at(report.column)}"
-    parts: list[RenderableType] = [Text(head, style="bold"), Text()]
+    parts: list[RenderableType] = [Text(head, style="bold"), Text(comparison.requested), Text()]
     if report.compared:
         table = glyphs.table()
         for at, head in enumerate(_heads(comparison)):
             table.add_column(head, overflow="fold" if at == 0 else "ellipsis", justify="right" if at == 1 else "left")
         for name, ratio, span, verdict, launches in _rows(comparison):
-            table.add_row(Text(name), ratio, span, glyphs.word(verdict), launches)
+            word = Text(KNOWN[comparison.metric].word(verdict), style=glyphs.VERDICT_STYLE[verdict])
+            table.add_row(Text(name), ratio, span, word, launches)
         parts += [table, Text()]
         parts += [Text.assemble(("▲ ", "yellow"), report.disturbed)] if report.disturbed else []
         parts += [Text(line, style="dim") for line in _design_lines(comparison)]
@@ -304,7 +335,9 @@ def show(console: Console, report: ComparisonReport) -> None:
 
 def ruling_line(ruling: Ruling, column: str = "") -> Text:
     """A ruling as a line of the terminal."""
-    style = {Outcome.FAILS: "bold magenta", Outcome.OPEN: "yellow", Outcome.HOLDS: "blue"}[ruling.outcome]
+    style = {RulingOutcome.FAILS: "bold magenta", RulingOutcome.OPEN: "yellow", RulingOutcome.HOLDS: "blue"}[
+        ruling.outcome
+    ]
     return Text.assemble((f"{ruling.outcome:5} ", style), f"{ruling.rule}{_at(column)}: {ruling.text}")
 
 
@@ -316,6 +349,7 @@ def markdown(report: ComparisonReport) -> str:
     """A job's summary; nothing from outside is taken for markup."""
     comparison = report.comparison
     lines = [f"## Dragstrip: race {cell(comparison.new)} against {cell(comparison.old)}{cell(_at(report.column))}", ""]
+    lines += [cell(comparison.requested), ""]
     fallen = [f"- **out now**: {cell(name)}: {cell(reason)}" for name, reason in comparison.fallen]
     if not fallen or not _all_hold(report.rulings):
         lines += ruling_items([("", ruling) for ruling in report.rulings])
@@ -323,7 +357,7 @@ def markdown(report: ComparisonReport) -> str:
     if report.compared:
         lines += ["", f"| {' | '.join(_heads(comparison))} |", "|-|-:|-|-|-|"]
         for name, ratio, span, verdict, launches in _rows(comparison):
-            word = f"{glyphs.VERDICT_MARK[verdict]} {verdict}"
+            word = f"{glyphs.VERDICT_MARK[verdict]} {KNOWN[comparison.metric].word(verdict)}"
             lines.append(f"| {cell(name)} | {ratio} | {span} | {word} | {launches} |")
         lines += ["", *map(cell, filter(None, (report.disturbed, *_design_lines(comparison))))]
     else:
@@ -342,12 +376,12 @@ def ruling_items(rulings: Sequence[tuple[str, Ruling]]) -> list[str]:
     return [
         f"- **{ruling.outcome}** `{ruling.rule}`{cell(_at(column))}: {cell(ruling.text)}"
         for column, ruling in rulings
-        if ruling.outcome is not Outcome.HOLDS
+        if ruling.outcome is not RulingOutcome.HOLDS
     ]
 
 
 def _all_hold(rulings: Sequence[Ruling]) -> bool:
-    return all(ruling.outcome is Outcome.HOLDS for ruling in rulings)
+    return all(ruling.outcome is RulingOutcome.HOLDS for ruling in rulings)
 
 
 def cell(text: str) -> str:

@@ -1,7 +1,7 @@
 """The console of all commands, through which every text on its way to a terminal passes.
 
 What others wrote, such as a server's log or a commit's subject, may have control characters. They could clear a
-screen, rename a window or type a command. Rich passes them on, so this console shows them instead. ``cli.streams``
+screen, rename a window or type a command. Rich passes them on, so this console shows them instead. ``commands.streams``
 does the same for what is printed without a console.
 """
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from datetime import datetime
-from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from dragstrip.metrics import KNOWN
+from dragstrip.quantities import as_percent
+from dragstrip.quantities import errors as errors
+from dragstrip.quantities import percent as percent
 
 if TYPE_CHECKING:
     from dragstrip.analysis import ColumnVerdict, Pair
@@ -16,23 +17,28 @@ if TYPE_CHECKING:
 
 NONE = "–"
 
-#: What it means that most responses of a server take as long as Linux delays an acknowledgement.
-GATHERED = (
-    "responses gather at 40–44 ms: a delayed acknowledgement; the server writes head and body apart, and its kernel "
-    "holds the second part back until the first one is acknowledged; set TCP_NODELAY in the server, or let it write "
-    "both at once"
-)
-
 #: Up to here an interval's upper end gets as many decimals as a lower end near 1.
 AS_FINE = 2.0
-
-#: A resource that is spent (CPU, memory) makes no contender faster.
-_OF_SPENDING = {"faster": "uses less", "slower": "uses more"}
 
 
 def called(pair: Pair) -> str:
     """A pair's verdict in the word that suits its metric."""
-    return _OF_SPENDING.get(pair.verdict, pair.verdict) if KNOWN[pair.metric].spent else pair.verdict
+    return KNOWN[pair.metric].word(pair.verdict)
+
+
+def times(value: float, low: float, high: float) -> tuple[str, str]:
+    """A ratio and its interval, as every report shows them: as many decimals as the interval knows.
+
+    Args:
+        low, high: not finite without an interval; its text is then "".
+    """
+    if finite(low) is None or finite(high) is None:
+        return ratio(value), ""
+    digits = [1 - math.floor(math.log10(end)) for end in (low, value) if 0 < end < 1]
+    # Three digits at least; near 1, a difference of 0.1 % is seen.
+    least = 3 if 0.9 < value < 1.1 else 2 if value < 10 else 0
+    places = min(max([decimals(low, high, percent=False), *digits, least]), 6)
+    return f"{value:,.{places}f}", f"{low:,.{places}f}–{high:,.{places}f}"
 
 
 def meaning(verdict: ColumnVerdict) -> str:
@@ -46,7 +52,7 @@ def meaning(verdict: ColumnVerdict) -> str:
         else ""
     )
     return (
-        "faster, slower (of CPU and memory: uses less, uses more): separated, "
+        "faster (of CPU and memory: less; of a latency: lower): separated, "
         f"with {percent(1 - verdict.alpha)} confidence for all pairs together. "
         f"same: the interval lies within the margin of {percent(verdict.margin)}. undecided: too close to call so far. "
         f"Intervals hold for all pairs at once.{unmet}"
@@ -184,6 +190,16 @@ def microseconds(value: float | None) -> str:
     return NONE if value is None else f"{value:,.0f}" if value >= 100 else _three(value)
 
 
+def latency_text(value_ns: float | None) -> str:
+    """A latency with its unit."""
+    value = finite(value_ns)
+    if value is None:
+        return NONE
+    if value < 999_500:
+        return f"{microseconds(value / 1e3)} µs"
+    return f"{figure(value / 1e6)} ms" if value < 999_950_000 else f"{value / 1e9:.2f} s"
+
+
 def memory(value_bytes: float | None) -> str:
     """Bytes in binary units."""
     value = finite(value_bytes)
@@ -194,21 +210,6 @@ def memory(value_bytes: float | None) -> str:
             return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.1f} {unit}"
         value /= 1024
     raise AssertionError("unreachable")
-
-
-def two_digits(value: float) -> str:
-    """Two significant digits, no exponent; all digits before the point if there are more."""
-    return f"{value:,.0f}" if abs(value) >= 99.5 else f"{Decimal(f'{value:.2g}'):f}"
-
-
-def as_percent(value: float) -> str:
-    """A share with two significant digits: 0.0123 as 1.2 %, 2.7 as 270 %."""
-    return f"{two_digits(100 * value)} %"
-
-
-def percent(share: float) -> str:
-    """0.01 as 1 %."""
-    return f"{100 * share:.3g} %" if abs(share) < 9.995 else f"{100 * share:,.0f} %"
 
 
 def as_budget(seconds: float) -> str:
@@ -246,9 +247,3 @@ def local(started: str) -> str:
 def several(names: tuple[str, ...]) -> str:
     """a, b and c."""
     return "".join(names or ("none",)) if len(names) < 2 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-
-def errors(by_kind: Mapping[str, int]) -> str:
-    """Failures by kind, most frequent first; "none" without any."""
-    met = sorted(((n, kind) for kind, n in by_kind.items() if n), reverse=True)
-    return ", ".join(f"{n:,} {kind.replace('_', ' ')}" for n, kind in met) or "none"

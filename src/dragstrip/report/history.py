@@ -9,17 +9,15 @@ from pathlib import Path
 from typing import Self
 
 import altair as alt
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from dragstrip.analysis.change_points import Change, changes, cuts
-from dragstrip.analysis.history import Point, Series
+from dragstrip.analysis.change_points import ChangePoint, changes, cuts
+from dragstrip.analysis.history import HistoryPoint, Series
 from dragstrip.metrics import KNOWN
-from dragstrip.report import figures, glyphs
+from dragstrip.report import figures, glyphs, pages
 from dragstrip.report.race import charts
-from dragstrip.report.race import page as race_page
 from dragstrip.store.json_values import JSON_SCHEMA, JsonObject, plain
 
 #: Races that the terminal lists, the latest ones; the page has all.
@@ -27,11 +25,11 @@ MAX_LINES = 30
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedSeries:
     """A series with its changes, and the places at which its environment differs from the environment before."""
 
     series: Series
-    changes: tuple[Change, ...]
+    changes: tuple[ChangePoint, ...]
     cuts: Mapping[int, tuple[str, ...]]
 
     @classmethod
@@ -40,13 +38,15 @@ class Judged:
         return cls(series, tuple(changes(series.points)), cuts(series.points))
 
 
-def change_text(change: Change) -> str:
+def change_text(change: ChangePoint) -> str:
     """A change, in words."""
-    word = "faster" if change.ratio > 1 else "slower"
-    return f"{word}: × {figures.ratio(change.ratio)} ({figures.ratio_span(change.low, change.high)}), {_range(change)}"
+    ends = change.ratio, change.low, change.high
+    word, ends = ("faster", ends) if change.ratio > 1 else ("slower", (1 / ends[0], 1 / ends[2], 1 / ends[1]))
+    at, span = figures.times(*ends)
+    return f"{word}: {at} × ({span}), {_range(change)}"
 
 
-def cut_text(judged: Judged, place: int) -> str:
+def cut_text(judged: JudgedSeries, place: int) -> str:
     """What the environment has been since a race, as far as it differs from the environment of the race before."""
     now = judged.series.points[place].environment
     return "; ".join(f"{name.replace('_', ' ')} {_value_text(getattr(now, name))}" for name in judged.cuts[place])
@@ -56,7 +56,7 @@ def _value_text(value: object) -> str:
     return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
-def _range(change: Change) -> str:
+def _range(change: ChangePoint) -> str:
     """The races, or the commits, between which it happened."""
     before, after = change.before, change.after
     if before.commit and after.commit:
@@ -69,10 +69,10 @@ def _range(change: Change) -> str:
 def head(series: Series) -> str:
     """What a series shows, in a line."""
     by = KNOWN[series.metric].compared
-    return f"{series.subject} at {series.workload}, {by} relative to {series.reference}, {len(series.points)} races"
+    return f"{series.subject} at {series.requested}, {by} relative to {series.reference}, {len(series.points)} races"
 
 
-def show(console: Console, judged: Judged) -> None:
+def show(console: Console, judged: JudgedSeries) -> None:
     """Prints a series: the latest races with their intervals, and what changed in which."""
     series, breaks = judged.series, judged.cuts
     by_place = {change.place: change for change in judged.changes}
@@ -106,17 +106,18 @@ def show(console: Console, judged: Judged) -> None:
     glyphs.emit(console, *lines, Text())
 
 
-def as_json(listed: Sequence[Judged]) -> JsonObject:
+def as_json(listed: Sequence[JudgedSeries]) -> JsonObject:
     """All points and changes, by series."""
     return {"schema": JSON_SCHEMA, "series": [_series_json(judged) for judged in listed]}
 
 
-def _series_json(judged: Judged) -> JsonObject:
+def _series_json(judged: JudgedSeries) -> JsonObject:
     series = judged.series
     return {
         "name": series.subject,
         "reference": series.reference,
         "workload": series.workload,
+        "requested": series.requested,
         "metric": series.metric,
         "points": [plain(point) for point in series.points],
         "changes": [
@@ -138,7 +139,7 @@ def _series_json(judged: Judged) -> JsonObject:
     }
 
 
-def chart(judged: Judged) -> str:
+def chart(judged: JudgedSeries) -> str:
     """An SVG whose colours are the page's own: ratios with intervals, changes as lines, other machines as dashes."""
     series = judged.series
     rows = [_row(place, point) for place, point in enumerate(series.points)]
@@ -155,16 +156,16 @@ def chart(judged: Judged) -> str:
             y=alt.Y("ratio:Q", title=f"speed relative to {figures.visible(series.reference)}", scale=scale)
         ),
     ).properties(height=260)
-    described = f"{head(series)}; solid lines mark changes, dashed lines another machine, kernel or load"
+    described = f"{head(series)}; solid lines mark changes, dashed lines another machine, kernel, load or method"
     finished = charts.finished(layers, described)
     return charts.svg(charts.sized(finished, 900) | {"config": charts.config(charts.PAGE)})
 
 
-def _row(place: int, point: Point) -> JsonObject:
+def _row(place: int, point: HistoryPoint) -> JsonObject:
     return {"place": place + 1, "ratio": point.ratio, "low": point.low, "high": point.high}
 
 
-def sections(listed: Sequence[Judged]) -> list[dict[str, object]]:
+def sections(listed: Sequence[JudgedSeries]) -> list[dict[str, object]]:
     """What the page and ``dragstrip serve`` show of each series."""
     return [
         {
@@ -178,14 +179,7 @@ def sections(listed: Sequence[Judged]) -> list[dict[str, object]]:
     ]
 
 
-def page(listed: Sequence[Judged]) -> str:
+def page(listed: Sequence[JudgedSeries]) -> str:
     """One self-contained page."""
-    made = Environment(
-        loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined,
-        finalize=race_page.harmless, trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
-    made.filters |= {"ratio": figures.ratio, "local": figures.local}
-    made.globals |= {"ratio_span": figures.ratio_span}
-    return made.get_template("history.html.j2").render(
-        sections=sections(listed), style=Markup(race_page.style()), link=False
-    )
+    template = pages.templates(Path(__file__).parent).get_template("history.html.j2")
+    return template.render(sections=sections(listed), link=False)

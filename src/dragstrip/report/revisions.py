@@ -8,9 +8,11 @@ from collections.abc import Iterator, Sequence
 from dragstrip.analysis import LEAST_APART
 from dragstrip.analysis.gates import Rule, seen
 from dragstrip.metrics import KNOWN
+from dragstrip.quantities import as_percent
 from dragstrip.record import Race
 from dragstrip.report import figures
 from dragstrip.report.race.summary import JudgedRace, Part, pair_of
+from dragstrip.report.race.wording import sentence
 
 #: How much the log ratio of two revisions scatters from round to round: on a quiet machine, and on a busy one.
 SCATTERS = (0.01, 0.04)
@@ -39,10 +41,9 @@ def sight(race: Race, rules: Sequence[Rule]) -> str:
         if not math.isfinite(least):
             return f"{plan.planned_rounds} rounds are too few for any difference below {figures.percent(LEAST_APART)}"
         fails = [
-            f"{text} fails from {figures.as_percent(math.expm1(math.log1p(share) + least))} on"
-            for text, _, share in rules
+            f"{text} fails from {as_percent(math.expm1(math.log1p(share) + least))} on" for text, _, share in rules
         ]
-        shown = f"one of {figures.as_percent(math.expm1(least))} is shown by 19 of 20 races"
+        shown = f"one of {as_percent(math.expm1(least))} is shown by 19 of 20 races"
         told.append(f"if rounds scatter by {figures.percent(scatter)}, {', '.join([shown, *fails])}")
     budget = "" if plan.rounds_fixed else f" in {plan.budget_s:.0f} s"
     return f"about {plan.planned_rounds} rounds{budget}, which differences they can show: {'; '.join(told)}"
@@ -52,9 +53,8 @@ def _line(part: Part, name: str, first: str, noise: bool) -> Iterator[str]:
     pair = pair_of(part.verdict, name, first)
     if pair is None or figures.finite(pair.low) is None:
         return
-    by = KNOWN[pair.metric].compared
-    ratio = f"× {figures.ratio(pair.ratio)} ({figures.ratio_span(pair.low, pair.high)}) in {by}"
     if noise:
-        yield f"{part.name}: noise: {first} against itself {ratio}"
+        at, span = figures.times(pair.ratio, pair.low, pair.high)
+        yield f"{part.name}: noise: {first} against itself {at} × ({span}) by {KNOWN[pair.metric].compared}"
         return
-    yield f"{part.name}: {name} {figures.called(pair)}, {ratio} of {first}"
+    yield f"{part.name}: {name} {figures.called(pair)}: {sentence(pair)}"

@@ -3,32 +3,34 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from dragstrip.analysis.gates import Rule
 from dragstrip.record import Entrant
 from dragstrip.report import figures, glyphs
-from dragstrip.report.race.messages import event_text, void_text
-from dragstrip.store.json_values import JSON_SCHEMA, JsonObject, encode, picked
+from dragstrip.report.comparison import Ruling, ruling
+from dragstrip.report.comparison import RulingOutcome as RulingOutcome
+from dragstrip.requested import title_of
+from dragstrip.store.json_values import JSON_SCHEMA, Json, JsonObject, encode, picked
 from dragstrip.sweep.capacity import (
     ALPHA,
     SHOWN_QUANTILES,
     STEPS,
     Capacity,
     Objective,
-    Outcome,
-    Point,
-    Reason,
-    ReasonKind,
+    PointOutcome,
     Sample,
-    Span,
+    SweepPoint,
     capacity,
+    ratio_of,
 )
 from dragstrip.sweep.file import Sweep
+from dragstrip.validity.messages import event_text
 
 #: Cells of the chart; the number of notes on what the machine did during the sweep.
 WIDTH, MAX_NOTES = 14, 4
@@ -36,12 +38,15 @@ WIDTH, MAX_NOTES = 14, 4
 #: A terminal this wide shows every quantile; a narrower one only the median and the objective's quantile.
 WIDE = 110
 
-_STYLE = {Outcome.MET: "blue", Outcome.MISSED: "yellow", Outcome.UNDECIDED: "dim"}
+#: As a metric's sentence on a pair.
+_CAPACITY = "{best} has {ratio} times the capacity of {other}"
+
+_STYLE = {PointOutcome.MET: "blue", PointOutcome.MISSED: "yellow", PointOutcome.UNDECIDED: "dim"}
 
 
 def show(console: Console, sweep: Sweep) -> None:
     """Everything about a sweep that a terminal has room for."""
-    load = f"{sweep.workload}, {sweep.load.connections} connections, open loop"
+    load = f"{title_of(sweep.workload, sweep.definition)}, {sweep.load.connections} connections, open loop"
     ended = "" if sweep.finished == "done" else "; interrupted: what was measured until then"
     head = f"{load}, {sweep.launches} fresh launches at a rate, seed {sweep.seed}{ended}"
     parts: list[RenderableType] = [Text(head, style="dim")]
@@ -84,7 +89,7 @@ def _contender(sweep: Sweep, entrant: Entrant, *, wide: bool) -> list[Renderable
 def headline(bracket: Capacity, objective: Objective) -> str:
     """The capacity in a sentence, as a bracket, or why there is none."""
     under = f"capacity under {objective.typed()}"
-    why = reason_text(bracket.reason) if bracket.reason else ""
+    why = bracket.reason.text if bracket.reason else ""
     over = "" if bracket.over_per_s is None else f"at {_rate(bracket.over_per_s)} {why}"
     if bracket.met_per_s is None:
         return f"{under}: not found; already {over}"
@@ -93,37 +98,11 @@ def headline(bracket: Capacity, objective: Objective) -> str:
     return f"{under}: {_rate(bracket.met_per_s)}, and below {_rate(bracket.over_per_s)}; {over}"
 
 
-def reason_text(reason: Reason) -> str:
-    """Why an objective is not known to hold at a rate, in words."""
-    match reason.kind:
-        case ReasonKind.FEW_LAUNCHES:
-            cause = f" ({reason.cause})" if reason.cause else ""
-            return f"only {reason.launches} of {reason.tried} launches count{cause}"
-        case ReasonKind.GENERATOR:
-            return void_text(reason.generator) if reason.generator else "generator the limit"
-        case ReasonKind.FAILED:
-            return f"{figures.percent(reason.share)} failed: {figures.errors(reason.errors)}"
-        case ReasonKind.NOT_SUSTAINED:
-            return f"not sustained, only {figures.percent(reason.share)} left in time"
-        case ReasonKind.FEW_ANSWERS:
-            return f"too few responses to determine {reason.quantile}"
-        case ReasonKind.SLOW:
-            return f"{reason.quantile} was {_span(reason.span)}"
-        case ReasonKind.TOO_CLOSE:
-            return f"too close to call: {reason.quantile} was {_span(reason.span)}"
-
-
-def _span(span: Span | None) -> str:
-    if span is None:
-        return figures.NONE
-    return f"{span.estimate / 1000:.3g} ms ({span.low / 1000:.3g}–{span.high / 1000:.3g})"
-
-
 def _rate(rate_per_s: float) -> str:
     return f"{rate_per_s:,g}/s" if rate_per_s < 1e6 else f"{rate_per_s:,.0f}/s"
 
 
-def _table(points: Sequence[Point], objective: Objective, *, wide: bool) -> Table:
+def _table(points: Sequence[SweepPoint], objective: Objective, *, wide: bool) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0))
     limited, quantiles = objective.quantile, SHOWN_QUANTILES if wide else SHOWN_QUANTILES[:1]
     others = [name for name in quantiles if name != limited and any(name in point.latency_us for point in points)]
@@ -169,9 +148,34 @@ def bar(value: float | None, limit: float, ends: tuple[float, float]) -> Text:
     return Text("".join(drawn), style=glyphs.BAR)
 
 
-def as_json(sweep: Sweep) -> JsonObject:
-    """The sweep, schema 1: what was found, and every sample; unknown numbers are null."""
+def rulings(sweep: Sweep, rules: Sequence[Rule]) -> list[Ruling]:
+    """What becomes of each threshold for each contender but the first, by their capacities' brackets."""
+    first, others = next(iter(sweep.entrants), None), sweep.entrants[1:]
+    if first is None:
+        return []
+    brackets = {entrant.name: capacity(sweep.points(entrant.name)) for entrant in sweep.entrants}
+    return [_ruling(rule, other, first, brackets) for rule in rules for other in others]
+
+
+def _ruling(rule: Rule, other: Entrant, first: Entrant, brackets: Mapping[str, Capacity]) -> Ruling:
+    if other.out:
+        return Ruling(rule[0], other.name, RulingOutcome.FAILS, f"{other.name} is out: {other.out.splitlines()[0]}")
+    low, high = ratio_of(brackets[other.name], brackets[first.name])
+    if first.out or (low == 0 and high == math.inf):
+        lack = f"{first.name} is out" if first.out else "the capacities have no ends that could be compared"
+        return ruling(rule, other.name, None, lack=lack)
+    return ruling(rule, other.name, (low, high), sentence=_CAPACITY, names=(other.name, first.name))
+
+
+def as_json(sweep: Sweep, rules: Sequence[Rule] = ()) -> JsonObject:
+    """The sweep, schema 1: what was found, and every sample; unknown numbers are null.
+
+    Args:
+        rules: thresholds; their outcomes are written if there are any, and are in no record.
+    """
+    ruled: list[Json] = list(map(asdict, rulings(sweep, rules)))
     return {
+        **({"rules": ruled} if ruled else {}),
         "schema": JSON_SCHEMA,
         **encode(sweep),
         # What is unknown of an entrant or a sample is null.
@@ -196,13 +200,13 @@ def _capacity_json(bracket: Capacity) -> JsonObject:
         "found": bracket.met_per_s is not None,
         "met_per_s": bracket.met_per_s,
         "over_per_s": bracket.over_per_s,
-        "why": reason_text(bracket.reason) if bracket.reason else "",
+        "why": bracket.reason.text if bracket.reason else "",
     }
 
 
-def _point_json(point: Point) -> JsonObject:
+def _point_json(point: SweepPoint) -> JsonObject:
     return picked(point, "rate_per_s", "launches", "reached", "failed", "latency_us", "server_cpu_us") | {
         "verdict": point.outcome,
-        "why": reason_text(point.reason) if point.reason else "",
+        "why": point.reason.text if point.reason else "",
         "noisy": point.noisy,
     }

@@ -26,8 +26,8 @@ from dragstrip.analysis.interval import FloatArray, error_of_log
 #: Each has a weight, the more the more usual it is; the races themselves show which of them fit.
 SPREADS = tuple(
     (build, race, usual * more)
-    for build, usual in ((0.001, 1.5), (0.004, 1.0), (0.01, 0.7))
-    for race, more in ((BETWEEN_RACES, 1.5), (0.01, 1.0))
+    for build, usual in ((0.001, 3.0), (0.004, 1.0), (0.01, 0.5))
+    for race, more in ((BETWEEN_RACES, 1.2), (0.01, 1.0))
 )
 
 #: The share of races that may be off by any amount, up to a factor of e; it keeps one wrong race from deciding alone.
@@ -68,7 +68,7 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class BisectStep:
     """One race of the search, or a commit that could not be raced.
 
     Args:
@@ -97,7 +97,7 @@ class Search:
     good: str
     commits: tuple[str, ...]
     threshold: float
-    steps: list[Step] = field(default_factory=list)
+    steps: list[BisectStep] = field(default_factory=list)
 
     @property
     def bad(self) -> str:
@@ -217,7 +217,7 @@ def _log_likelihoods(logs: FloatArray, errors: FloatArray, slowed: FloatArray, s
     return np.array(total)
 
 
-_STEPS = TypeAdapter(list[Step])
+_STEPS = TypeAdapter(list[BisectStep])
 
 
 def save(file: Path, search: Search) -> None:

@@ -32,7 +32,7 @@ _NOTE = "build.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Build:
+class RevisionBuild:
     """A finished build.
 
     Args:
@@ -51,7 +51,7 @@ class Build:
 
 def build(
     project: Project, repository: Repository, revision: Revision, resources: ExitStack, say: Callable[[str], None]
-) -> Build:
+) -> RevisionBuild:
     """A revision's build, made now unless it is kept.
 
     Args:
@@ -76,7 +76,7 @@ def build(
         if project.fields.build is not None:
             say(f"builds {revision.name}: {project.fields.build.command}")
             _run(project.fields.build, revision, tree)
-        made = Build(
+        made = RevisionBuild(
             folder=tree, commit=revision.commit, subject=revision.subject, seconds=time.monotonic() - begun,
             bytes=content_of(tree)[1], used=time.time(),
         )  # fmt: skip
@@ -86,7 +86,7 @@ def build(
     return _read(note)
 
 
-def kept(repository: Repository) -> list[Build]:
+def kept(repository: Repository) -> list[RevisionBuild]:
     """All finished builds of a repository, the one that was used last first."""
     notes = (repository.cache / "builds").glob(f"*/{_NOTE}")
     return sorted(map(_read, notes), key=lambda made: -made.used)
@@ -97,9 +97,9 @@ def remove_old(repository: Repository, most: int = MAX_BUILDS) -> int:
     return remove(repository.cache / "builds", _NOTE, most, lambda place: repository.remove(place / "tree"))
 
 
-def _read(note: Path) -> Build:
+def _read(note: Path) -> RevisionBuild:
     stored = json.loads(note.read_text(encoding="utf-8"))
-    return Build(**stored | {"folder": Path(stored["folder"]), "used": note.stat().st_mtime})
+    return RevisionBuild(**stored | {"folder": Path(stored["folder"]), "used": note.stat().st_mtime})
 
 
 def _key(project: Project, repository: Repository, revision: Revision) -> str:

@@ -22,7 +22,7 @@ AGAIN = " again"
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class ComparedRevisions:
     """Revisions that are raced against the first one.
 
     Args:
@@ -60,7 +60,7 @@ def compare(
     *,
     twice: bool = False,
     say: Callable[[str], None],
-) -> Compared:
+) -> ComparedRevisions:
     """Builds revisions where that is still to do, and makes contenders of them.
 
     Args:
@@ -77,7 +77,7 @@ def compare(
     if twice:
         name = _free(entries[0].name, {entry.name for entry in entries})
         entries.append(replace(entries[0], name=name, title=name))
-    return Compared(tuple(revisions), tuple(entries))
+    return ComparedRevisions(tuple(revisions), tuple(entries))
 
 
 def entry_of(
@@ -104,7 +104,8 @@ def entry_of(
         raise project.source.bad(("serve", "folder"), problem, "name a folder that all revisions have")
     name = _free(revision.name, taken)
     try:
-        entry = serve_entry(f"{name}={serve.command}", folder, wake_s=serve.wake_s)
+        wake_s = serve.wake_s if "wake_s" in serve.model_fields_set else None
+        entry = serve_entry(f"{name}={serve.command}", folder, wake_s=wake_s)
     except BadUsage as error:
         problem, _, remedy = str(error).removeprefix(f"--serve {name}: ").partition("; ")
         raise project.source.bad(("serve", "command"), f"given {serve.command!r}", f"{problem}; {remedy}") from error

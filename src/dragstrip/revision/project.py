@@ -39,8 +39,8 @@ class ServeFields(Strict):
 
     command: str = Field(
         min_length=1,
-        description="command of the server; no shell runs it. It must contain `{port}` or `{socket}`, and may contain "
-        "`{address}`, `{cores}`, `{scratch}` and `{data}`",
+        description="command of the server, as typed into a terminal. The variable `PORT` says where to listen, as "
+        "do `{port}` and `{socket}`; it may also contain `{address}`, `{cores}`, `{scratch}` and `{data}`",
     )
     folder: str = Field(
         default=".",

@@ -17,10 +17,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import MappingProxyType
 
 from dragstrip.contender import cache_dir
 from dragstrip.errors import BadUsage, StageError
+from dragstrip.revision.project import FILE_NAME
 
 #: Seconds that one call of git may take: a checkout of a large repository on a slow disk.
 GIT_S = 600.0
@@ -64,18 +66,21 @@ class Repository:
 
     Args:
         folder: any folder of the user's working tree.
+        project: the file that says how revisions are raced; None: dragstrip.toml at the top. It counts for all
+            revisions, so it is not among the changes of the working tree.
 
     Raises:
         BadUsage: it is in no git repository, git is missing, or the repository is bare.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, project: Path | None = None) -> None:
         if shutil.which("git") is None:
             raise BadUsage("git is not installed; install it with the system's package manager")
         asked = _run(["git", "-C", str(folder), "rev-parse", "--show-toplevel"])
         if asked.returncode != 0:
             raise BadUsage(f"{folder} is not a git repository with a working tree ({_last_line(asked.stderr)})")
         self.top = Path(asked.stdout.removesuffix("\n"))
+        self._project = project.absolute() if project else self.top / FILE_NAME
         key = hashlib.sha256(str(self.top.resolve()).encode()).hexdigest()[:12]
         plain = re.sub(r"[^A-Za-z0-9.+-]+", "-", self.top.name) or "repository"
         self.cache = cache_dir() / "revisions" / f"{plain}-{key}"
@@ -119,10 +124,14 @@ class Repository:
                 remedy = f"this clone is shallow: fetch it with `git fetch origin {word}` or `git fetch --unshallow`"
             raise BadUsage(f"{word!r} is not a revision of {self.top}; {remedy}")
         short = commit[:7]
-        shown = word.replace("=", "-")
+        shown = ((self._branch() if word == "HEAD" else None) or word).replace("=", "-")
         shown = shown if len(shown) <= 48 else f"{shown[:47]}…"
         name = short if commit.startswith(word) else f"{shown} ({short})"
         return Revision(name=name, commit=commit, subject=self._subject(commit))
+
+    def _branch(self) -> str | None:
+        """The name of the current branch; None if HEAD is detached."""
+        return self._ask("symbolic-ref", "--quiet", "--short", "HEAD")
 
     def _subject(self, commit: str) -> str:
         return self.git("show", "--no-patch", "--format=%s", commit)
@@ -178,25 +187,37 @@ class Repository:
 
         It becomes a commit of our own repository; the user's index is copied, not used.
         """
-        head = self.revision("HEAD").commit
+        of_head = self.revision("HEAD")
+        head = of_head.commit
         self._prepare_own()
-        index = self.cache / f"index-{os.getpid()}"
         users = Path(self.git("rev-parse", "--path-format=absolute", "--git-path", "index"))
-        if users.is_file():
-            # With its time: by it git knows which files may have changed right after they were added.
-            shutil.copy2(users, index)
-        env = {"GIT_INDEX_FILE": str(index), "GIT_WORK_TREE": str(self.top)}
-        try:
+        with TemporaryDirectory(prefix="index-", dir=self.cache) as folder:
+            # A split index (git-update-index(1)) has its other half beside it. With their times: by them git knows
+            # which files may have changed right after they were added.
+            for part in (users, *users.parent.glob("sharedindex.*")):
+                if part.is_file():
+                    shutil.copy2(part, folder)
+            env = {"GIT_INDEX_FILE": f"{folder}/index", "GIT_WORK_TREE": str(self.top)}
             self._own_git("add", "--all", ".", env=env)
+            self._restore_project(head, env)
             tree = self._own_git("write-tree", env=env)
-        finally:
-            index.unlink(missing_ok=True)
-            index.with_name(f"{index.name}.lock").unlink(missing_ok=True)
         if tree == self.git("rev-parse", f"{head}^{{tree}}"):
-            return Revision(name=f"HEAD ({head[:7]})", commit=head, subject=self._subject(head))
+            return of_head
         commit = self._own_git("commit-tree", tree, "-p", head, "-m", "the working tree", env=_AUTHOR)
-        name = f"{WORKING_TREE} ({head[:7]} + changes)"
+        name = of_head.name if self._branch() else f"{WORKING_TREE} ({head[:7]})"
+        name = f"{name.removesuffix(')')} + changes)"
         return Revision(name=name, commit=commit, subject=f"changes on top of {head[:7]}", changed=True)
+
+    def _restore_project(self, head: str, env: Mapping[str, str]) -> None:
+        """Sets the project file in an index to its version in a commit, or removes it if the commit has none."""
+        if not self._project.is_relative_to(self.top):
+            return
+        name = self._project.relative_to(self.top).as_posix()
+        if listed := self._own_git("ls-tree", head, "--", name, env=env):
+            mode, _, blob = listed.partition("\t")[0].split()
+            self._own_git("update-index", "--add", "--cacheinfo", f"{mode},{blob},{name}", env=env)
+        else:
+            self._own_git("update-index", "--force-remove", "--", name, env=env)
 
     def files_key(self, commit: str, patterns: Sequence[str]) -> str:
         """A hash over the names, modes and contents of a commit's files that match; all files without a pattern."""
@@ -247,7 +268,9 @@ class Repository:
             name = names[path]
             clone = modules / name
             safe = not Path(name).is_absolute() and ".." not in Path(name).parts
-            update = ["git", "-C", str(folder), "submodule", "--quiet", "update", "--init", "--", path]
+            # The path is one of the revision's names: as a pattern it could match other submodules.
+            submodule = ["git", "--literal-pathspecs", "-C", str(folder), "submodule", "--quiet"]
+            update = [*submodule, "update", "--init", "--", path]
             answer = None
             if safe and clone.is_dir():
                 given = {f"submodule.{name}.url": str(clone), "protocol.file.allow": "always"}
@@ -259,7 +282,7 @@ class Repository:
                     shutil.rmtree(Path(half.stdout.removesuffix("\n")) / name, ignore_errors=True)
                     shutil.rmtree(folder / path, ignore_errors=True)
             if answer is None or answer.returncode != 0:
-                _run(["git", "-C", str(folder), "submodule", "--quiet", "sync", "--", path])
+                _run([*submodule, "sync", "--", path])
                 answer = _run(update)
             if answer.returncode != 0:
                 raise StageError(f"submodule {path}: {_last_line(answer.stderr)} (in {folder})")
@@ -312,10 +335,10 @@ class Repository:
             self._make_own()
 
     def _make_own(self) -> None:
+        # Who may not enter the user's repository may not enter copies of it; it may have been closed since.
+        closed = any(not folder.stat().st_mode & 0o001 for folder in (self.top, *self.top.parents))
+        self._own.parent.chmod(0o700 if closed else 0o755)
         if not (self._own / "HEAD").is_file():
-            # Who may not enter the user's repository may not enter copies of it.
-            closed = any(not folder.stat().st_mode & 0o001 for folder in (self.top, *self.top.parents))
-            self._own.parent.chmod(0o700 if closed else 0o755)
             how = self._ask("rev-parse", "--show-object-format") or "sha1"
             made = _run(["git", "init", "--quiet", "--bare", f"--object-format={how}", str(self._own)])
             if made.returncode != 0:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from html.parser import HTMLParser
 
+from dragstrip.json_by_value import DIGITS
 from dragstrip.scrutiny import items
 from dragstrip.scrutiny.reader import quoted
 from dragstrip.workload import Exchange, Tables, fortunes_page
@@ -19,8 +20,8 @@ _ENOUGH = 6
 
 
 def shape(body: bytes) -> bytes:
-    """A body in which each digit stands for any number."""
-    return _DIGITS.sub(b"0", body)
+    """The pattern of a body whose numbers may vary."""
+    return _DIGITS.sub(DIGITS, body)
 
 
 def rows_in(body: bytes) -> list[tuple[int, int]]:

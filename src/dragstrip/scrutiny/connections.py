@@ -17,8 +17,8 @@ from typing import TypeVar
 
 from dragstrip import parity
 from dragstrip.parity import KeepAlive, OldHttp, OldHttpKind, UnknownPath, Untried
-from dragstrip.scrutiny.reader import RESPONSE_S, SPARE_BYTES, Deadline, ResponseError
-from dragstrip.scrutiny.responses import TROUBLE, Findings, describe_error, fault, fetch
+from dragstrip.scrutiny.reader import RESPONSE_S, Deadline, EndedError
+from dragstrip.scrutiny.responses import TROUBLE, Findings, describe_error, fault, fetch, same_body
 from dragstrip.scrutiny.server import Server
 from dragstrip.workload import Exchange
 
@@ -119,48 +119,19 @@ def _keep_alive(server: Server, exchange: Exchange) -> KeepAlive:
         first = fetch(sock, exchange)
         if first.closes:
             return KeepAlive(1, closed=True, announced=True)
-        chunked = (first.header("transfer-encoding") or "").lower() == "chunked"
-        ending = b"0\r\n\r\n" if chunked else first.body
         began, count = time.monotonic(), 1
         while count < LIMIT_REQUESTS:
             spent_s = time.monotonic() - began
             if spent_s > PATIENCE_S or (spent_s > LIMIT_S and count >= MIN_REQUESTS):
                 break
-            response = _whole(sock, exchange.request, ending, 2 * first.wire_bytes + SPARE_BYTES)
-            if response is None:
+            try:
+                response = fetch(sock, exchange)
+            except (EndedError, ConnectionError):
                 return KeepAlive(count, closed=True)
             count += 1
-            if b"\r\nconnection: close\r\n" in response.lower():
+            if response.closes:
                 return KeepAlive(count, closed=True, announced=True)
     return KeepAlive(count, closed=False)
-
-
-def _whole(sock: socket.socket, request: bytes, ending: bytes, most_bytes: int) -> bytes | None:
-    """One response's bytes, read until the end of a correct one; None if the connection was closed instead.
-
-    Raises:
-        ResponseError: the response does not end within ``RESPONSE_S``, or within the limit of bytes.
-    """
-    deadline = Deadline(RESPONSE_S)
-    deadline.lend(sock)
-    try:
-        sock.sendall(request)
-        response = b""
-        while not response.endswith(ending):
-            if len(response) > most_bytes:
-                raise ResponseError(f"sends responses of more than {most_bytes:,} bytes, without an end")
-            if deadline.left_s() <= 0:
-                raise ResponseError(f"did not complete a response within {deadline.text()}")
-            deadline.lend(sock)
-            piece = sock.recv(65536)
-            if not piece:
-                return None
-            response += piece
-    except (ConnectionResetError, BrokenPipeError):
-        return None
-    except TimeoutError:
-        raise ResponseError(f"did not complete a response within {deadline.text()}") from None
-    return response
 
 
 def _over_old_http(server: Server, exchange: Exchange) -> OldHttp:
@@ -185,7 +156,7 @@ def _unknown_path(server: Server, exchange: Exchange) -> UnknownPath:
     strange = replace(exchange, request=_with(exchange.request, path=_UNKNOWN_PATH, connection="close"))
     with server.connect() as sock:
         response = fetch(sock, strange)
-    return UnknownPath(response.status, same_body=response.body == exchange.body)
+    return UnknownPath(response.status, same_body=same_body(exchange, response))
 
 
 def _with(request: bytes, *, path: str = "", version: str = "", connection: str = "") -> bytes:
@@ -221,6 +192,7 @@ def _served_beside_a_busy_one(server: Server, exchange: Exchange, connections: i
                     continue
                 if not data:
                     selector.unregister(ready)  # a connection per request: no connection keeps a worker for long
+                    ready.close()  # gunicorn's worker waits for that, up to two seconds, before it serves the next
                 elif ready in waiting:
                     waiting.discard(ready)
                     longest_s = time.monotonic() - began

@@ -13,15 +13,15 @@ import ssl
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from enum import Enum
+from enum import StrEnum
+from functools import partial
 
-from dragstrip import parity
+from dragstrip import json_by_value, parity
 from dragstrip.scrutiny import items
 from dragstrip.scrutiny.chosen import rows_in, unrandom
-from dragstrip.scrutiny.http2 import VERSION
+from dragstrip.scrutiny.http1 import closed_unsaid
 from dragstrip.scrutiny.reader import (
     RESPONSE_S,
-    SPARE_BYTES,
     Deadline,
     EndedError,
     LateError,
@@ -32,9 +32,7 @@ from dragstrip.scrutiny.reader import (
 )
 from dragstrip.scrutiny.responses import (
     TROUBLE,
-    Carrier,
     Findings,
-    carrier_of,
     changed_form,
     coding_of,
     correct,
@@ -42,14 +40,13 @@ from dragstrip.scrutiny.responses import (
     fetch,
 )
 from dragstrip.scrutiny.server import Server, facts_of
-from dragstrip.scrutiny.websocket import BAD_UPGRADES, WebSocketSession
-from dragstrip.workload import HTTP2, WEBSOCKET, Exchange, in_chunks
+from dragstrip.scrutiny.session import Session
+from dragstrip.scrutiny.sessions import session_for, session_over
+from dragstrip.workload import IDENTITY, Exchange, in_chunks
+from dragstrip.workload.exchange import OWN_FORM
 
 #: Seconds for all responses of one contender together; a server that needs 0.25 s for each is still in time.
 CORRECTNESS_S = 30.0
-
-#: Seconds after a complete response within which a server must close if the request asked for that.
-CLOSE_S = 2.0
 
 #: Seconds for which the end of a request's body is held back: only a server that does not wait for it responds.
 HELD_S = 0.2
@@ -70,8 +67,8 @@ ONCE = (
 Tell = Callable[[int, int], None]
 
 
-class Way(Enum):
-    """How requests are sent to a contender; the value is the text in messages."""
+class Way(StrEnum):
+    """How requests are sent to a contender, as messages say it; a session may have ways of its own (``trials``)."""
 
     IN_ORDER = "over keep-alive, in order"
     SHUFFLED = "over keep-alive, in another order"
@@ -82,7 +79,6 @@ class Way(Enum):
     HELD_BACK = "with the end of the body held back"
     UNENCODED = "without Accept-Encoding"
     TOGETHER = "with several requests at once"
-    BAD_UPGRADE = "with a bad upgrade"
 
 
 @dataclass
@@ -109,7 +105,12 @@ class _Trial:
             self.encrypted = self.encrypted or facts_of(sock)
         return sock
 
-    def ask(self, sock: Carrier, exchange: Exchange, pieces: Sequence[bytes] = ()) -> Response:
+    def connect_in_time(self) -> socket.socket:
+        """A new connection, unless the time is over."""
+        self.refuse_late()
+        return self.connect()
+
+    def ask(self, session: Session, exchange: Exchange, pieces: Sequence[bytes] = ()) -> Response:
         """The correct response.
 
         Args:
@@ -119,7 +120,7 @@ class _Trial:
             OSError, ResponseError: the response is not correct, or none came; in words.
         """
         self.refuse_late()
-        return self.judged(exchange, fetch(sock, exchange, Deadline(RESPONSE_S, self.deadline), pieces=pieces))
+        return self.judged(exchange, fetch(session, exchange, Deadline(RESPONSE_S, self.deadline), pieces=pieces))
 
     def refuse_late(self) -> None:
         """Raises LateError once the time is over."""
@@ -132,7 +133,7 @@ class _Trial:
     def judged(self, exchange: Exchange, response: Response) -> Response:
         """The same response, if it is correct and in the same form as before."""
         correct(exchange, response)
-        if exchange.compare == "json" or exchange.encodings:
+        if exchange.compare == "json" or (exchange.encodings and exchange.compare != "values"):
             before = self.forms.setdefault((exchange.path, exchange.sends, exchange.encodings), response.body)
             if reason := changed_form(exchange, before, response.body):
                 raise ResponseError(reason)
@@ -183,30 +184,34 @@ def check_correctness(
     """
     doubled = [exchange for exchange in keepalive for _ in range(2)]
     shuffled = random.SystemRandom().sample(keepalive, k=len(keepalive))
-    framed, messages = keepalive[0].http == HTTP2, keepalive[0].http == WEBSOCKET
-    cut = [exchange for exchange in keepalive if exchange.sends and not framed]
-    with_body = [] if messages else cut
+    session = session_for(keepalive[0])
+    cut = [exchange for exchange in keepalive if exchange.sends and session.in_pieces]
+    with_body = cut if session.has_chunks else []
+    odd = [exchange for exchange in with_body if exchange.chunks or exchange.chunked]
     ahead = (list(keepalive) * together)[: max(together, len(keepalive))] if together > 1 else []
     longest = sorted(with_body, key=lambda exchange: -len(exchange.sends))
     held = [next(filter(framing, longest), None) for framing in (_has_length, _has_chunks)]
     held_back = [exchange for exchange in held if exchange is not None]
     coded = {exchange.kind: exchange for exchange in keepalive if exchange.encodings}
     unencoded = [_unencoded(exchange) for exchange in coded.values()]
-    total = len(doubled) + len(shuffled) + len(closing) + len(cut) + len(with_body) + len(ahead)
+    total = len(doubled) + len(shuffled) + len(closing) + len(cut) + len(odd) + len(ahead)
     total += len(held_back) + len(unencoded)
     trial = _Trial(server, Deadline(within_s), total, tell)
-    problems: dict[str, list[Way]] = {}
+    problems: dict[str, list[str]] = {}
     last: list[Response] = []
-    asking: dict[Way, Callable[[], None]] = {
+    asking: dict[str, Callable[[], None]] = {
         Way.IN_ORDER: lambda: _over_one_connection(trial, doubled),
         Way.SHUFFLED: lambda: _over_one_connection(trial, shuffled),
-        Way.EACH if framed or messages else Way.CLOSING: lambda: last.append(_one_connection_each(trial, closing)),
+        Way.CLOSING if session.closes else Way.EACH: lambda: last.append(_one_connection_each(trial, closing)),
         Way.IN_PIECES: lambda: _over_one_connection(trial, cut, _in_pieces),
-        Way.CHUNKED: lambda: _over_one_connection(trial, with_body, _in_odd_chunks),
+        Way.CHUNKED: lambda: _over_one_connection(trial, odd, _in_odd_chunks),
         Way.HELD_BACK: lambda: _held_back(trial, held_back, held_s),
         Way.UNENCODED: lambda: _over_one_connection(trial, unencoded),
         Way.TOGETHER: lambda: _together(trial, ahead, together),
-        Way.BAD_UPGRADE: lambda: _bad_upgrades(trial, keepalive[0]) if messages else None,
+        **{
+            way: partial(ask, trial.connect_in_time, keepalive[0], trial.deadline)
+            for way, ask in session.trials.items()
+        },
     }
     for way, ask in asking.items():
         try:
@@ -223,11 +228,11 @@ def check_correctness(
     return Findings(problems=sentences, facts=facts, returned=trial.returned, statements=trial.statements)
 
 
-def _in_words(ways: Sequence[Way]) -> str:
+def _in_words(ways: Sequence[str]) -> str:
     """Several ways as one phrase; both ways over keep-alive together are "over keep-alive"."""
     if {Way.IN_ORDER, Way.SHUFFLED} <= set(ways):
-        return " and ".join(["over keep-alive", *([Way.CLOSING.value] if Way.CLOSING in ways else [])])
-    return " and ".join(way.value for way in ways)
+        return " and ".join(["over keep-alive", *([Way.CLOSING] if Way.CLOSING in ways else [])])
+    return " and ".join(ways)
 
 
 def doubled_headers(responses: Iterable[Response]) -> dict[str, tuple[str, ...]]:
@@ -323,22 +328,22 @@ def _over_one_connection(
     trial: _Trial, exchanges: Iterable[Exchange], cut: Callable[[Exchange], tuple[bytes, ...]] = lambda _: ()
 ) -> None:
     sock: socket.socket | None = None
-    carrier: Carrier | None = None
+    session: Session | None = None
     asked = 0
     try:
         for exchange in exchanges:
-            if sock is None or carrier is None:
+            if sock is None or session is None:
                 sock, asked = trial.connect(), 0
-                carrier = carrier_of(sock, exchange)
+                session = session_over(sock, exchange)
                 trial.opened += 1
-            elif asked and carrier is sock:
-                _refuse_unasked(sock, asked)
+            elif asked:
+                session.refuse_unasked(asked)
             try:
-                response = trial.ask(carrier, exchange, cut(exchange))
+                response = trial.ask(session, exchange, cut(exchange))
             except EndedError as error:  # the connection's end was still on its way when the request left
                 if not asked:
                     raise
-                raise _closed_unsaid(asked, ", or as the next request came") from error
+                raise closed_unsaid(asked, ", or as the next request came") from error
             trial.responses.append(response)
             asked += 1
             if response.closes:
@@ -349,77 +354,14 @@ def _over_one_connection(
             sock.close()
 
 
-def _refuse_unasked(sock: socket.socket, asked: int) -> None:
-    """Refuses data that arrived between a response and the next request."""
-    sock.setblocking(False)
-    try:
-        # Encrypted bytes can't be peeked at; without a fault there are none.
-        early = sock.recv(1 << 12, 0 if isinstance(sock, ssl.SSLSocket) else socket.MSG_PEEK)
-    except (BlockingIOError, ssl.SSLWantReadError):
-        return
-    if early:
-        raise ResponseError(f"sent unrequested data, {quoted(early)}; expected one response per request")
-    raise _closed_unsaid(asked)
-
-
-def _closed_unsaid(asked: int, or_else: str = "") -> ResponseError:
-    responses = "a response" if asked == 1 else f"{asked:,} responses"
-    return ResponseError(
-        f"closed the connection after {responses} without announcing it{or_else}; expected "
-        "'Connection: close' in the last one"
-    )
-
-
 def _one_connection_each(trial: _Trial, exchanges: Sequence[Exchange]) -> Response:
     """Sends each exchange over its own connection; returns the last response."""
     for exchange in exchanges:
         with trial.connect() as sock:
-            carrier = carrier_of(sock, exchange)
-            response = trial.ask(carrier, exchange)
-            if isinstance(carrier, WebSocketSession):
-                carrier.end(Deadline(CLOSE_S, trial.deadline))
-            elif carrier is sock:  # no request over HTTP/2 asks for the connection's end
-                _wait_for_its_end(sock, exchange, trial.deadline)
+            session = session_over(sock, exchange)
+            response = trial.ask(session, exchange)
+            session.end(exchange, trial.deadline)
     return response
-
-
-def _bad_upgrades(trial: _Trial, exchange: Exchange) -> None:
-    """Sends requests that a server must not upgrade; it may close the connection instead of a response."""
-    for name, fields in BAD_UPGRADES.items():
-        trial.refuse_late()
-        request = exchange.head.removesuffix(b"\r\n") + fields + b"\r\n"
-        with trial.connect() as sock:
-            try:
-                response = read_response(
-                    sock, request, body_bytes=SPARE_BYTES, deadline=Deadline(RESPONSE_S, trial.deadline)
-                )
-            except EndedError:
-                continue
-            except ResponseError as error:
-                raise type(error)(f"{name}: {error}") from error
-        if not 400 <= response.status < 500:
-            raise ResponseError(f"{name}: sent status {response.status}; expected 400 to 499")
-
-
-def _wait_for_its_end(sock: socket.socket, exchange: Exchange, deadline: Deadline) -> None:
-    """Checks that the server closes the connection, and sends nothing after its response."""
-    Deadline(CLOSE_S, deadline).lend(sock)
-    try:
-        more = sock.recv(1 << 12)
-    except TimeoutError:
-        raise ResponseError(
-            f"asked to close ('Connection: close'), it did not close within {CLOSE_S:g} s of its response; expected it "
-            "to close the connection"
-        ) from None
-    except ConnectionResetError as error:
-        raise ResponseError(
-            "asked to close, it reset the connection (RST) after its response, which may destroy the response on its "
-            "way; expected an orderly close"
-        ) from error
-    if more:
-        raise ResponseError(
-            f"{exchange.path}: bytes follow the complete response, {quoted(more)}; expected nothing more"
-        )
 
 
 def _facts(trial: _Trial, closing: Response, asked: Sequence[Exchange]) -> dict[str, parity.Fact]:
@@ -434,7 +376,7 @@ def _facts(trial: _Trial, closing: Response, asked: Sequence[Exchange]) -> dict[
         **trial.encrypted,
         parity.HEADER_BYTES: parity.Span(heads[0], heads[-1]),
         parity.BODY_BYTES: parity.Span(bodies[0], bodies[-1]),
-        parity.BODY_FRAMING: _framing(first),
+        parity.BODY_FRAMING: _framing(first, session_for(asked[0])),
         "headers": names,
         "Server header": first.header("server") or "none",
         "Date header": "yes" if first.header("date") else "no",
@@ -445,8 +387,10 @@ def _facts(trial: _Trial, closing: Response, asked: Sequence[Exchange]) -> dict[
         facts["Connection: close"] = "honoured" if closing.closes else "closes without saying so"
     doubled = doubled_headers([*responses, closing])
     if any(exchange.content_type == "application/json" for exchange in asked):
-        own = any(exchange.compare == "json" for exchange in asked)
+        own = any(exchange.compare in OWN_FORM for exchange in asked)
         facts[parity.JSON_FORM] = "its own, declared" if own else "as the workload has it"
+    if any(exchange.changing for exchange in asked):
+        facts[parity.CHANGED_FIELDS] = _changed_fields(responses)
     if trial.codings:
         facts[parity.ENCODINGS] = ", ".join(sorted(trial.codings))
     if doubled:
@@ -457,11 +401,16 @@ def _facts(trial: _Trial, closing: Response, asked: Sequence[Exchange]) -> dict[
     return facts
 
 
-def _framing(response: Response) -> parity.Framing:
+def _changed_fields(responses: Sequence[Response]) -> str:
+    """The fields that differ between responses: one that changes elsewhere and not here may be stale."""
+    try:
+        values = [json_by_value.parsed(response.body) for response in responses if coding_of(response) == IDENTITY]
+    except ValueError:
+        return "none"
+    return (", ".join(json_by_value.changing(values)) if values else "") or "none"
+
+
+def _framing(response: Response, session: type[Session]) -> parity.Framing:
     if (response.header("transfer-encoding") or "").lower() == "chunked":
         return parity.Framing.CHUNKED
-    if response.header("content-length") is not None:
-        return parity.Framing.LENGTH
-    if response.message:
-        return parity.Framing.MESSAGES
-    return parity.Framing.FRAMES if response.version == VERSION else parity.Framing.UNTIL_CLOSE
+    return session.framing if response.header("content-length") is None else parity.Framing.LENGTH

@@ -9,6 +9,7 @@ import re
 import socket
 import ssl
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 
 from h2.config import H2Configuration
@@ -24,7 +25,10 @@ from h2.events import (
 )
 from h2.exceptions import ProtocolError
 
+from dragstrip import parity
 from dragstrip.scrutiny.reader import SPARE_BYTES, Deadline, LateError, Response, ResponseError, quoted
+from dragstrip.scrutiny.session import Session
+from dragstrip.workload import Exchange
 
 #: The version of responses.
 VERSION = "HTTP/2"
@@ -40,17 +44,25 @@ _LEFT_OUT = {"connection", "host", "keep-alive", "proxy-connection", "te", "tran
 _STATUS = re.compile("[1-9][0-9]{2}")
 
 
-class Http2Session:
+class Http2Session(Session):
     """HTTP/2 over a connected socket, one request after the other.
 
     Args:
         scheme: "http" (prior knowledge, RFC 9113, 3.3) or "https", after ALPN agreed on "h2"; "": by the socket's type.
     """
 
+    framing = parity.Framing.FRAMES
+
     def __init__(self, sock: socket.socket, scheme: str = "") -> None:
-        self.sock, self.scheme = sock, scheme or ("https" if isinstance(sock, ssl.SSLSocket) else "http")
+        super().__init__(sock)
+        self.scheme = scheme or ("https" if isinstance(sock, ssl.SSLSocket) else "http")
         self.h2 = H2Connection(H2Configuration(client_side=True, header_encoding="latin-1"))
         self.h2.initiate_connection()
+
+    def fetch(
+        self, exchange: Exchange, *, body_bytes: int, deadline: Deadline, pieces: Sequence[bytes] = ()
+    ) -> Response:
+        return self.ask(exchange.request, body_bytes=body_bytes, deadline=deadline)
 
     def ask(self, request: bytes, *, body_bytes: int, deadline: Deadline) -> Response:
         """Sends a request and reads its whole response.
@@ -64,11 +76,11 @@ class Http2Session:
             OSError: the connection failed before any byte came.
         """
         began_ns = time.monotonic_ns()
-        response = _Reading(self, request, body_bytes, deadline).response()
+        response = _FramesReading(self, request, body_bytes, deadline).response()
         return replace(response, took_ns=time.monotonic_ns() - began_ns)
 
 
-class _Reading:
+class _FramesReading:
     """One response while it arrives."""
 
     def __init__(self, session: Http2Session, request: bytes, body_bytes: int, deadline: Deadline) -> None:

@@ -4,6 +4,7 @@ h11 reads the bytes: it is strict, and independent of the load engine. This modu
 servers: a time limit for the whole response instead of each piece, caps on head, body and framing, and messages.
 """
 
+# House: reads sentences: a parser's message is only shown otherwise.
 from __future__ import annotations
 
 import http
@@ -14,6 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import h11
+
+from dragstrip.store.masking import hide
 
 #: Seconds for a single response in scrutineering, from the request to its last byte.
 RESPONSE_S = 5.0
@@ -143,7 +146,8 @@ class Deadline:
 
 def quoted(given: bytes) -> str:
     """The beginning of a server's bytes, printable, at most ``QUOTED`` characters."""
-    text = repr(given[:QUOTED].decode("utf-8", "backslashreplace"))
+    # A secret that a server says is hidden whole, before the cut.
+    text = repr(hide(given[: 16 * QUOTED].decode("utf-8", "backslashreplace"))[:QUOTED])
     return text if len(text) <= QUOTED else f"{text[: QUOTED - 2]}…{text[0]}"
 
 
@@ -178,7 +182,7 @@ def read_response(
         raise LateError(f"did not read the request within {deadline.text()}; expected it to read the request") from None
     except (BrokenPipeError, ConnectionResetError):
         pass  # it may have responded before it closed
-    response = _Reading(sock, request, body_bytes, deadline, begun or b"").response()
+    response = _ResponseReading(sock, request, body_bytes, deadline, begun or b"").response()
     return replace(response, took_ns=time.monotonic_ns() - began_ns)
 
 
@@ -191,7 +195,7 @@ def _send(sock: socket.socket, pieces: Sequence[bytes]) -> None:
         sock.sendall(piece)
 
 
-class _Reading:
+class _ResponseReading:
     """One response while it arrives."""
 
     def __init__(self, sock: socket.socket, request: bytes, body_bytes: int, deadline: Deadline, begun: bytes) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from dragstrip import json_by_value as values
 from dragstrip.scrutiny.chosen import shape
 from dragstrip.scrutiny.coding import names_time
 from dragstrip.scrutiny.reader import EndedError, Response, ResponseError, quoted
 from dragstrip.scrutiny.responses import (
     TROUBLE,
     ask,
-    carrier_of,
     changed_form,
     coding_of,
     correct,
@@ -19,7 +19,9 @@ from dragstrip.scrutiny.responses import (
     fetch,
 )
 from dragstrip.scrutiny.server import Server
-from dragstrip.workload import WEBSOCKET, Exchange
+from dragstrip.scrutiny.sessions import session_for, session_over
+from dragstrip.workload import IDENTITY, Exchange
+from dragstrip.workload.exchange import OWN_FORM, Compare
 
 #: Name, value, and whether the value must be the same under load: one field of the engine's reference head.
 Field = tuple[bytes, bytes, bool]
@@ -59,7 +61,9 @@ def with_own_form(server: Server, exchanges: Sequence[Exchange]) -> tuple[Exchan
         OSError, ResponseError: a response is not correct, or not the same; in words.
     """
     return tuple(
-        _learned(server, exchange) if exchange.compare == "json" or exchange.encodings or exchange.chosen else exchange
+        _learned(server, exchange)
+        if exchange.compare in (*OWN_FORM, "digest") or exchange.encodings or exchange.chosen
+        else exchange
         for exchange in exchanges
     )
 
@@ -69,11 +73,29 @@ def _learned(server: Server, exchange: Exchange) -> Exchange:
     if exchange.compare in ("world", "worlds", "updates"):
         if shape(first.body) != shape(second.body):
             raise ResponseError(_changed_shape(exchange, first.body, second.body))
-        return replace(exchange, body=shape(first.body), compare="bytes", digits=True, learned=True)
+        return replace(exchange, body=shape(first.body), compare="bytes", pattern=True, learned=True)
+    if exchange.compare == "digest":
+        return replace(exchange, body=first.body, compare="bytes", learned=True)
+    if exchange.compare == "values":
+        return _in_own_form(exchange, first, second)
     if reason := changed_form(exchange, first.body, second.body):
         raise ResponseError(reason)
     varies = first.body != second.body or names_time(first.body, coding_of(first))
     return replace(exchange, body=first.body, compare="length" if varies else "bytes", learned=True)
+
+
+def _in_own_form(exchange: Exchange, first: Response, second: Response) -> Exchange:
+    """What the engine can compare of a JSON text: every byte but those of values that change, its length, or nothing.
+
+    Values that change are compared by their type."""
+    length: Compare = "length" if len(first.body) == len(second.body) and not exchange.changing else "status"
+    if coding_of(first) == IDENTITY:
+        patterns = [values.pattern(one.body, exchange.changing) for one in (first, second)]
+        if patterns[0] is not None and patterns[0] == patterns[1]:
+            return replace(exchange, body=patterns[0], compare="bytes", pattern=bool(exchange.changing), learned=True)
+    elif first.body == second.body and not names_time(first.body, coding_of(first)):
+        return replace(exchange, body=first.body, compare="bytes", learned=True)
+    return replace(exchange, body=first.body if length == "length" else b"", compare=length, learned=True)
 
 
 def _changed_shape(exchange: Exchange, before: bytes, given: bytes) -> str:
@@ -92,7 +114,7 @@ def reference_heads(server: Server, exchanges: Sequence[Exchange]) -> list[list[
         OSError, ResponseError: the server sent no correct response, in words.
     """
     by_kind: dict[int, list[Exchange]] = {}
-    for exchange in (exchange for exchange in exchanges if exchange.http != WEBSOCKET):
+    for exchange in (exchange for exchange in exchanges if session_for(exchange).has_heads):
         by_kind.setdefault(exchange.kind, []).append(exchange)
     by_kind_heads = []
     for kind in sorted(by_kind):
@@ -117,11 +139,11 @@ def _responses(server: Server, exchanges: Sequence[Exchange]) -> list[Response]:
     waiting = list(exchanges)
     while waiting:
         with server.connect() as sock:
-            carrier = carrier_of(sock, waiting[0])
+            session = session_over(sock, waiting[0])
             asked = 0
             while waiting:
                 try:
-                    response = fetch(carrier, waiting[0])
+                    response = fetch(session, waiting[0])
                 except EndedError:  # a server may end a connection after a response without announcing it
                     if not asked:
                         raise
@@ -176,9 +198,10 @@ def _settled(response: Response) -> frozenset[tuple[str, str]]:
 def compared(exchanges: Sequence[Exchange], *, by_length: bool) -> str:
     """What the engine compares under load, for the parity sheet."""
     bodies = "status only" if all(exchange.any_body for exchange in exchanges) else "every byte of the body"
+    if all(exchange.compare == "values" for exchange in exchanges):
+        bodies = "the body as JSON: every value, and the types of values that change"
+    if all(exchange.compare == "length" for exchange in exchanges):
+        bodies = "the body's length"
     if by_length:
         bodies = "the body's length, every byte in samples"
-    if all(exchange.http == WEBSOCKET for exchange in exchanges):
-        return f"every message: its type, {bodies.removesuffix(' of the body')}"
-    names = ", ".join(SAME_VALUE)
-    return f"every response: status line, names of headers, values of {names}; {bodies}"
+    return session_for(exchanges[0]).compared(", ".join(SAME_VALUE), bodies)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import socket
 import ssl
@@ -9,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 
+from dragstrip import json_by_value as values
 from dragstrip import parity
-from dragstrip.scrutiny.chosen import chosen_fault, shape
+from dragstrip.scrutiny.chosen import chosen_fault
 from dragstrip.scrutiny.coding import decoded
-from dragstrip.scrutiny.http2 import Http2Session
 from dragstrip.scrutiny.reader import (
     QUOTED,
     RESPONSE_S,
@@ -21,20 +22,29 @@ from dragstrip.scrutiny.reader import (
     Response,
     ResponseError,
     quoted,
-    read_response,
 )
 from dragstrip.scrutiny.server import Encryption, Server
-from dragstrip.scrutiny.websocket import WebSocketSession
-from dragstrip.workload import HTTP2, IDENTITY, WEBSOCKET, Exchange
+from dragstrip.scrutiny.session import Session
+from dragstrip.scrutiny.sessions import session_over
+from dragstrip.store.masking import hide
+from dragstrip.workload import IDENTITY, Exchange
+from dragstrip.workload.exchange import OWN_FORM
+from dragstrip.workload.fields import MAX_FILE_BYTES
 
 #: What goes wrong between a request and its response; each error's text describes what the server did.
 TROUBLE = (OSError, ResponseError)
 
-#: What carries requests: a connection, or a session over it.
-Carrier = socket.socket | Http2Session | WebSocketSession
-
 #: How many times as long as the correct JSON a JSON text in another form may be.
 _OTHER_FORM = 4
+
+#: Headers that say why a server refuses a request, and bytes of its body that a message quotes.
+_TELLING, _SAID_BYTES = ("Location", "Retry-After", "WWW-Authenticate", "Allow", "Upgrade", "Accept"), 200
+
+#: Seconds after which a response is asked for again, in which a time of whole seconds has then changed.
+AGAIN_S = 1.1
+
+#: Bytes of a body that is not compared, as the engine reads them under load.
+ANY_BYTES = 2**20
 
 #: Bytes shown before the first one that differs in an incorrect body.
 _BEFORE = 10
@@ -54,15 +64,8 @@ class Findings:
     statements: int = 0
 
 
-def carrier_of(sock: socket.socket, exchange: Exchange) -> Carrier:
-    """A new connection as the exchange needs it."""
-    if exchange.http == WEBSOCKET:
-        return WebSocketSession(sock)
-    return Http2Session(sock) if exchange.http == HTTP2 else sock
-
-
 def fetch(
-    sock: Carrier,
+    sock: socket.socket | Session,
     exchange: Exchange,
     deadline: Deadline | None = None,
     *,
@@ -71,7 +74,7 @@ def fetch(
     """Sends one request and reads its whole response, or only as much as shows that it is too long.
 
     Args:
-        sock: a new connection, or a session over one if the exchange uses HTTP/2 or WebSocket.
+        sock: a new connection, or a session over one.
         deadline: for request and response; None: ``RESPONSE_S`` from now.
         pieces: the request cut into pieces, or with its body framed in another way; (): as the exchange has it.
 
@@ -79,14 +82,8 @@ def fetch(
         OSError, ResponseError: the connection failed, or no complete HTTP response came in time.
     """
     deadline = deadline or Deadline(RESPONSE_S)
-    longest = _longest(exchange)
-    if isinstance(sock, socket.socket):
-        sock = carrier_of(sock, exchange)
-    if isinstance(sock, WebSocketSession):
-        return sock.ask(exchange, body_bytes=longest, deadline=deadline, in_pieces=bool(pieces))
-    if isinstance(sock, Http2Session):
-        return sock.ask(exchange.request, body_bytes=longest, deadline=deadline)
-    return read_response(sock, exchange.request, body_bytes=longest, deadline=deadline, pieces=pieces)
+    session = session_over(sock, exchange) if isinstance(sock, socket.socket) else sock
+    return session.fetch(exchange, body_bytes=_longest(exchange), deadline=deadline, pieces=pieces)
 
 
 def ask(server: Server, exchange: Exchange) -> Response:
@@ -143,7 +140,7 @@ def describe_error(error: Exception) -> str:
 def fault(exchange: Exchange, response: Response) -> str | None:
     """Why a response is not correct, in words; None if it is."""
     path = exchange.shown
-    if response.status != exchange.status:
+    if not _is_due(response.status, exchange.status):
         return f"{path} sent status {response.status}; expected {exchange.status}"
     if response.message != exchange.message:
         return f"{path} sent a {response.message} message; expected a {exchange.message} message"
@@ -169,6 +166,10 @@ def fault(exchange: Exchange, response: Response) -> str | None:
     if response.surplus:
         return f"{path}: bytes follow the complete response, {quoted(response.surplus)}; expected nothing more"
     return None
+
+
+def _is_due(given: int, due: int) -> bool:
+    return given == due or (not due and given != HTTPStatus.SERVICE_UNAVAILABLE)
 
 
 def coding_of(response: Response) -> str:
@@ -210,14 +211,29 @@ def _listed(names: Sequence[str]) -> str:
 
 def _longest(exchange: Exchange) -> int:
     """Bytes that a correct body, decoded, may have."""
-    return _OTHER_FORM * len(exchange.body) if exchange.compare == "json" else len(exchange.body)
+    if exchange.compare == "status":
+        return MAX_FILE_BYTES if not exchange.status else ANY_BYTES
+    other_form = exchange.compare in OWN_FORM or exchange.pattern
+    return _OTHER_FORM * len(exchange.body) if other_form else len(exchange.body)
 
 
 def _same(exchange: Exchange, body: bytes) -> bool:
     """Whether a body is correct, by what the exchange compares."""
-    if exchange.any_body or body == exchange.body or (exchange.digits and shape(body) == exchange.body):
+    if exchange.compare == "length" and exchange.body:
+        return len(body) == len(exchange.body)
+    if exchange.compare == "digest":
+        return hashlib.sha256(body).hexdigest() == exchange.sha256
+    if exchange.any_body or body == exchange.body or (exchange.pattern and values.fits(body, exchange.body)):
         return True
+    if exchange.compare == "values":
+        return values.fault(exchange.body, body, exchange.changing) is None
     return exchange.compare == "json" and canonical(body) == canonical(exchange.body) is not None
+
+
+def same_body(exchange: Exchange, response: Response) -> bool:
+    """Whether a response, whatever its status, has the body that an exchange compares; False if it compares none."""
+    body, reason = _plain(exchange, response)
+    return not (reason or exchange.any_body) and _same(exchange, body)
 
 
 def canonical(body: bytes) -> str | None:
@@ -226,18 +242,10 @@ def canonical(body: bytes) -> str | None:
     A number keeps its notation: 24.0 is not 24, as it is not for a program that requires whole numbers.
     """
     try:
-        value = json.loads(body, object_pairs_hook=_once)
+        value = json.loads(body, object_pairs_hook=values.once)
         return json.dumps(value, sort_keys=True, allow_nan=False)
     except (ValueError, RecursionError):
         return None
-
-
-def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """An object's members; each key may occur once, since programs differ in which of two values they take."""
-    members = dict(pairs)
-    if len(members) < len(pairs):
-        raise ValueError("a key occurs twice")
-    return members
 
 
 def nothing_right(errors: Mapping[str, int], sample: str, last_words: str) -> str:
@@ -256,6 +264,12 @@ def nothing_right(errors: Mapping[str, int], sample: str, last_words: str) -> st
 
 def _body_fault(exchange: Exchange, given: bytes) -> str:
     correct_body = exchange.body
+    if exchange.compare == "digest" and len(given) == len(correct_body):
+        return f"sent {len(given):,} bytes with another content than expected (by SHA-256): {quoted(given)}"
+    if exchange.compare in ("length", "digest"):
+        return f"sent a body of {len(given):,} bytes; expected {len(correct_body):,}"
+    if exchange.compare == "values":
+        return hide(str(values.fault(correct_body, given, exchange.changing)))
     if exchange.stale is not None and given == exchange.stale:
         return "sent data from the files of an earlier launch, which it must have kept; expected this launch's {data}"
     if exchange.content_type == "application/json" and exchange.compare == "bytes":
@@ -272,6 +286,13 @@ def _body_fault(exchange: Exchange, given: bytes) -> str:
         f"sent a body of {len(given)} bytes that differs from the correct {len(correct_body)} bytes at byte {first}: "
         f"{quoted(given[start:])}; expected {quoted(correct_body[start:])}"
     )
+
+
+def own_words(response: Response) -> str:
+    """What a server says about a status: headers that tell why it refuses a request, and how its body begins."""
+    words = [f"{name}: {value}" for name in _TELLING if (value := response.header(name)) is not None]
+    body = " ".join(response.body[:_SAID_BYTES].decode("utf-8", "replace").split())
+    return hide("; ".join([*words, f"its body begins {body!r}" if body else "it has no body"]))
 
 
 class Incorrect(str):

@@ -9,6 +9,8 @@ import re
 import socket
 import time
 from collections import deque
+from collections.abc import Callable, Sequence
+from types import MappingProxyType
 
 from wsproto import ConnectionType, WSConnection
 from wsproto.connection import ConnectionState
@@ -25,16 +27,21 @@ from wsproto.events import (
 )
 from wsproto.utilities import RemoteProtocolError
 
+from dragstrip import parity
 from dragstrip.scrutiny.reader import (
     PIECES_S,
     QUOTED,
+    RESPONSE_S,
     SPARE_BYTES,
     Deadline,
+    EndedError,
     LateError,
     Response,
     ResponseError,
     quoted,
+    read_response,
 )
+from dragstrip.scrutiny.session import CLOSE_S, Session
 from dragstrip.workload import Exchange
 
 #: The version of responses.
@@ -57,23 +64,48 @@ _DONE = 1000
 _CLOSED_BY_SERVER = (ConnectionState.REMOTE_CLOSING, ConnectionState.CLOSED)
 
 
-class WebSocketSession:
+def refuses_bad_upgrades(connect: Callable[[], socket.socket], exchange: Exchange, deadline: Deadline) -> None:
+    """Sends requests that a server must not upgrade; it may close the connection instead of a response."""
+    for name, fields in BAD_UPGRADES.items():
+        request = exchange.head.removesuffix(b"\r\n") + fields + b"\r\n"
+        with connect() as sock:
+            try:
+                response = read_response(sock, request, body_bytes=SPARE_BYTES, deadline=Deadline(RESPONSE_S, deadline))
+            except EndedError:
+                continue
+            except ResponseError as error:
+                raise type(error)(f"{name}: {error}") from error
+        if not 400 <= response.status < 500:
+            raise ResponseError(f"{name}: sent status {response.status}; expected 400 to 499")
+
+
+class WebSocketSession(Session):
     """WebSocket over a connected socket, one message after the other; the upgrade precedes the first one."""
 
+    in_pieces, has_heads = True, False
+    framing = parity.Framing.MESSAGES
+    trials = MappingProxyType({"with a bad upgrade": refuses_bad_upgrades})
+
     def __init__(self, sock: socket.socket) -> None:
-        self.sock = sock
+        super().__init__(sock)
         if sock.family != socket.AF_UNIX:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # a message must not wait for a pong before it
         self._ws = WSConnection(ConnectionType.CLIENT)
         self._events: deque[Event] = deque()
         self._head = b""
 
-    def ask(self, exchange: Exchange, *, body_bytes: int, deadline: Deadline, in_pieces: bool = False) -> Response:
+    @staticmethod
+    def compared(names: str, bodies: str) -> str:
+        return f"every message: its type, {bodies.removesuffix(' of the body')}"
+
+    def fetch(
+        self, exchange: Exchange, *, body_bytes: int, deadline: Deadline, pieces: Sequence[bytes] = ()
+    ) -> Response:
         """Sends a message and reads the next one.
 
         Args:
             body_bytes, deadline: as in ``read_response``.
-            in_pieces: the message is sent in two TCP segments.
+            pieces: if there are any, the message is sent in two TCP segments.
 
         Raises:
             ResponseError: the connection is not upgraded, no valid message came, or it wasn't complete in time.
@@ -84,8 +116,8 @@ class WebSocketSession:
             self._upgrade(exchange, deadline)
         message = BytesMessage(exchange.sends) if exchange.message == "binary" else TextMessage(exchange.sends.decode())
         frame = self._ws.send(message)
-        self._send(frame[:3] if in_pieces else frame, deadline)
-        if in_pieces:
+        self._send(frame[:3] if pieces else frame, deadline)
+        if pieces:
             time.sleep(PIECES_S)  # so that each piece is its own segment, and read alone
             self._send(frame[3:], deadline)
         body, cut, event = bytearray(), "", self._message(deadline)
@@ -114,12 +146,13 @@ class WebSocketSession:
             message=kind,
         )
 
-    def end(self, deadline: Deadline) -> None:
+    def end(self, exchange: Exchange, deadline: Deadline) -> None:
         """Closes the connection in order.
 
         Raises:
             ResponseError: the server does not answer the close frame in time.
         """
+        deadline = Deadline(CLOSE_S, deadline)
         self._send(self._ws.send(CloseConnection(code=_DONE)), deadline)
         while not isinstance(event := self._next(deadline, "a close frame as the answer to one"), CloseConnection):
             if isinstance(event, Message):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -21,13 +21,12 @@ from starlette.routing import Route
 
 from dragstrip import analysis
 from dragstrip.errors import DragstripError, StoreError
-from dragstrip.report import comparison, figures, glyphs
+from dragstrip.extensions import extension
+from dragstrip.metrics import KNOWN
+from dragstrip.report import comparison, figures, glyphs, pages
 from dragstrip.report import history as history_report
-from dragstrip.report.lab import heat
-from dragstrip.report.lab import page as lab_page
-from dragstrip.report.lab import summary as lab_summary
 from dragstrip.report.race import page as race_page
-from dragstrip.report.race.summary import JudgedRace
+from dragstrip.report.race.summary import JudgedRace, title
 from dragstrip.site import history, views
 from dragstrip.store.database import Store
 
@@ -36,6 +35,9 @@ HOSTS = ("127.0.0.1", "localhost")
 
 #: Seconds between two checks of a live view for a new round.
 LOOK_S = 0.5
+
+#: Maximum of live views at a time: they hold their connections, of which pages need some, too.
+MAX_STREAMS = 64
 
 _POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'self'; connect-src 'self'; img-src data:; "
@@ -70,7 +72,7 @@ def app(store: Path, *, lab: Path | None = None, hosts: Sequence[str] = ()) -> S
         ],
         exception_handlers={DragstripError: _refused},
     )
-    made.state.store, made.state.lab = store, lab
+    made.state.store, made.state.lab, made.state.streams = store, lab, 0
     for name in (*(file.name for file in TEMPLATES.glob("*.j2")), "history_sections.html.j2"):
         _environment().get_template(name)  # read now, not while the first visitor waits
     return made
@@ -125,7 +127,13 @@ def _drawn(store: str, race_id: str, _rounds: int, _finished: str) -> str:
 
 def _live(request: Request) -> Response:
     standings = views.standings(_store(request), request.path_params["race"])
-    return _page("live.html.j2", title="live", race=standings.race, fragment=Markup(_fragment(standings)))
+    return _page(
+        "live.html.j2",
+        title="live",
+        race=standings.race,
+        about=title(standings.race),
+        fragment=Markup(_fragment(standings)),
+    )
 
 
 def _fragment(standings: views.Standings) -> str:
@@ -141,11 +149,22 @@ def _script(request: Request) -> Response:
 async def _events(request: Request) -> Response:
     store, race_id = _store(request), request.path_params["race"]
     await run_in_threadpool(views.state, store, race_id)  # an unknown race is refused before the stream begins
+    if request.app.state.streams >= MAX_STREAMS:
+        return Response(f"there are {MAX_STREAMS} live views already; close one\n", status_code=503)
     return StreamingResponse(_stream(request, store, race_id), media_type="text/event-stream")
 
 
 async def _stream(request: Request, store: Path, race_id: str) -> AsyncIterator[str]:
     """One event per committed round, and one at the end; regular comments detect clients that have left."""
+    request.app.state.streams += 1
+    try:
+        async for text in _rounds(request, store, race_id):
+            yield text
+    finally:
+        request.app.state.streams -= 1
+
+
+async def _rounds(request: Request, store: Path, race_id: str) -> AsyncIterator[str]:
     shown: tuple[int, str] | None = None
     idle = 0
     while not await request.is_disconnected():
@@ -184,13 +203,12 @@ def _contender(request: Request) -> Response:
 
 def _history(request: Request) -> Response:
     listed = views.series(_store(request), request.query_params.get("name", ""))
-    judged = [history_report.Judged.of(series) for series in listed]
+    judged = [history_report.JudgedSeries.of(series) for series in listed]
     return _page("history.html.j2", title="history", sections=history_report.sections(judged), link=True)
 
 
 def _lab(request: Request) -> Response:
-    counted = lab_summary.counted(Path(request.app.state.lab))
-    return HTMLResponse(lab_page.render(counted, heat.judged(counted), served=True))
+    return HTMLResponse(extension("lab's page").of_folder(Path(request.app.state.lab)))
 
 
 def _page(template: str, *, status: int = 200, **values: object) -> HTMLResponse:
@@ -199,22 +217,7 @@ def _page(template: str, *, status: int = 200, **values: object) -> HTMLResponse
 
 @lru_cache(maxsize=1)
 def _environment() -> Environment:
-    made = Environment(
-        loader=FileSystemLoader([TEMPLATES, Path(history_report.__file__).parent]),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=race_page.harmless,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    filters: Mapping[str, Callable[..., str]] = {
-        "figure": figures.figure,
-        "ratio": figures.ratio,
-        "span": lambda interval: figures.span(interval.low, interval.high),
-        "failures": figures.errors,
-        "local": figures.local,
-    }
-    made.filters |= filters
-    made.globals |= {"style": Markup(race_page.style()), "ratio_span": figures.ratio_span, "marks": glyphs.VERDICT_MARK}
-    made.globals["comparison"] = comparison
+    made = pages.templates(TEMPLATES, Path(history_report.__file__).parent)
+    made.globals |= {"marks": glyphs.VERDICT_MARK, "comparison": comparison, "known": KNOWN}
+    made.globals["requested"] = views.requested
     return made

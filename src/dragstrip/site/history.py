@@ -8,10 +8,10 @@ import altair as alt
 
 from dragstrip.report import figures
 from dragstrip.report.race import charts
-from dragstrip.site.views import Point
+from dragstrip.site.views import RatePoint
 
 
-def chart(points: Sequence[Point]) -> str:
+def chart(points: Sequence[RatePoint]) -> str:
     """An SVG for a page: its colours are the page's own."""
     data = [
         {
@@ -21,7 +21,7 @@ def chart(points: Sequence[Point]) -> str:
             "low": figures.finite(point.interval.low),
             "high": figures.finite(point.interval.high),
             "change": "; ".join(point.changes),
-            "workload": point.workload,
+            "workload": point.requested,
         }
         for place, point in enumerate(points)
     ]

@@ -15,6 +15,7 @@ from dragstrip.report.race import badge, columns, summary
 from dragstrip.report.race.badge import Badge
 from dragstrip.report.race.headline import headline
 from dragstrip.report.race.summary import JudgedRace, of_rates
+from dragstrip.requested import title_of
 from dragstrip.store.database import RunLine, Store
 
 #: Maximum races in a contender's history: each one is judged again, once per process.
@@ -22,7 +23,7 @@ MAX_POINTS = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class RatePoint:
     """One contender in one race.
 
     Args:
@@ -32,12 +33,13 @@ class Point:
     race: str
     started: str
     workload: str
+    requested: str
     interval: Interval
     changes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class _Entry:
+class _ListedEntry:
     """One contender in one race of one workload; ``race``: without its rounds."""
 
     race: Race
@@ -61,7 +63,12 @@ def verdicts(path: Path) -> dict[str, str]:
 
 def _text(line: RunLine) -> str:
     ended = line.finished or "running cut off"
-    return " ".join((line.race, line.started, line.workload, *line.contenders, ended)).lower()
+    return " ".join((line.race, line.started, line.workload, requested(line), *line.contenders, ended)).lower()
+
+
+def requested(line: RunLine) -> str:
+    """What a race requests."""
+    return ", ".join(title_of(*one) for one in line.definitions.items())
 
 
 def state(path: Path, race_id: str) -> tuple[int, str]:
@@ -76,7 +83,7 @@ def state(path: Path, race_id: str) -> tuple[int, str]:
     return line.rounds, line.finished
 
 
-def history(path: Path, name: str, workload: str) -> list[Point]:
+def history(path: Path, name: str, workload: str) -> list[RatePoint]:
     """A contender's throughput over its latest races at a workload, oldest first, changes marked.
 
     Of commands with this name (``--serve``) only the latest one's. A race of several workloads has a point for each. A
@@ -86,14 +93,15 @@ def history(path: Path, name: str, workload: str) -> list[Point]:
     lines = [line for line in lines if workload in ("", *line.workload.split(","))]
     races = [_of_race(str(path), line.race, line.rounds, line.finished, name) for line in lines[:MAX_POINTS]]
     latest = next((own_command(entry.entrant) for race in races for entry in race), "")
-    points: list[Point] = []
-    before: dict[str, _Entry] = {}
+    points: list[RatePoint] = []
+    before: dict[str, _ListedEntry] = {}
     for entry in (entry for race in reversed(races) for entry in race):
         column = entry.race.workload
         if entry.interval is None or workload not in ("", column) or own_command(entry.entrant) != latest:
             continue
         changes = _changes(before[column], entry) if column in before else ()
-        points.append(Point(entry.race.id, entry.race.started, column, entry.interval, changes))
+        about = summary.title(entry.race)
+        points.append(RatePoint(entry.race.id, entry.race.started, column, about, entry.interval, changes))
         before[column] = entry
     return points
 
@@ -116,7 +124,7 @@ def _race(path: str, race_id: str, _rounds: int, _finished: str) -> Race | None:
 
 
 @lru_cache(maxsize=4096)
-def _of_race(path: str, race_id: str, _rounds: int, _finished: str, name: str) -> tuple[_Entry, ...]:
+def _of_race(path: str, race_id: str, _rounds: int, _finished: str, name: str) -> tuple[_ListedEntry, ...]:
     """The contender in each workload's column; the race's progress is a key, so a running race is read again."""
     try:
         with Store(Path(path), write=False) as store:
@@ -130,7 +138,7 @@ def _of_race(path: str, race_id: str, _rounds: int, _finished: str, name: str) -
         for entrant in part.race.entrants:
             if entrant.name == name:
                 interval = estimate.throughput_per_s if estimate and not entrant.out else None
-                columns.append(_Entry(replace(part.race, rounds=()), entrant, interval))
+                columns.append(_ListedEntry(replace(part.race, rounds=()), entrant, interval))
     return tuple(columns)
 
 
@@ -142,7 +150,7 @@ def _load_text(race: Race) -> str:
     )
 
 
-def _changes(old: _Entry, new: _Entry) -> tuple[str, ...]:
+def _changes(old: _ListedEntry, new: _ListedEntry) -> tuple[str, ...]:
     changes = []
     if old.entrant.version != new.entrant.version:
         changes.append(f"version {old.entrant.version or 'unknown'} → {new.entrant.version or 'unknown'}")

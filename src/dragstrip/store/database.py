@@ -6,11 +6,13 @@ that went out, how the race ended) are events, folded in when a race is read. Tr
 ``PRAGMA user_version`` is the schema's version.
 """
 
+# House: an edge: columns of the store.
 from __future__ import annotations
 
 import difflib
 import json
 import os
+import shlex
 import sqlite3
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,6 +39,7 @@ from dragstrip.record import (
     Race,
     Round,
 )
+from dragstrip.store import loads
 from dragstrip.store.export_file import (
     MAX_BYTES,
     add_continuation,
@@ -48,6 +51,7 @@ from dragstrip.store.export_file import (
     differing,
     write_export,
 )
+from dragstrip.store.loads import LoadLine, StoredLoad
 from dragstrip.store.local_disk import refuse_network
 from dragstrip.store.messages import ELSEWHERE, constraint_in_words, few, refused
 from dragstrip.store.one_writer import writing
@@ -58,7 +62,7 @@ from dragstrip.store.rows import (
     insert,
     json_of,
     pick,
-    refuse_other_method,
+    refuse_newer_method,
     rows,
     values,
 )
@@ -73,7 +77,7 @@ BUSY_S = 10.0
 _OWN = frozenset({EventKind.OUT, EventKind.FINISHED, EventKind.EXTENDED, EventKind.IMPORTED})
 
 #: The fields of each column in the store: of the column itself, of its load and of its plan.
-_COLUMN = ("name", "workload", "absent", "waits")
+_COLUMN = ("name", "workload", "absent", "waits", "definition")
 _COLUMN_LOAD = ("rate_per_s", "pipelining")
 _COLUMN_PLAN = ("lead_ns", "counted_ns", "passes", "blocks")
 
@@ -87,10 +91,26 @@ _ENTRANT, _LAUNCH, _BLOCK, _PROFILE = (
     tuple(f.name for f in fields(kind)) for kind in (Entrant, Launch, Block, Profile)
 )
 
+#: Races and when they started. A race of this store is newer than those begun before it, also if the clock went back
+#: since; an imported race is as old as it says.
+_NEWEST_FIRST = f"""
+WITH listed AS (
+    SELECT id, started, rowid AS number, id IN (SELECT race FROM event WHERE kind = '{EventKind.IMPORTED}') AS imported
+    FROM race
+)
+SELECT id, started FROM (
+    SELECT *, max(CASE WHEN imported THEN '' ELSE started END) OVER (ORDER BY number) AS own FROM listed
+) ORDER BY CASE WHEN imported THEN started ELSE own END DESC, number DESC
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class RunLine:
-    """One stored race in a listing; ``finished`` as in ``Race``."""
+    """One stored race in a listing; ``finished`` as in ``Race``.
+
+    Args:
+        definitions: by workload, as in ``Column``.
+    """
 
     race: str
     started: str
@@ -98,6 +118,7 @@ class RunLine:
     contenders: tuple[str, ...]
     rounds: int
     finished: str
+    definitions: Mapping[str, str]
 
 
 def default_path() -> Path:
@@ -275,7 +296,7 @@ class Store:
     def _read(self, race_id: str) -> Race:
         # One read transaction, because a writer may commit a round between two queries.
         with self._transaction("DEFERRED"):
-            refuse_other_method(self._db, race_id)
+            refuse_newer_method(self._db, race_id)
             (row,) = rows(self._db, "race", race_id, by="id")
             shared = pick(race_id, Race, row, _RACE)
             columns = self._columns(race_id, row)
@@ -351,8 +372,10 @@ class Store:
     def resolve(self, id_or_prefix: str) -> str:
         """The race id that an id, a prefix or "last" means; see ``load``."""
         ids = self._ids()
+        self._refuse_load(id_or_prefix, ids)
         if not ids:
-            raise StoreError(f"race {id_or_prefix!r}: {self.path} is empty; `dragstrip race` runs a race")
+            has = "has loads, but no race" if self.load_lines() else "is empty"
+            raise StoreError(f"race {id_or_prefix!r}: {self.path} {has}; `dragstrip race` runs a race")
         if id_or_prefix == "last":
             return str(ids[0])
         matching = [id_ for id_ in ids if id_.startswith(id_or_prefix)] if id_or_prefix else []
@@ -366,16 +389,28 @@ class Store:
         hint = f"the nearest are {few(near)}" if near else f"the newest are {few(ids)}"
         raise StoreError(f"race {id_or_prefix!r} is not in {self.path}; {hint}; `last` is the newest of all")
 
+    def _refuse_load(self, id_or_prefix: str, races: Sequence[str]) -> None:
+        """Refuses the id of a load for what only races have."""
+        with self._sqlite_errors("read"):
+            found = loads.matching(self._db, id_or_prefix)
+        if found and not any(race.startswith(id_or_prefix) for race in races):
+            raise StoreError(f"{id_or_prefix} is a load, not a race; show, export and runs accept loads")
+
     def _ids(self) -> list[str]:
         """Every race's id, newest first."""
         with self._sqlite_errors("read"):
-            return [str(id_) for (id_,) in self._db.execute("SELECT id FROM race ORDER BY started DESC, rowid DESC")]
+            return [str(id_) for id_, _ in self._db.execute(_NEWEST_FIRST)]
 
     def runs(self) -> list[RunLine]:
         """All races, newest first, without reading their blocks."""
         with self._transaction("DEFERRED"):
-            races = self._db.execute("SELECT id, started FROM race ORDER BY started DESC, rowid DESC").fetchall()
-            workloads = self._by_race('SELECT race, workload FROM column ORDER BY race, "index"')
+            races = self._db.execute(_NEWEST_FIRST).fetchall()
+            definitions: dict[str, dict[str, str]] = {}
+            for race_id, *column in self._db.execute(
+                'SELECT race, workload, definition FROM column ORDER BY race, "index"'
+            ):
+                name, definition = map(str, column)
+                definitions.setdefault(race_id, {}).setdefault(name, definition)
             names = self._by_race('SELECT race, name FROM contender ORDER BY race, "column", seq')
             rounds = dict(self._db.execute("SELECT race, count(*) FROM round GROUP BY race").fetchall())
             ends = self._db.execute(
@@ -387,13 +422,42 @@ class Store:
             RunLine(
                 race=id_,
                 started=started,
-                workload=",".join(workloads.get(id_, ())),
+                workload=",".join(definitions.get(id_, ())),
                 contenders=tuple(names.get(id_, ())),
                 rounds=rounds.get(id_, 0),
                 finished=finished.get(id_, ""),
+                definitions=definitions.get(id_, {}),
             )
             for id_, started in (map(str, line) for line in races)
         ]
+
+    def keep_load(self, load: StoredLoad) -> None:
+        """Records a run of load; it is on the disk when this returns."""
+        with self._transaction():
+            loads.keep(self._db, load)
+
+    def load_lines(self) -> list[LoadLine]:
+        """All runs of load, newest first."""
+        with self._sqlite_errors("read"):
+            return loads.lines(self._db)
+
+    def stored_load(self, id_or_prefix: str) -> StoredLoad | None:
+        """A run of load by its id, or the beginning of one; "last" if the newest of all is a load. None: not a load.
+
+        Raises:
+            StoreError: several races and loads match, or the record is not valid.
+        """
+        with self._sqlite_errors("read"):
+            races = self._db.execute(_NEWEST_FIRST).fetchall()
+            if id_or_prefix == "last":
+                newest = loads.lines(self._db)[:1]
+                found = [line.load for line in newest if not races or line.started >= races[0][1]]
+            else:
+                found = loads.matching(self._db, id_or_prefix)
+                others = [race for race, _ in races if race.startswith(id_or_prefix)]
+                if found and len(found) + len(others) > 1:
+                    raise StoreError(f"{id_or_prefix!r} is ambiguous: {few([*found, *others])}; give more digits")
+            return loads.read(self._db, found[0]) if found else None
 
     def _by_race(self, query: str) -> dict[str, dict[str, None]]:
         """The values of each race, without duplicates and in order, from a query for pairs of race and value."""
@@ -471,7 +535,7 @@ class Store:
             copied(path, copy)
             race_id = checked_export(copy, path)
             with self._sqlite_errors("written"), attached(self._db, copy, "incoming"):
-                refuse_other_method(self._db, race_id, "incoming")
+                refuse_newer_method(self._db, race_id, "incoming")
                 if self._has(race_id):
                     self._refuse_unlike_or_grow(race_id, path)
                     return race_id
@@ -501,7 +565,8 @@ class Store:
         else:
             raise StoreError(
                 f"import of {path}: another race {race_id} is already in {self.path} (their {table}s differ); "
-                "nothing was changed; `dragstrip import --store` keeps this one in a store of its own"
+                f"nothing was changed; `dragstrip import {shlex.quote(str(path))} --store FILE` keeps this one "
+                "in another store"
             )
 
     @contextmanager

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from dragstrip.errors import StoreError
 from dragstrip.store.messages import AGAIN, constraint_in_words
-from dragstrip.store.schema import create, refuse_foreign, refuse_other_versions, roll_back
+from dragstrip.store.schema import create, refuse_foreign, refuse_other_versions, roll_back, version_of
 
 TABLES = ("race", "column", "contender", "round", "launch", "block", "profile", "event")
 
@@ -190,7 +190,10 @@ def write_export(db: sqlite3.Connection, race_id: str, path: Path) -> None:
 
 def _digest(db: sqlite3.Connection, race_id: str) -> str:
     total = hashlib.sha256()
+    known = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     for table in TABLES:
+        if table not in known:
+            continue  # an older schema had none
         key = "id" if table == "race" else "race"
         for row in db.execute(f"SELECT * FROM {table} WHERE {key} = ? ORDER BY rowid", (race_id,)):
             total.update(repr(row).encode())
@@ -209,7 +212,8 @@ def checked_export(copy: Path, path: Path) -> str:
     refuse_other_versions(copy, path)
     try:
         with closing(sqlite3.connect(copy, isolation_level=None)) as db:
-            create(db, path)
+            if not version_of(db):
+                create(db, path)  # an empty file, which has no seal
             # When the race's rows are copied later, messages name the values that a CHECK refuses.
             db.execute("PRAGMA ignore_check_constraints = ON")
             if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'seal'").fetchone():
@@ -221,6 +225,7 @@ def checked_export(copy: Path, path: Path) -> str:
                 raise StoreError(f"import of {path}: it is damaged ({constraint_in_words(result)}); {AGAIN}")
             if more or _digest(db, race_id) != sealed:
                 raise StoreError(f"import of {path}: it is damaged (its contents don't match its seal); {AGAIN}")
+            create(db, path)  # brings an older schema up to date
             _refuse_impossible_counts(db)
             _refuse_odd_histograms(db)
             return str(race_id)

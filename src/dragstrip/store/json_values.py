@@ -1,10 +1,12 @@
 """JSON at the package's edge: its values as types, and dataclasses as JSON objects and back."""
 
+# House: an edge: JSON of the store.
 from __future__ import annotations
 
 import base64
 import dataclasses
 import math
+import sys
 import types
 import typing
 from collections.abc import Mapping, Sequence
@@ -108,7 +110,8 @@ def decoded(name: str, kind: Any, value: object) -> Any:
             return kind(value)
     elif of is None and isinstance(value, (int, float) if kind is float else kind):
         allowed = kind in (bool, object) or not isinstance(value, bool)
-        if allowed:
+        # JSON's numbers have no limit: 1e999 is infinite, and a whole number may be too large for a float.
+        if allowed and (not isinstance(value, int | float) or abs(value) <= sys.float_info.max):
             return value
     count = f" of {len(args)}" if of is tuple and args[-1] is not Ellipsis else ""
     raise TypeError(f"{name} is {value!r:.60}, expected {_CALLED.get(of or kind) or kind.__name__}{count}")

@@ -1,5 +1,6 @@
 """Results of the last examination of this machine for races on it: the generator's ceiling, the null race."""
 
+# House: an edge: JSON of the store.
 from __future__ import annotations
 
 import json

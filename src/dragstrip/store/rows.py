@@ -4,6 +4,7 @@ The schema refuses values of another type when they are written, but a damaged f
 refused by name, so that a bad record becomes one line instead of a traceback in every command that reads it.
 """
 
+# House: an edge: columns of the store.
 from __future__ import annotations
 
 import json
@@ -91,18 +92,18 @@ def rows(
     return dicts
 
 
-def refuse_other_method(db: sqlite3.Connection, race_id: str, store: str = "main") -> None:
-    """A race is judged, resumed and imported only by the method that it was raced by.
+def refuse_newer_method(db: sqlite3.Connection, race_id: str, store: str = "main") -> None:
+    """A race of a method that this Dragstrip does not know can't be judged, and isn't imported.
 
     Raises:
-        Unreadable: it was raced by another one.
+        Unreadable: it was raced by a newer one.
     """
     query = f"SELECT method, software FROM {store}.race WHERE id = ?"
     for method, software in db.execute(query, (race_id,)):
-        if method != METHOD_VERSION:
+        if not isinstance(method, int) or method > METHOD_VERSION:
             raise Unreadable(
                 race_id,
-                f"it was raced by method {method!r:.20} and this Dragstrip judges by method {METHOD_VERSION}; "
+                f"it was raced by method {method!r:.20} and this Dragstrip knows methods up to {METHOD_VERSION}; "
                 f"use the Dragstrip that raced it (version {software!s:.40})",
             )
 

@@ -1,4 +1,9 @@
-"""The store's tables: how a store is recognised, and which schema versions this Dragstrip reads."""
+"""The store's tables: how a store is recognised, and how one of an older schema is brought up to date.
+
+``store.sql`` has the tables of a new store. A store of an older schema is migrated in one transaction when it is
+opened, by ``migrate-N.sql`` for each N above its own version. ``store-2.sql`` has the oldest tables that are read.
+Schema 1 was written for two hours, before any release.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +19,8 @@ from dragstrip.store.messages import ELSEWHERE
 #: "DRAG": distinguishes stores from other programs' databases.
 APPLICATION_ID = 0x44524147
 
-#: ``PRAGMA user_version`` of the files that this Dragstrip writes and reads.
-SCHEMA_VERSION = 4
+#: ``PRAGMA user_version`` of the files that this Dragstrip writes, and the oldest that it reads.
+SCHEMA_VERSION, OLDEST_SCHEMA = 6, 2
 
 #: The first SQLite with STRICT tables.
 OLDEST_SQLITE = (3, 37, 0)
@@ -25,13 +30,13 @@ _USER_VERSION, _APPLICATION_ID = slice(60, 64), slice(68, 72)
 
 
 def refuse_other_versions(file: Path, path: Path) -> None:
-    """Refuses a store of another schema by its header alone, because SQLite would write files next to it.
+    """Refuses a store of a schema that can't be read, by its header alone: SQLite would write files next to it.
 
     Args:
         file: the file that is read; path: its name in messages.
 
     Raises:
-        StoreError: the file is a store of another schema version, or Python's SQLite is too old for stores.
+        StoreError: a newer Dragstrip wrote the file, or one before any release; or Python's SQLite is too old.
     """
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
         needed = ".".join(map(str, OLDEST_SQLITE[:2]))
@@ -45,10 +50,11 @@ def refuse_other_versions(file: Path, path: Path) -> None:
     with suppress(OSError, ValueError), file.open("rb") as opened:  # SQLite reports a file that can't be read
         head = opened.read(100)
     version = int.from_bytes(head[_USER_VERSION])
-    if int.from_bytes(head[_APPLICATION_ID]) == APPLICATION_ID and version != SCHEMA_VERSION:
+    ours = int.from_bytes(head[_APPLICATION_ID]) == APPLICATION_ID
+    if ours and not OLDEST_SCHEMA <= version <= SCHEMA_VERSION:
         by = _written_by(file)
         raise StoreError(
-            f"{path} has store schema {version}, this Dragstrip reads schema {SCHEMA_VERSION}; "
+            f"{path} has store schema {version}, this Dragstrip reads schemas {OLDEST_SCHEMA} to {SCHEMA_VERSION}; "
             f"use the Dragstrip that wrote it{f' ({by})' if by else ''}, or {ELSEWHERE}"
         )
 
@@ -64,31 +70,43 @@ def _written_by(file: Path) -> str:
 
 
 def create(db: sqlite3.Connection, path: Path) -> None:
-    """Creates the tables in an empty file, in one transaction; a store stays unchanged.
+    """Creates the tables in an empty file, or migrates a store of an older schema, in one transaction.
 
     Raises:
         StoreError: the file is another program's.
     """
-    if _is_ours(db, path):
+    if _is_ours(db, path) and version_of(db) == SCHEMA_VERSION:
         return
     db.execute("BEGIN IMMEDIATE")
     try:
-        if not _is_ours(db, path):  # checked again under the lock: another process may have been faster
-            for statement in _statements():
+        # Checked again under the lock: another process may have been faster.
+        new = not _is_ours(db, path)
+        for name in ["store.sql"] if new else _migrations(version_of(db)):
+            for statement in _statements(name):
                 db.execute(statement)
-            db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-            db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         db.execute("COMMIT")
     except BaseException:
         roll_back(db)
         raise
 
 
+def version_of(db: sqlite3.Connection) -> int:
+    """The schema version of a file; 0 if it is empty."""
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    return int(version)
+
+
+def _migrations(version: int) -> list[str]:
+    """Names of the files that bring a store of this schema version up to date, in order."""
+    return [f"migrate-{number}.sql" for number in range(version + 1, SCHEMA_VERSION + 1)]
+
+
 def _is_ours(db: sqlite3.Connection, path: Path) -> bool:
     (application,) = db.execute("PRAGMA application_id").fetchone()
-    (version,) = db.execute("PRAGMA user_version").fetchone()
     (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    if application != APPLICATION_ID and (tables or version):
+    if application != APPLICATION_ID and (tables or version_of(db)):
         raise StoreError(f"{path} is another program's database, not a Dragstrip store; {ELSEWHERE}")
     return bool(tables)
 
@@ -100,9 +118,9 @@ def roll_back(db: sqlite3.Connection) -> None:
 
 
 @cache
-def _statements() -> tuple[str, ...]:
-    """The statements of the schema, one by one: ``executescript`` would commit between them."""
-    path, held, whole = Path(__file__).parents[1] / "data" / "schema" / "store.sql", "", []
+def _statements(name: str) -> tuple[str, ...]:
+    """The statements of a file of the schema, one by one: ``executescript`` would commit between them."""
+    path, held, whole = Path(__file__).parents[1] / "data" / "schema" / name, "", []
     for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
         held += line
         if sqlite3.complete_statement(held):
@@ -112,11 +130,12 @@ def _statements() -> tuple[str, ...]:
 
 
 @cache
-def _made_by_us() -> frozenset[tuple[str, str, str]]:
-    """Every table, index and trigger of the schema, as SQLite keeps them."""
+def made_by_us(version: int) -> frozenset[tuple[str, str, str]]:
+    """Every table, index and trigger of a schema version, as SQLite keeps them."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
-        for statement in _statements():
-            db.execute(statement)
+        for name in [f"store-{OLDEST_SCHEMA}.sql", *_migrations(OLDEST_SCHEMA)[: version - OLDEST_SCHEMA]]:
+            for statement in _statements(name):
+                db.execute(statement)
         return frozenset(_objects(db))
 
 
@@ -135,8 +154,9 @@ def refuse_foreign(db: sqlite3.Connection, path: Path, ours: Sequence[str]) -> N
     Raises:
         StoreError: names the first of them.
     """
+    version = version_of(db)
     for kind, name, sql in _objects(db):
-        if (kind, name, sql) not in _made_by_us() and not (kind == "table" and sql in ours):
+        if (kind, name, sql) not in made_by_us(version) and not (kind == "table" and sql in ours):
             raise StoreError(
                 f"import of {path}: it has a {kind} {name!r} that Dragstrip did not make; have the race exported again"
             )

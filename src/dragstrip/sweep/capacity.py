@@ -18,7 +18,9 @@ from hdrh.histogram import HdrHistogram
 from dragstrip.analysis.interval import quantile as t_quantile
 from dragstrip.loading.percentiles import QUANTILES, decoded
 from dragstrip.metrics import ANSWERS, SUSTAINED
-from dragstrip.record import Void, VoidKind
+from dragstrip.quantities import errors, percent
+from dragstrip.record import Void
+from dragstrip.validity.messages import void_text
 
 #: At most this share of sweeps overstate a capacity's lower end. The first rates have an equal part of it, because they
 #: count in ascending order up to the first that does not hold; so has each of the steps after them (Bonferroni).
@@ -82,7 +84,7 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class RateSpan:
     """An estimate and its interval over launches; infinite if there are too few launches."""
 
     estimate: float
@@ -90,7 +92,7 @@ class Span:
     high: float
 
 
-class Outcome(StrEnum):
+class PointOutcome(StrEnum):
     """Whether the objective held at a rate."""
 
     MET = "met"
@@ -98,59 +100,21 @@ class Outcome(StrEnum):
     UNDECIDED = "undecided"
 
 
-class ReasonKind(StrEnum):
-    """Why the objective is not known to hold at a rate."""
-
-    #: Undecided: too few launches count; more might decide.
-    FEW_LAUNCHES = "few launches"
-    #: Undecided: the load generator was the limit.
-    GENERATOR = "generator"
-    #: Undecided: too few responses for the quantile.
-    FEW_ANSWERS = "few answers"
-    #: Undecided: the limit is within the interval; more launches might decide.
-    TOO_CLOSE = "too close"
-    #: Missed: too many requests failed.
-    FAILED = "failed"
-    #: Missed: too many requests did not leave in time.
-    NOT_SUSTAINED = "not sustained"
-    #: Missed: the whole interval is above the limit.
-    SLOW = "slow"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Reason:
-    """Why the objective is not known to hold, as values; ``report.sweep`` writes the sentence.
+    """Why the objective is not known to hold at a rate, in words.
 
     Args:
-        launches: number of launches that count; tried: all. cause: what voided most of the others, None if nothing did.
-        share: share of requests that failed, or of offered requests that left in time, depending on ``kind``.
-        errors: failures by kind. span: the quantile's, in µs. generator: why the load generator was the limit.
+        outcome: what it leads to. noisy: more launches might decide.
     """
 
-    kind: ReasonKind
-    quantile: str
-    launches: int = 0
-    tried: int = 0
-    cause: VoidKind | None = None
-    share: float = 0.0
-    errors: Mapping[str, int] = field(default_factory=dict)
-    span: Span | None = None
-    generator: Void | None = None
-
-    @property
-    def outcome(self) -> Outcome:
-        """The outcome that the reason leads to."""
-        missed = self.kind in (ReasonKind.FAILED, ReasonKind.NOT_SUSTAINED, ReasonKind.SLOW)
-        return Outcome.MISSED if missed else Outcome.UNDECIDED
-
-    @property
-    def noisy(self) -> bool:
-        """Whether more launches might decide."""
-        return self.kind in (ReasonKind.FEW_LAUNCHES, ReasonKind.TOO_CLOSE)
+    text: str
+    outcome: PointOutcome = PointOutcome.UNDECIDED
+    noisy: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
+class SweepPoint:
     """One contender at one offered rate.
 
     Args:
@@ -164,14 +128,14 @@ class Point:
     launches: int
     reached: float
     failed: float
-    latency_us: Mapping[str, Span] = field(default_factory=dict)
+    latency_us: Mapping[str, RateSpan] = field(default_factory=dict)
     server_cpu_us: float | None = None
     reason: Reason | None
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> PointOutcome:
         """Whether the objective held."""
-        return self.reason.outcome if self.reason else Outcome.MET
+        return self.reason.outcome if self.reason else PointOutcome.MET
 
     @property
     def noisy(self) -> bool:
@@ -198,7 +162,22 @@ class Capacity:
         return math.inf if self.met_per_s is None or self.over_per_s is None else self.over_per_s / self.met_per_s - 1
 
 
-def points(samples: Sequence[Sample], objective: Objective) -> tuple[Point, ...]:
+def ratio_of(other: Capacity, first: Capacity) -> tuple[float, float]:
+    """The limits of a contender's capacity over the first one's: 0 below, infinite above, if a bracket has no such end.
+
+    An upper end counts if the objective is known to be missed there, not if it is only not known to be met.
+    """
+    (low, high), (first_low, first_high) = ends_of(other), ends_of(first)
+    return low / first_high if first_high else 0.0, high / first_low if first_low else math.inf
+
+
+def ends_of(bracket: Capacity) -> tuple[float, float]:
+    """Between which rates, per second, the capacity is known to be."""
+    missed = bracket.reason is not None and bracket.reason.outcome is PointOutcome.MISSED
+    return bracket.met_per_s or 0.0, bracket.over_per_s if missed and bracket.over_per_s else math.inf
+
+
+def points(samples: Sequence[Sample], objective: Objective) -> tuple[SweepPoint, ...]:
     """One contender's points, by rate.
 
     Args:
@@ -208,7 +187,7 @@ def points(samples: Sequence[Sample], objective: Objective) -> tuple[Point, ...]
     return tuple(_point(rate, [sample for sample in samples if sample.rate_per_s == rate], objective) for rate in rates)
 
 
-def capacity(measured: Sequence[Point]) -> Capacity:
+def capacity(measured: Sequence[SweepPoint]) -> Capacity:
     """Goes up to the first rate at which the objective is not known to hold; above it, holding is chance."""
     met = None
     for point in measured:
@@ -218,14 +197,17 @@ def capacity(measured: Sequence[Point]) -> Capacity:
     return Capacity(met, None, None)
 
 
-def next_rates(measured: Sequence[Point], *, outwards: bool, again: Container[float]) -> tuple[float, ...]:
+def next_rates(
+    measured: Sequence[SweepPoint], *, outwards: bool, again: Container[float], near: float = NEAR
+) -> tuple[float, ...]:
     """The rates to measure next: rates that noise left open, otherwise one that halves the bracket; none at the end.
 
     Args:
+        near: a bracket as narrow as this share is not halved.
         outwards: may go below the first and above the last rate, because the user did not choose the rates.
         again: rates that were already measured twice; they are not measured again.
     """
-    missed = next((point.rate_per_s for point in measured if point.outcome is Outcome.MISSED), math.inf)
+    missed = next((point.rate_per_s for point in measured if point.outcome is PointOutcome.MISSED), math.inf)
     below = [point for point in measured if point.rate_per_s < missed]
     if open_ := tuple(point.rate_per_s for point in below if point.noisy and point.rate_per_s not in again):
         return open_
@@ -233,7 +215,7 @@ def next_rates(measured: Sequence[Point], *, outwards: bool, again: Container[fl
     met, over = ends.met_per_s, ends.over_per_s
     if met is not None and over is not None:
         between = float(f"{math.sqrt(met * over):.3g}")
-        return (between,) if ends.width > NEAR and met < between < over else ()
+        return (between,) if ends.width > near and met < between < over else ()
     if not outwards:
         return ()
     if over is not None:
@@ -241,7 +223,7 @@ def next_rates(measured: Sequence[Point], *, outwards: bool, again: Container[fl
     return () if met is None else (float(f"{met * 1.25:.2g}"),)
 
 
-def _point(rate_per_s: float, samples: Sequence[Sample], objective: Objective) -> Point:
+def _point(rate_per_s: float, samples: Sequence[Sample], objective: Objective) -> SweepPoint:
     good = [sample for sample in samples if not sample.void]
     launches = sorted({sample.launch for sample in good})
     offered, failed = sum(sample.offered for sample in good), sum(sample.failed for sample in good)
@@ -255,7 +237,7 @@ def _point(rate_per_s: float, samples: Sequence[Sample], objective: Objective) -
     }
     share = failed / max(failed + sum(sample.answered for sample in good), 1)
     reason = _reason(good, samples, reached, share, latency_us.get(objective.quantile), objective)
-    return Point(
+    return SweepPoint(
         rate_per_s=rate_per_s,
         launches=len(launches),
         reached=reached,
@@ -271,7 +253,7 @@ def _reason(
     samples: Sequence[Sample],
     reached: float,
     failed: float,
-    span: Span | None,
+    span: RateSpan | None,
     objective: Objective,
 ) -> Reason | None:
     """Why the objective is not known to hold; None if it holds."""
@@ -280,24 +262,25 @@ def _reason(
         causes = Counter(void.kind for sample in samples for void in sample.void)
         cause = causes.most_common(1)[0][0] if causes else None
         tried = len({sample.launch for sample in samples})
-        return Reason(kind=ReasonKind.FEW_LAUNCHES, quantile=quantile, launches=launches, tried=tried, cause=cause)
+        told = f" ({cause})" if cause else ""
+        return Reason(f"only {launches} of {tried} launches count{told}", noisy=True)
     limited = [sample.generator for sample in good if sample.generator]
     held = reached >= SUSTAINED and failed <= MAX_FAILED and span is not None and span.high < limit_us
     if held:
         return None
     if 2 * len(limited) > len(good):
-        return Reason(kind=ReasonKind.GENERATOR, quantile=quantile, generator=limited[0])
+        return Reason(void_text(limited[0]))
     if failed > MAX_FAILED:
-        errors: Counter[str] = Counter()
+        met: Counter[str] = Counter()
         for sample in good:
-            errors.update(sample.errors)
-        return Reason(kind=ReasonKind.FAILED, quantile=quantile, share=failed, errors=errors)
+            met.update(sample.errors)
+        return Reason(f"{percent(failed)} failed: {errors(met)}", PointOutcome.MISSED)
     if reached < SUSTAINED:
-        return Reason(kind=ReasonKind.NOT_SUSTAINED, quantile=quantile, share=reached)
+        return Reason(f"not sustained, only {percent(reached)} left in time", PointOutcome.MISSED)
     if span is None:
-        return Reason(kind=ReasonKind.FEW_ANSWERS, quantile=quantile)
-    kind = ReasonKind.SLOW if span.low >= limit_us else ReasonKind.TOO_CLOSE
-    return Reason(kind=kind, quantile=quantile, span=span)
+        return Reason(f"too few responses to determine {quantile}")
+    was = f"{quantile} was {span.estimate / 1000:.3g} ms ({span.low / 1000:.3g}–{span.high / 1000:.3g})"
+    return Reason(was, PointOutcome.MISSED) if span.low >= limit_us else Reason(f"too close to call: {was}", noisy=True)
 
 
 def _merged(samples: Sequence[Sample]) -> HdrHistogram | None:
@@ -318,16 +301,16 @@ def _quantile(merged: HdrHistogram | None, name: str) -> float:
     return float(merged.get_value_at_percentile(QUANTILES[name])) / 1000
 
 
-def _over_launches(values: Sequence[float]) -> Span | None:
+def _over_launches(values: Sequence[float]) -> RateSpan | None:
     """Geometric mean over launches and its t interval, each side at the share of ALPHA that one step has."""
     logs = np.log([value for value in values if value > 0])
     if not len(logs) or len(logs) < len(values):
         return None  # some launches lack the quantile; the quicker ones alone would be biased
     middle = float(logs.mean())
     if len(logs) < MIN_LAUNCHES:
-        return Span(math.exp(middle), 0.0, math.inf)
+        return RateSpan(math.exp(middle), 0.0, math.inf)
     half = t_quantile(len(logs), 2 * ALPHA / (1 + STEPS)) * float(logs.std(ddof=1)) / math.sqrt(len(logs))
-    return Span(math.exp(middle), math.exp(middle - half), math.exp(middle + half))
+    return RateSpan(math.exp(middle), math.exp(middle - half), math.exp(middle + half))
 
 
 def _cpu_us(launches: Sequence[Sequence[Sample]]) -> float | None:

@@ -7,6 +7,7 @@ length, and each rate is judged by itself.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,10 @@ from dragstrip.machine_facts import Facts
 from dragstrip.record import Entrant, Event, Load
 from dragstrip.store.json_values import JSON_SCHEMA, decode
 from dragstrip.store.messages import ELSEWHERE
-from dragstrip.sweep.capacity import Objective, Point, Sample, points
+from dragstrip.sweep.capacity import Objective, Sample, SweepPoint, points
+
+#: The largest file that is read; a sweep of 50 rates has some 10 MB.
+MAX_BYTES = 2**30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +34,7 @@ class Sweep:
         launches: requested number of fresh launches at each rate.
         closed_loop_per_s: each contender's rate in calibration, which only chose the first rates.
         events: what the machine did during the sweep. finished: "done" or "interrupted".
+        definition: of the workload, as in ``record.Column``.
     """
 
     id: str
@@ -49,8 +54,9 @@ class Sweep:
     samples: tuple[Sample, ...]
     events: tuple[Event, ...]
     finished: str
+    definition: str = ""
 
-    def points(self, name: str) -> tuple[Point, ...]:
+    def points(self, name: str) -> tuple[SweepPoint, ...]:
         """One contender's points, by rate."""
         return points([sample for sample in self.samples if sample.contender == name], self.objective)
 
@@ -71,11 +77,14 @@ def read(path: Path) -> Sweep:
         BadUsage: the file can't be read, or is not a sweep.
     """
     try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
+        raw = json.loads(paths.read(path, MAX_BYTES))
         if raw["schema"] != JSON_SCHEMA:
             raise ValueError(f"schema {raw['schema']}")
-        return decode(Sweep, raw)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        swept = decode(Sweep, raw)
+        if not 0 < swept.objective.limit_us < math.inf:
+            raise ValueError(f"objective.limit_us is {swept.objective.limit_us}, expected a time above 0")
+        return swept
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise BadUsage(
             f"{path}: not a file written by `dragstrip sweep` ({error}); give one of its JSON files"
         ) from error

@@ -10,6 +10,7 @@ from itertools import repeat
 from math import ceil
 
 from dragstrip import validity
+from dragstrip.analysis.gates import Rule, settled
 from dragstrip.errors import BadUsage
 from dragstrip.machine_facts import Facts
 from dragstrip.metrics import ANSWERS
@@ -19,13 +20,14 @@ from dragstrip.racing.progress import Progress
 from dragstrip.racing.qualification import Qualification, qualify_all, set_up
 from dragstrip.racing.request import Request as RaceRequest
 from dragstrip.racing.request import lanes_of, load_of, refuse_doubles, refuse_unfit_load
-from dragstrip.racing.round import Outcome, PlannedBlock, RoundPlan
+from dragstrip.racing.round import PlannedBlock, RoundOutcome, RoundPlan
 from dragstrip.racing.setup import RaceSetup
 from dragstrip.record import Block, Event, Round, Void, VoidKind
-from dragstrip.sweep.capacity import STEPS, Objective, Sample, next_rates, points
+from dragstrip.sweep.capacity import NEAR, STEPS, Objective, Sample, SweepPoint, capacity, next_rates, points, ratio_of
 from dragstrip.sweep.file import Sweep
 from dragstrip.validity.block import WRONG_KINDS
 from dragstrip.version import __version__
+from dragstrip.workload.recorded import recorded
 
 #: Default rates to begin with: shares of what each contender served in calibration's closed loop.
 SHARES = (0.1, 0.25, 0.4, 0.55, 0.7, 0.8, 0.9, 1.0)
@@ -44,22 +46,24 @@ AGAIN, PATIENCE_S = 3, 20.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class SweepRequest:
     """A requested sweep.
 
     Args:
         field: contenders, workload, load and cores; a race's other options have no effect.
         rates_per_s: first rates for all contenders; empty: shares of each contender's rate in calibration.
         launches: number of fresh launches at each rate, from 3.
+        rules: thresholds of the capacity over the first contender's; while one is open, brackets are halved further.
     """
 
     field: RaceRequest
     objective: Objective
     rates_per_s: tuple[float, ...] = ()
     launches: int = 5
+    rules: tuple[Rule, ...] = ()
 
 
-def run(request: Request, *, progress: Progress) -> Sweep:
+def run(request: SweepRequest, *, progress: Progress) -> Sweep:
     """Sweeps every contender; an interruption ends it early and is in ``finished``.
 
     The steps are a race's (``racing.run``) with a loop of its own kind, and no store: raw samples go into one file.
@@ -89,7 +93,7 @@ def run(request: Request, *, progress: Progress) -> Sweep:
 
 
 def _record(
-    request: Request,
+    request: SweepRequest,
     setup: RaceSetup,
     qualification: Qualification,
     loop: SweepLoop,
@@ -104,6 +108,7 @@ def _record(
         started=started,
         software=__version__,
         workload=setup.workload.name,
+        definition=recorded(setup.workload),
         load=setup.load,
         objective=request.objective,
         auto=not request.rates_per_s,
@@ -135,7 +140,7 @@ def counted_ns(rate_per_s: float, quantile: str) -> int:
     return min(max(MIN_COUNTED_NS, wanted_ns), MAX_COUNTED_NS)
 
 
-def _refuse_slow(request: Request) -> None:
+def _refuse_slow(request: SweepRequest) -> None:
     quantile = request.objective.quantile
     slow = [rate for rate in request.rates_per_s if rate < least_rate(quantile)]
     if slow:
@@ -162,7 +167,9 @@ class SweepLoop(RoundLoop):
         out: contenders taken out, with the reason. events: what the machine did during the sweep.
     """
 
-    def __init__(self, setup: RaceSetup, progress: Progress, request: Request, qualification: Qualification) -> None:
+    def __init__(
+        self, setup: RaceSetup, progress: Progress, request: SweepRequest, qualification: Qualification
+    ) -> None:
         super().__init__(setup, progress, qualification.ready)
         self.request, self.patience_s = request, PATIENCE_S
         self.samples: list[Sample] = []
@@ -192,7 +199,16 @@ class SweepLoop(RoundLoop):
         """Measures the first rates, then in a few steps rates that noise left open, and rates of the bisection."""
         self._measure({name: self._first_rates(name) for name in self.contenders}, "first rates")
         for step in range(STEPS):
-            wanted = {name: rates for name in self.contenders if (rates := self._next_rates(name))}
+            measured = {
+                name: points([sample for sample in self.samples if sample.contender == name], self.request.objective)
+                for name in self.contenders
+            }
+            open_ = self._open_for(measured)
+            wanted = {
+                name: rates
+                for name, known in measured.items()
+                if (rates := self._next_rates(name, known, near=0.0 if name in open_ else NEAR))
+            }
             if not wanted:
                 return
             steps = ", ".join(
@@ -209,12 +225,24 @@ class SweepLoop(RoundLoop):
         rates = {float(f"{share * capacity_per_s:.2g}") for share in SHARES}
         return sorted(rate for rate in rates if rate >= least) or (least,)
 
-    def _next_rates(self, name: str) -> Sequence[float]:
-        samples = [sample for sample in self.samples if sample.contender == name]
-        measured, again = points(samples, self.request.objective), self._measured_again.setdefault(name, set())
-        rates = next_rates(measured, outwards=not self.request.rates_per_s, again=again)
+    def _next_rates(self, name: str, measured: Sequence[SweepPoint], *, near: float) -> Sequence[float]:
+        again = self._measured_again.setdefault(name, set())
+        rates = next_rates(measured, outwards=not self.request.rates_per_s, again=again, near=near)
         again |= {point.rate_per_s for point in measured} & set(rates)
         return [rate for rate in rates if rate >= least_rate(self.request.objective.quantile)]
+
+    def _open_for(self, measured: Mapping[str, Sequence[SweepPoint]]) -> set[str]:
+        """Contenders whose brackets leave a threshold open."""
+        first = self.request.field.entries[0].name
+        if not self.request.rules or first not in measured:
+            return set()
+        ends = {name: capacity(known) for name, known in measured.items()}
+        open_ = {
+            name
+            for name in ends.keys() - {first}
+            if not all(settled(rule, *ratio_of(ends[name], ends[first])) for rule in self.request.rules)
+        }
+        return open_ | {first} if open_ else set()
 
     def _measure(self, rates: Mapping[str, Sequence[float]], description: str) -> None:
         self._stage = _Stage(rates, description)
@@ -272,7 +300,7 @@ class SweepLoop(RoundLoop):
         self._generator_limits = {b.position: why for b in judged for why in b.void if why.kind is VoidKind.GENERATOR}
         return tuple(replace(b, void=tuple(why for why in b.void if why.kind in MACHINES)) for b in judged)
 
-    def commit_round(self, outcome: Outcome, events: Sequence[Event]) -> None:
+    def commit_round(self, outcome: RoundOutcome, events: Sequence[Event]) -> None:
         """Keeps the round's samples, and takes out contenders that died or sent incorrect responses."""
         self._rounds += 1
         self._stage.rounds += 1

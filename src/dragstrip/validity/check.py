@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
-
-from dragstrip.validity.observation import Observation, OfContender
 
 
 class Status(StrEnum):
@@ -54,15 +52,22 @@ class CheckName(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """An observation that a check judged; ``report`` writes the sentence."""
+    """What a check saw, in words, and what to do about it.
+
+    Args:
+        remedy: "" if there is nothing to do, or if the text contains it.
+        each: the remedy follows each of several findings, after a semicolon; otherwise it follows all of them once,
+            after a colon.
+        contender: whose numbers it is about; "" if it is about the whole race.
+        unjudged: it says only that the machine was too disturbed to judge.
+    """
 
     status: Status
-    observation: Observation
-
-    @property
-    def contender(self) -> str:
-        """The contender whose numbers it is about; "" if it is about the whole race."""
-        return self.observation.contender if isinstance(self.observation, OfContender) else ""
+    text: str
+    remedy: str = ""
+    each: bool = field(default=False, kw_only=True)
+    contender: str = field(default="", kw_only=True)
+    unjudged: bool = field(default=False, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +77,7 @@ class Check:
     Args:
         fact: of the parity sheet, which has a check for each fact; "" for all other checks.
         findings: what was seen above "pass", the worst first.
-        otherwise: what was seen if nothing is above "pass".
+        otherwise: what was seen if nothing is above "pass", in words.
         column: name of the column that it is about; "": all of them.
     """
 
@@ -80,7 +85,7 @@ class Check:
     status: Status
     fact: str = ""
     findings: tuple[Finding, ...] = ()
-    otherwise: Observation | None = None
+    otherwise: str = ""
     column: str = ""
 
     @property
@@ -93,15 +98,26 @@ class Check:
         """Contenders that its findings are about; none: the whole race."""
         return frozenset(finding.contender for finding in self.findings if finding.contender)
 
+    @property
+    def detail(self) -> str:
+        """Its findings as one sentence, with what to do; a remedy after a colon once for all that share it."""
+        if not self.findings:
+            return self.otherwise
+        parts: dict[str, list[str]] = {}
+        ends: dict[str, str] = {}
+        for at, found in enumerate(self.findings):
+            key = found.remedy if found.remedy and not found.each else f"#{at}"
+            parts.setdefault(key, []).append(found.text)
+            ends[key] = f"{';' if found.each else ':'} {found.remedy}" if found.remedy else ""
+        return "; ".join(", ".join(texts) + ends[key] for key, texts in parts.items())
 
-def warnings(observed: Iterable[Observation]) -> list[Finding]:
-    """Each as a finding that is worth a warning."""
-    return [Finding(Status.WARN, observation) for observation in observed]
+    @property
+    def remedy(self) -> str:
+        """What to do, as its sentence ends; "" without a remedy."""
+        return self.findings[-1].remedy if self.findings else ""
 
 
-def check_result(
-    name: CheckName, findings: Iterable[Finding], otherwise: Observation | None = None, *, fact: str = ""
-) -> Check:
+def check_result(name: CheckName, findings: Iterable[Finding], otherwise: str = "", *, fact: str = "") -> Check:
     """The worst status of the findings with all of them above "pass"; or ``otherwise``."""
     bad = [finding for finding in findings if finding.status is not Status.PASS]
     if not bad:

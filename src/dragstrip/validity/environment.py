@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from statistics import mean, median, stdev
 
 from dragstrip.analysis.interval import student_t
+from dragstrip.quantities import as_percent
 from dragstrip.record import Block, Event, EventKind, Race
-from dragstrip.validity import observation
-from dragstrip.validity.check import Check, CheckName, Finding, Status, check_result, warnings
-from dragstrip.validity.observation import ContenderShare, Observation, OwnShare, Plain, RaceShare, Share
+from dragstrip.validity.check import Check, CheckName, Finding, Status, check_result
+from dragstrip.validity.messages import QUIET, event_text
 
 #: Shares of the rounds in which another program, or a clock of another speed, is worth a warning.
 OFTEN = 0.10
@@ -67,22 +67,31 @@ def _intruders(race: Race) -> Check:
     events = events_of(race, EventKind.INTRUDER)
     often = len(events) > OFTEN * max(len(race.rounds), 1)
     names = Counter(event.subject for event in events)
-    most = tuple(name for name, _ in names.most_common(3))
-    finding = Finding(Status.WARN if often else Status.PASS, observation.Intruders(len(events), most))
-    return check_result(CheckName.OTHER_PROGRAMS, [finding], Plain.NO_INTRUDERS)
+    most = ", ".join(name for name, _ in names.most_common(3))
+    text = f"other programs used the race's cores {len(events)} times ({most})"
+    finding = Finding(Status.WARN if often else Status.PASS, text, QUIET)
+    return check_result(CheckName.OTHER_PROGRAMS, [finding], "no other program used over a tenth of a core for long")
 
 
 def _clock(race: Race, by_name: Mapping[str, Sequence[Block]]) -> Check:
     """Frequency and heat if the machine reports them; otherwise the pace of the engine, whose work never changes."""
     changed = events_of(race, EventKind.FREQUENCY)
-    observed: list[Observation] = [Plain.HEAT] if events_of(race, EventKind.HEAT) else []
+    findings = []
+    if events_of(race, EventKind.HEAT):
+        remedy = "cool it, or race at a fixed lower frequency"
+        findings.append(Finding(Status.WARN, "heat slowed the processor during the race", remedy))
     if len(changed) > OFTEN * max(len(race.rounds), 1):
-        observed.append(observation.Frequency(changed[-1]))
+        text = f"the cores' frequency changed ({event_text(changed[-1])})"
+        findings.append(Finding(Status.WARN, text, "fix it (governor performance, no turbo)"))
     drift, by_chance = _drift(by_name)
     if abs(drift) > max(PACE, by_chance):
-        observed.append(RaceShare(Share.PACE, drift))
-    steady = Share.STEADY_SCATTERS if abs(drift) > PACE else Share.STEADY
-    return check_result(CheckName.CLOCK, warnings(observed), RaceShare(steady, drift))
+        became = f"became {as_percent(abs(drift))} {'slower' if drift > 0 else 'faster'} during the race"
+        text = f"the machine {became}, judged by the engine's own CPU time per request"
+        remedy = "this cancels in ratios but not in single figures; race again when the machine is steady"
+        findings.append(Finding(Status.WARN, text, remedy))
+    scatters = ", no more than it scatters" if abs(drift) > PACE else ""
+    steady = f"steady: the engine's own pace changed by {as_percent(abs(drift))} over the race{scatters}"
+    return check_result(CheckName.CLOCK, findings, steady)
 
 
 def _drift(by_name: Mapping[str, Sequence[Block]]) -> tuple[float, float]:
@@ -111,16 +120,24 @@ def _memory(race: Race) -> Check:
     counts = Counter(event.subject for event in grown)
     last = {event.subject: event for event in grown}
     rounds_ran = Counter(launch.contender for round_ in race.rounds for launch in round_.launches)
-    observed = [
-        observation.OwnEvent(name, last[name]) for name, count in counts.items() if count > rounds_ran[name] / 2
+    remedy = "it may slow down or end later; load it for longer (`dragstrip load URL -d 60s`)"
+    findings = [
+        Finding(Status.WARN, event_text(last[name]), remedy, contender=name)
+        for name, count in counts.items()
+        if count > rounds_ran[name] / 2
     ]
-    return check_result(CheckName.MEMORY, warnings(observed), Plain.MEMORY_STEADY)
+    return check_result(CheckName.MEMORY, findings, "no contender's memory kept growing")
 
 
 def _unequal_blocks(race: Race) -> Check:
     """Short blocks that read otherwise than a long one, after they were doubled twice."""
-    observed = [observation.OwnEvent(event.subject, event) for event in events_of(race, EventKind.UNEQUAL_BLOCKS)]
-    return check_result(CheckName.BLOCK_LENGTH, warnings(observed), Plain.BLOCKS_ALIKE)
+    remedy = "its figures depend on how long it is loaded; compare it by `dragstrip load` as well"
+    findings = [
+        Finding(Status.WARN, event_text(event), remedy, contender=event.subject)
+        for event in events_of(race, EventKind.UNEQUAL_BLOCKS)
+    ]
+    alike = "short blocks give the same result as one long block, as far as that could be compared"
+    return check_result(CheckName.BLOCK_LENGTH, findings, alike)
 
 
 def _kept_alive(race: Race, by_name: Mapping[str, Sequence[Block]]) -> Check:
@@ -129,11 +146,17 @@ def _kept_alive(race: Race, by_name: Mapping[str, Sequence[Block]]) -> Check:
     for name, blocks in by_name.items():
         connects, answered = sum(b.connects for b in blocks), sum(b.answered for b in blocks)
         if race.load.keepalive and connects > OPENED * max(answered, 1):
-            findings.append(Finding(Status.WARN, observation.Closed(name, answered / connects)))
+            closed = f"{name} closed its connections after {answered / connects:.1f} responses on average"
+            remedy = "raise its keep-alive limit, or race all with --no-keepalive"
+            text = f"{closed}, although keep-alive was requested"
+            findings.append(Finding(Status.WARN, text, remedy, contender=name))
         # Connections that a block finds open were opened before it, and count there.
         if not race.load.keepalive and connects + race.load.connections * len(blocks) < REOPENED * answered:
-            findings.append(Finding(Status.VOID, observation.Reused(name, connects, answered)))
-    return check_result(CheckName.CONNECTIONS, findings, Plain.CONNECTIONS_AS_ASKED)
+            opened = f"only {connects} connections were opened for {answered} responses of {name}"
+            remedy = "this is a fault of the engine, please report it with `dragstrip export`"
+            text = f"{opened}, but each request needs its own"
+            findings.append(Finding(Status.VOID, text, remedy, contender=name))
+    return check_result(CheckName.CONNECTIONS, findings, "kept open, or closed, as requested")
 
 
 def _own_counts(race: Race, by_name: Mapping[str, Sequence[Block]]) -> Check:
@@ -146,10 +169,15 @@ def _own_counts(race: Race, by_name: Mapping[str, Sequence[Block]]) -> Check:
         off[name] = max(fewer, more) / sent
         if off[name] > MISCOUNT[0]:
             status = Status.VOID if off[name] > MISCOUNT[1] else Status.WARN
-            findings.append(Finding(status, observation.Miscounted(name, fewer, more, sent)))
+            counted = f"received {max(fewer, more)} requests {'fewer' if fewer > more else 'more'}"
+            than = f"than the engine {'got responses to' if fewer > more else 'sent'}"
+            text = f"by its own count {name} {counted} {than} ({as_percent(off[name])} of {sent})"
+            remedy = "check that no other program serves or calls its port, and what [served] in its definition reads"
+            findings.append(Finding(status, text, remedy, contender=name))
     if not off:
-        return check_result(CheckName.SERVERS_COUNT, (), Plain.NO_OWN_COUNT)
-    alike = RaceShare(Share.COUNTED_ALIKE, max(off.values()), tuple(off))
+        return check_result(CheckName.SERVERS_COUNT, (), "no server here reports how many requests it received")
+    within = as_percent(max(off.values()))
+    alike = f"{', '.join(off)} received as many requests as were sent, within {within}"
     return check_result(CheckName.SERVERS_COUNT, findings, alike)
 
 
@@ -186,5 +214,7 @@ def _shorter(by_name: Mapping[str, Sequence[Block]]) -> Check:
         short = 1 - shortest / usual
         if short > SHORTER[0]:
             status = Status.VOID if short > SHORTER[1] else Status.WARN
-            findings.append(Finding(status, ContenderShare(name, OwnShare.SHORTER, short)))
-    return check_result(CheckName.ANSWERS_LENGTH, findings, Plain.LENGTHS_EQUAL)
+            text = f"{name}'s responses were {as_percent(short)} shorter in one block than usual"
+            remedy = f"see what it leaves out under load (`dragstrip verify {name}`)"
+            findings.append(Finding(status, text, remedy, contender=name))
+    return check_result(CheckName.ANSWERS_LENGTH, findings, "the same length in every block")

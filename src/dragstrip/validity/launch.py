@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dragstrip.analysis import Pair
+from dragstrip.quantities import as_percent
 from dragstrip.record import Block, Launch, Race
-from dragstrip.validity import observation
-from dragstrip.validity.observation import LaunchObservation
+from dragstrip.validity.check import Finding, Status
 
 #: Linux's number of the signal that no process can ignore.
 SIGKILL = 9
@@ -65,33 +65,47 @@ class Uneven:
     kinds: tuple[float, float] | None = None
 
 
-def launch_observations(
+def launch_findings(
     name: str, launches: Sequence[Launch], speeds: Mapping[int, float], others: Sequence[Mapping[int, float]]
-) -> list[LaunchObservation]:
+) -> list[Finding]:
     """What is worth a warning; empty if all launches went well and were alike.
 
     Args:
         speeds: the contender's own ``round_speeds``; others: the other contenders'.
     """
-    observed: list[LaunchObservation] = []
-    if died := tuple(launch.round for launch in launches if launch.died):
-        observed.append(observation.Died(name, died))
+    seen: list[tuple[str, str]] = []
+    of_launches = f"of {len(launches)} launches"
+    if died := ", ".join(str(launch.round) for launch in launches if launch.died):
+        seen.append((f"{name} exited unexpectedly in round {died}", "see its log"))
     if killed := sum(launch.exit_status == -SIGKILL and not launch.died for launch in launches):
-        observed.append(observation.Killed(name, killed, len(launches)))
+        remedy = "a stop signal that no process obeys costs 15 s each time; let its wrapper start it by exec"
+        seen.append((f"{name} was ended by SIGKILL in {killed} {of_launches}", remedy))
     if unsettled := sum(not launch.settled for launch in launches):
-        observed.append(observation.Unsettled(name, unsettled, len(launches)))
+        text = f"{name}'s warm-up had not ended in {unsettled} {of_launches}"
+        seen.append((text, "give it longer in its definition (warm_up)"))
     shapes = {(launch.processes, launch.threads) for launch in launches}
     threads = [launch.threads for launch in launches] or [0]
     # Runtimes start a helper thread more or less as they need it; another number of processes is another set-up.
     if len({processes for processes, _ in shapes}) > 1 or max(threads) >= 2 * max(min(threads), 1):
-        observed.append(observation.Shapes(name, tuple(sorted(shapes))))
-    uneven = uneven_launches(speeds, others)
+        listed = ", ".join(f"{processes} and {threads}" for processes, threads in sorted(shapes))
+        seen.append((f"{name} started with different numbers of processes and threads: {listed}", ""))
+    seen += _uneven(name, speeds, uneven_launches(speeds, others))
+    return [Finding(Status.WARN, text, remedy, each=True, contender=name) for text, remedy in seen]
+
+
+def _uneven(name: str, speeds: Mapping[int, float], uneven: Uneven) -> Iterator[tuple[str, str]]:
+    """Rare slow launches, or launches of two kinds, in words, and what to do."""
     if uneven.slow:
-        observed.append(observation.SlowLaunches(name, uneven.slow, len(speeds)))
+        listed = ", ".join(f"round {index} at {as_percent(share)} of it" for index, share in uneven.slow.items())
+        count = f"{len(uneven.slow)} of {name}'s {len(speeds)} launches"
+        yield f"{count} were far slower than its median: {listed}", ""
     if uneven.kinds:
         share, slower = uneven.kinds
-        observed.append(observation.TwoKinds(name, share, slower, len(speeds), KINDS_ROUNDS))
-    return observed
+        remedy = "the mean mixes both groups; find out what differs from start to start"
+        if len(speeds) < KINDS_ROUNDS:
+            remedy = f"take {KINDS_ROUNDS} rounds or more (--rounds {KINDS_ROUNDS})"
+        groups = f"{as_percent(share)} of them are {as_percent(slower)} slower"
+        yield f"{name}'s launches fall into two groups: {groups}", remedy
 
 
 def uneven_launches(speeds: Mapping[int, float], others: Sequence[Mapping[int, float]]) -> Uneven:

@@ -6,11 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 
+from dragstrip.quantities import as_percent
 from dragstrip.record import Block, EventKind, Race
-from dragstrip.validity import observation
-from dragstrip.validity.check import Check, CheckName, check_result, warnings
+from dragstrip.validity.check import Check, CheckName, Finding, Status, check_result
 from dragstrip.validity.environment import events_of
-from dragstrip.validity.observation import LinkObservation
 
 #: Share of a link's line rate from which it, and not the server, may set the pace. Frames queue up well before 1.
 LINK_FULL = 0.8
@@ -34,19 +33,25 @@ def links(race: Race, by_name: Mapping[str, Sequence[Block]]) -> Iterator[Check]
         return
     machines = _summed(race, EventKind.LINK)
     uses = list(_uses(machines, by_name))
-    observed, most = list[LinkObservation](use for use in uses if use.share > LINK_FULL), 0.0
+    findings, most = [full for share, full in uses if share > LINK_FULL], 0.0
     for name, sums in machines.items():
         again = sums["retransmitted"] / sums["segments"] if sums["segments"] else 0.0
         most = max(most, again)
         if again > RETRANSMITTED:
-            observed.append(observation.Retransmitted(name, again))
+            remedy = "see cables, switch and queues between the machines (ip -s link, nstat)"
+            text = f"{name} retransmitted {as_percent(again)} of its TCP segments"
+            findings.append(Finding(Status.WARN, text, remedy))
         busiest = max((key for key in sums if key.isdigit()), key=lambda core: sums[core], default="")
         share = sums[busiest] / sums["lasted_ns"] if busiest and sums["lasted_ns"] else 0.0
         if share > INTERRUPTS:
-            observed.append(observation.Interrupts(name, int(busiest), share))
-    observed += [*_uneven(race), *_far(race, by_name)]
-    calm = observation.LinksCalm(max((use.share for use in uses), default=None), most, _round_trip(race)[1])
-    yield check_result(CheckName.LINKS, warnings(observed), calm)
+            remedy = "spread the link's queues over more cores (ethtool -L, /proc/irq/*/smp_affinity)"
+            text = f"interrupts took {as_percent(share)} of core {busiest} of {name}"
+            findings.append(Finding(Status.WARN, text, remedy))
+    findings += [*_uneven(race), *_far(race, by_name)]
+    use = max((share for share, _ in uses), default=None)
+    used = "their line rate is unknown" if use is None else f"at most {as_percent(use)} of their line rate"
+    calm = f"{as_percent(most)} of the segments retransmitted; round trip {_round_trip(race)[1] / 1000:,.0f} µs"
+    yield check_result(CheckName.LINKS, findings, f"links: {used}; {calm}")
 
 
 def _summed(race: Race, kind: EventKind) -> dict[str, dict[str, float]]:
@@ -61,8 +66,8 @@ def _summed(race: Race, kind: EventKind) -> dict[str, dict[str, float]]:
 
 def _uses(
     machines: Mapping[str, Mapping[str, float]], by_name: Mapping[str, Sequence[Block]]
-) -> Iterator[observation.LinkFull]:
-    """The share of a machine's line rate that each contender's blocks took.
+) -> Iterator[tuple[float, Finding]]:
+    """The share of a machine's line rate that each contender's blocks took, and the finding if that is too much.
 
     How much a link carried for each byte of a response, and for each request, is known of whole rounds.
     """
@@ -79,16 +84,21 @@ def _uses(
                 answering = median(per_byte * block.bytes_in / block.duration_ns for block in used)
                 asking = median(per_request * block.sent / block.duration_ns for block in used)
                 share = max(answering, asking) / line_per_ns
-                yield observation.LinkFull(name, machine, share, round(sums["line_mbps"]))
+                of_link = f"{as_percent(share)} of the {round(sums['line_mbps']):,} Mbit/s of {machine}'s data link"
+                text = f"{name} took {of_link}, which may set its pace"
+                remedy = "take a faster link, a smaller response, or compare by --metric cpu"
+                yield share, Finding(Status.WARN, text, remedy, contender=name)
 
 
-def _uneven(race: Race) -> Iterator[LinkObservation]:
+def _uneven(race: Race) -> Iterator[Finding]:
     """A generator whose share of all responses is far below its share of all connections: its link or it is slower."""
     shares = {name: sums["answered"] for name, sums in _summed(race, EventKind.GENERATOR).items()}
     total = sum(shares.values())
     for name, answered in shares.items():
         if total and answered / total * len(shares) < UNEVEN:
-            yield observation.UnevenGenerators(name, answered / total, len(shares))
+            got = f"generator {name} got {as_percent(answered / total)} of all responses"
+            remedy = "see `dragstrip fleet check`, and give every generator the same kind of link"
+            yield Finding(Status.WARN, f"{got}, one of {len(shares)}: it or its link is slower", remedy)
 
 
 def _round_trip(race: Race) -> tuple[str, float]:
@@ -100,7 +110,7 @@ def _round_trip(race: Race) -> tuple[str, float]:
     return max(far.items(), key=lambda trip: trip[1], default=("", 0.0))
 
 
-def _far(race: Race, by_name: Mapping[str, Sequence[Block]]) -> Iterator[LinkObservation]:
+def _far(race: Race, by_name: Mapping[str, Sequence[Block]]) -> Iterator[Finding]:
     """If most of a latency is the way there and back, servers seem to differ by less than they do."""
     machine, trip_ns = _round_trip(race)
     typical = {name: median(block.p50_ns for block in blocks) for name, blocks in by_name.items() if blocks}
@@ -108,4 +118,6 @@ def _far(race: Race, by_name: Mapping[str, Sequence[Block]]) -> Iterator[LinkObs
         return
     name = min(typical, key=typical.__getitem__)
     if typical[name] and trip_ns / typical[name] > ROUND_TRIP:
-        yield observation.RoundTrip(name, machine, trip_ns, typical[name])
+        way = f"{trip_ns / 1000:,.0f} µs of {name}'s median latency of {typical[name] / 1000:,.0f} µs"
+        remedy = "take machines nearer to each other, or compare throughput with more connections (-c)"
+        yield Finding(Status.WARN, f"the round trip from {machine} takes {way}", remedy, contender=name)

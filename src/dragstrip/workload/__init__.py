@@ -2,24 +2,27 @@
 
 A request and its response are templates over a few values. The load draws a pool of values, fixed by the race's seed;
 scrutineering draws others, so that it detects responses that the server did not compute. ``fields`` has a file's keys,
-``reading`` checks a file, and ``definition`` renders requests. ``draw`` draws values and the files of a launch,
+``reading`` checks a file, and ``definition`` renders requests.
+``kinds`` has a class for each kind of workload. ``draw`` draws values and the files of a launch,
 ``tables`` the rows of the database. ``exchange`` is one request with its correct response.
 """
 
-from dragstrip.workload.definition import Asking, Kind, Workload
+from dragstrip.workload.definition import Asking, Workload
 from dragstrip.workload.draw import Data
 from dragstrip.workload.exchange import (
     HOST,
     HTTP2,
     IDENTITY,
-    WEBSOCKET,
     WRITING,
     Exchange,
     connection_words,
     in_chunks,
 )
 from dragstrip.workload.fields import MARK_LENGTH, MixFile, WorkloadFile
-from dragstrip.workload.reading import load, names, several
+from dragstrip.workload.kinds.http import HttpExchanges
+from dragstrip.workload.kinds.websocket import WEBSOCKET
+from dragstrip.workload.reading import load, loads, names, several
+from dragstrip.workload.request_kind import RequestKind
 from dragstrip.workload.tables import (
     CATEGORIES,
     ITEMS,

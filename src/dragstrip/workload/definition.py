@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import random
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,27 +18,24 @@ from dragstrip.workload import draw
 from dragstrip.workload.draw import Data, Drawn, drawn
 from dragstrip.workload.exchange import (
     CHOSEN,
+    HOST,
     HTTP2,
     IDENTITY,
-    SWITCHED,
-    WEBSOCKET,
     WRITING,
     Compare,
     Exchange,
-    connection_words,
-    request_bytes,
 )
 from dragstrip.workload.fields import (
     MARK_LENGTH,
     MAX_FILE_BYTES,
     AnswerFields,
-    DrawFields,
     MixFile,
-    ProbeFields,
-    RequestFields,
     TrafficFields,
     WorkloadFile,
 )
+from dragstrip.workload.kinds import kind_of
+from dragstrip.workload.kinds.http import HttpExchanges
+from dragstrip.workload.request_kind import RequestKind
 from dragstrip.workload.tables import Schema, Tables
 
 #: The maximum length of a mix's drawn sequence, which then repeats.
@@ -50,38 +48,13 @@ ANY_TYPE = "*/*"
 MAX_COUNT = {"statements": 1000, "count": 1000}
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """One of a workload's requests, with its correct response and what varies in it.
-
-    Args:
-        name: its name in the file; the workload's name if it is the only request.
-        weight: how often it is sent, relative to the others' weights.
-        at: location of its table in the file; () if its tables are at the top of the file.
-        body: content of its ``body_file``; None: the request may have a template instead.
-    """
-
-    name: str
-    weight: int
-    request: RequestFields
-    answer: AnswerFields
-    load: DrawFields
-    probes: ProbeFields
-    at: tuple[Key, ...]
-    body: bytes | None
-
-    def asked_at(self, *keys: Key) -> tuple[Key, ...]:
-        """The location of a request's key in the file."""
-        return (*self.at, *keys) if self.at else ("request", *keys)
-
-
 @dataclass(frozen=True)
 class Workload:
     """Requests and their correct responses, with what varies in them."""
 
     fields: WorkloadFile | MixFile
     source: Source
-    kinds: tuple[Kind, ...]
+    kinds: tuple[RequestKind, ...]
 
     @property
     def name(self) -> str:
@@ -95,17 +68,19 @@ class Workload:
 
     @property
     def served_as(self) -> str:
-        """The name in the definitions of contenders: its own, or the name of the workload with the same requests."""
-        return self.fields.like or self.name
+        """The name in the definitions of contenders: its own, or the name of the workload with the same requests.
+
+        "" if it needs no definition to name it."""
+        return "" if self.fields.anywhere else self.fields.like or self.name
 
     def version(self, usual: str) -> str:
         """The version of HTTP that it needs; the usual one if it works with any."""
         return HTTP2 if self.traffic.http == HTTP2 else usual
 
-    @property
-    def messages(self) -> bool:
-        """Whether its requests are messages over WebSocket."""
-        return any(kind.request.message for kind in self.kinds)
+    @cached_property
+    def traffic_kind(self) -> HttpExchanges:
+        """What kind of workload it is: exchanges of HTTP, messages over WebSocket."""
+        return kind_of(self.fields, self.source, self.kinds)
 
     @property
     def kind_names(self) -> tuple[str, ...]:
@@ -170,12 +145,12 @@ class Workload:
                     made = drawn(fields, f"{self.name} {launch}", made)
         return made
 
-    def pool(self, kind: Kind, seed: int) -> list[Drawn]:
+    def pool(self, kind: RequestKind, seed: int) -> list[Drawn]:
         """The drawn values of one kind's requests under load."""
         with refusing(self.source, (*kind.at, "load")):
             return draw.distinct(self._random(kind, seed, "load"), kind.load, kind.load.count)
 
-    def probed(self, kind: Kind, seed: int, count: int) -> list[Drawn]:
+    def probed(self, kind: RequestKind, seed: int, count: int) -> list[Drawn]:
         """The values of one kind's requests in scrutineering: the fixed cases first, at most ``count`` in all.
 
         Drawn values are not in the load's pool, if there are other values.
@@ -186,7 +161,7 @@ class Workload:
             others = draw.distinct(self._random(kind, seed, "probes"), kind.probes, more, without=pool)
         return [*kind.probes.always, *others][:count]
 
-    def _random(self, kind: Kind, seed: int, use: str) -> random.Random:
+    def _random(self, kind: RequestKind, seed: int, use: str) -> random.Random:
         name = self.name if len(self.kinds) == 1 else f"{self.name} {kind.name}"
         return random.Random(f"{seed} {name} {use}")
 
@@ -220,7 +195,7 @@ class Asking:
         own_form: responses in JSON may have the contender's own form, and are compared parsed.
         framed: requests are sent over HTTP/2.
         path: the contender's own, in place of the workload's up to the first value that varies; "": the workload's.
-        data: the files of the launch. before: the files of an earlier launch.
+        host: the header Host. data: the files of the launch. before: the files of an earlier launch.
     """
 
     workload: Workload
@@ -230,6 +205,7 @@ class Asking:
     own_form: bool = False
     framed: bool = False
     path: str = ""
+    host: str = HOST
     data: Data | None = None
     before: Data | None = None
 
@@ -238,13 +214,15 @@ class Asking:
         """For a launch of this contender."""
         framed = entry.http(workload.version("1.1")) == HTTP2
         forms = {"own_form": workload.name in entry.own_forms, "framed": framed}
-        path = entry.path(workload.served_as)
-        return cls(workload=workload, seed=seed, mark=entry.mark, path=path, data=data, before=before, **forms)
+        path, host = entry.path(workload.served_as), (entry.url and entry.url.authority) or HOST
+        return cls(
+            workload=workload, seed=seed, mark=entry.mark, path=path, host=host, data=data, before=before, **forms
+        )
 
     @property
     def plain(self) -> bool:
         """Whether requests are sent over HTTP/1."""
-        return not self.framed and not self.workload.messages
+        return not self.framed and self.workload.traffic_kind.over_http
 
     def exchanges(self, *, keepalive: bool = True, http: str = "1.1") -> tuple[Exchange, ...]:
         """The pool of different requests for the load, kind by kind; one request per kind in which nothing varies.
@@ -266,7 +244,9 @@ class Asking:
         """
         return self._exchanges(lambda kind: self.workload.probed(kind, self.seed, count), keepalive, http)
 
-    def _exchanges(self, values_of: Callable[[Kind], list[Drawn]], keepalive: bool, http: str) -> tuple[Exchange, ...]:
+    def _exchanges(
+        self, values_of: Callable[[RequestKind], list[Drawn]], keepalive: bool, http: str
+    ) -> tuple[Exchange, ...]:
         with budget():
             return tuple(
                 self._exchange(number, values, keepalive, http)
@@ -282,15 +262,9 @@ class Asking:
                 f' valid mark; write mark = "{MARK_LENGTH} characters" into its contender.toml'
             )
         request, answer, http = kind.request, kind.answer, HTTP2 if self.framed else http
-        message = self._filled(kind.asked_at("message"), request.message, values)
-        if message not in ("", "text", "binary"):
-            raise workload.source.bad(kind.asked_at("message"), f"becomes {message!r}", "give text or binary")
+        message = self._message(kind, values)
         path, sends = self._filled(kind.asked_at("path"), self._path(request.path), values), self._body_of(kind, values)
         chunked = request.framing == "chunked" and sends is not None
-        if chunked and http == "1.0":
-            raise BadUsage(
-                f"workload {workload.name} sends chunked bodies, which HTTP/1.0 does not support; leave --http 1.0 out"
-            )
         codings = [coding for coding in answer.encodings if coding != IDENTITY]
         headers = {"Accept-Encoding": ", ".join(codings)} if codings else {}
         headers |= {
@@ -298,14 +272,13 @@ class Asking:
         }
         right = self._right(kind, values, self.data, sends)
         before = self._right(kind, values, self.before, sends) if self.before else None
-        words = [] if message else connection_words(http, keepalive)
-        # A message follows the head of the upgrade, which has no body.
-        framed_body = None if message else sends
-        sent = request_bytes(request.method, path, http, headers, words, framed_body, chunked=chunked)
+        sent = workload.traffic_kind.sent(
+            kind, path, http, headers, sends, chunked=chunked, keepalive=keepalive, host=self.host
+        )
         return Exchange(
             path=path,
-            request=sent + (sends or b"") if message else sent,
-            status=SWITCHED if message else answer.status,
+            request=sent.request,
+            status=sent.status,
             content_type="" if answer.content_type == ANY_TYPE else answer.content_type,
             body=right,
             headers=answer.headers,
@@ -316,9 +289,10 @@ class Asking:
             kind_name=kind.name if len(workload.kinds) > 1 else "",
             sends=sends or b"",
             chunked=chunked,
+            chunks=request.chunks,
             stale=before if before != right else None,
             statements=self._count(kind, "statements", values),
-            http=WEBSOCKET if message else http,
+            http=sent.http,
             message=message,
             tables=self.data.tables if self.data else Tables(),
             written=self.data.written if self.data else {},
@@ -326,7 +300,14 @@ class Asking:
             count=self._count(kind, "count", values),
             low=self._count(kind, "low", values),
             high=self._count(kind, "high", values),
+            changing=answer.changing,
+            sha256=answer.sha256 or "",
         )
+
+    def _message(self, kind: RequestKind, values: Drawn) -> str:
+        """The type of a message, "text" or "binary"; "" if the request is not a message."""
+        filled = self._filled(kind.asked_at("message"), kind.request.message, values)
+        return self.workload.traffic_kind.message_type(kind, filled)
 
     def _path(self, usual: str) -> str:
         """The template of a request's path, with the contender's own beginning if it has one."""
@@ -337,7 +318,7 @@ class Asking:
         with refusing(self.workload.source, at):
             return render(text, values)
 
-    def _count(self, kind: Kind, key: str, values: Drawn) -> int:
+    def _count(self, kind: RequestKind, key: str, values: Drawn) -> int:
         """The number that a template of the response becomes."""
         at = (*kind.at, "answer", key)
         text = self._filled(at, str(getattr(kind.answer, key)), values)
@@ -350,10 +331,14 @@ class Asking:
             return "bytes"
         return answer.compare
 
-    def _right(self, kind: Kind, values: Drawn, data: Data | None, sends: bytes | None) -> bytes:
+    def _right(self, kind: RequestKind, values: Drawn, data: Data | None, sends: bytes | None) -> bytes:
         answer = kind.answer
         if answer.compare == "echo":
             return sends or b""
+        if answer.compare in ("length", "digest"):
+            return bytes(answer.length or 0)
+        if answer.body_base64 is not None:
+            return base64.b64decode(answer.body_base64)
         if answer.compare == "status" or answer.compare in CHOSEN:
             return b""
         if self.workload.needs_data and data is None:
@@ -364,7 +349,7 @@ class Asking:
         names = {**values, "mark": self.mark, "table": data.tables.numbers, **data.rows}
         return self._filled((*kind.at, "answer", "body"), answer.body or "", names).encode()
 
-    def _body_of(self, kind: Kind, values: Drawn) -> bytes | None:
+    def _body_of(self, kind: RequestKind, values: Drawn) -> bytes | None:
         """The body of a request; None if it has no body."""
         if kind.body is not None:
             with refusing(self.workload.source, kind.asked_at("body_file")):
@@ -376,7 +361,7 @@ class Asking:
             return self._random_body(kind, kind.request.body_bytes, values)
         return b"" if kind.request.method in ("POST", "PUT", "PATCH") else None
 
-    def _random_body(self, kind: Kind, size: str, values: Drawn) -> bytes:
+    def _random_body(self, kind: RequestKind, size: str, values: Drawn) -> bytes:
         at = kind.asked_at("body_bytes")
         text = self._filled(at, size, values)
         if not (text.isascii() and text.isdigit()) or len(text) > 9 or int(text) > MAX_FILE_BYTES:
@@ -384,7 +369,7 @@ class Asking:
         with refusing(self.workload.source, at):
             spend(1, int(text))
         rng = random.Random(f"{self.seed} {kind.name} {draw.key(values)}")
-        if self._filled(kind.asked_at("message"), kind.request.message, values) == "text":
+        if self._message(kind, values) == "text":
             return "".join(rng.choices(draw.LETTERS, k=int(text))).encode()
         return rng.randbytes(int(text))
 

@@ -11,10 +11,11 @@ from dragstrip.workload.tables import Schema, Tables, Written
 #: The Host header has no port, so that every contender gets the same bytes.
 HOST = "127.0.0.1"
 
-#: How a response's body is compared: every byte; as JSON, whatever its spacing and order of keys; its length; not at
-#: all; or with the database's rows, of which the server chooses some.
+#: How a response's body is compared: every byte; as JSON, whatever its spacing and order of keys; as JSON by value,
+#: fields that change by their type; its length; not at all; or with the database's rows, of which the server chooses
+#: some.
 Compare = Literal[
-    "bytes", "json", "length", "status",
+    "bytes", "json", "values", "digest", "length", "status",
     "world", "worlds", "updates", "fortunes", "items", "item", "listed", "created", "updated",
 ]  # fmt: skip
 
@@ -31,6 +32,9 @@ CHOSEN: dict[str, tuple[Schema, ...]] = {
     "updated": ("items",),
 }
 
+#: Comparisons of JSON texts in a form that may be the contender's own.
+OWN_FORM = ("json", "values")
+
 #: Comparisons of responses to requests that write, each into tables of the contender's own.
 WRITING = ("updates", "created", "updated")
 
@@ -43,12 +47,6 @@ CHUNK_BYTES = 2**16
 #: The version of exchanges whose bytes are HTTP/1.1's and which their sender puts into frames.
 HTTP2 = "2"
 
-#: The version of exchanges whose bodies are messages over WebSocket; their head asks for the upgrade.
-WEBSOCKET = "websocket"
-
-#: The status of a connection that has become WebSocket's; it stands for every message.
-SWITCHED = 101
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
@@ -56,6 +54,7 @@ class Exchange:
 
     Args:
         path: path with its query, as in the request line.
+        status: 0: any but 503 (Service Unavailable), which servers send while they start.
         request: the whole HTTP/1.1 request; contains ``Connection: close`` if it isn't keep-alive.
         content_type: without parameters, in small letters; "": any.
         headers: names of headers that the response must have.
@@ -63,13 +62,16 @@ class Exchange:
         compare: how to compare a response's body with ``body``.
         earliest_ns: a response that arrives sooner after its request was sent is incorrect.
         kind: index of the request among the workload's. kind_name: its name; "" if it is the only one.
-        sends: the request's body without its framing. chunked: how it is framed.
+        sends: the request's body without its framing. chunked: how it is framed. chunks: scrutineering also sends it
+            in chunks.
         statements: executions in the race's database that the response needs.
         http: the version for sending it: "1.1", "1.0", or "2", for which the sender makes frames of the request, or
             "websocket", for which the body is a message.
         message: the type of a message and of its response, "text" or "binary".
         encodings: content codings that the request accepts; the decoded body is compared. (): the body is plain.
-        digits: each digit of ``body`` stands for any number.
+        pattern: ``body`` has bytes that stand for what varies.
+        sha256: of the correct body, of which ``body`` then has only the length.
+        changing: JSON Pointers (RFC 6901) of the fields that are compared by type alone.
         tables: the database's rows, if the server chooses some. count: how many. low, high: limits of their prices.
         written: what the contender has written into its own rows; its correct responses add to it.
         cached_ms: age up to which the response may come from the server's cache.
@@ -85,7 +87,9 @@ class Exchange:
     headers: tuple[str, ...] = ()
     encodings: tuple[str, ...] = ()
     learned: bool = False
-    digits: bool = False
+    pattern: bool = False
+    changing: tuple[str, ...] = ()
+    sha256: str = ""
     tables: Tables = field(default_factory=Tables, repr=False, compare=False)
     written: dict[int, Written] = field(default_factory=dict, repr=False, compare=False)
     cached_ms: float = 0.0
@@ -98,6 +102,7 @@ class Exchange:
     kind_name: str = ""
     sends: bytes = b""
     chunked: bool = False
+    chunks: bool = True
     stale: bytes | None = None
     statements: int = 0
     http: str = "1.1"
@@ -133,6 +138,7 @@ def request_bytes(
     body: bytes | None,
     *,
     chunked: bool,
+    host: str = HOST,
 ) -> bytes:
     """A whole request.
 
@@ -140,10 +146,11 @@ def request_bytes(
         headers: headers in addition to Host, or in place of User-Agent and Accept.
         connection: whole header lines about the connection.
         body: None: the request has no body.
+        host: the header Host.
     """
     usual = {"User-Agent": "dragstrip", "Accept": "*/*"}
     given = {name.lower() for name in headers}
-    lines = [f"{method} {path} HTTP/{'1.1' if http == HTTP2 else http}", f"Host: {HOST}"]
+    lines = [f"{method} {path} HTTP/{'1.1' if http == HTTP2 else http}", f"Host: {host}"]
     lines += [f"{name}: {value}" for name, value in usual.items() if name.lower() not in given]
     lines += [f"{name}: {value}" for name, value in headers.items()]
     if body is not None:

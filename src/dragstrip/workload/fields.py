@@ -21,7 +21,7 @@ Coding = Literal["gzip", "br"]
 
 #: How a body is compared.
 Compared = Literal[
-    "bytes", "json", "status", "echo",
+    "bytes", "json", "values", "digest", "length", "status", "echo",
     "world", "worlds", "updates", "fortunes", "items", "item", "listed", "created", "updated",
 ]  # fmt: skip
 
@@ -58,6 +58,9 @@ class RequestFields(Strict):
     headers: dict[str, str] = Field(
         default_factory=dict, description="headers in addition to Host, or in place of User-Agent and Accept"
     )
+    mask: Annotated[tuple[HeaderName, ...], Field(strict=False)] = Field(
+        default=(), description='headers whose values are secrets, which no record shows, like `["X-Tenant"]`'
+    )
     body: str | None = Field(default=None, description="request body")
     body_file: str | None = Field(
         default=None, description="file next to this one whose bytes are the request body, instead of `body`"
@@ -67,6 +70,7 @@ class RequestFields(Strict):
         description="size in bytes of a random request body, instead of `body`; a template; a message of "
         "the type `text` has letters and digits",
     )
+    body_base64: str | None = Field(default=None, description="request body in base64 (RFC 4648), instead of `body`")
     message: str = Field(
         default="",
         description="`text` or `binary`: the body is a message of this type over WebSocket, and so is the response; a "
@@ -74,6 +78,9 @@ class RequestFields(Strict):
     )
     framing: Literal["length", "chunked"] = Field(
         default="length", description="send the body with its length, or in chunks"
+    )
+    chunks: bool = Field(
+        default=True, description="`false`: scrutineering does not also send a body that has its length in chunks"
     )
 
 
@@ -94,10 +101,26 @@ class AnswerFields(Strict):
     data: str | None = Field(
         default=None, description="file of `[[data]]` that is the body, instead of `body`; a template"
     )
+    body_base64: str | None = Field(default=None, description="exact body in base64 (RFC 4648), instead of `body`")
+    length: int | None = Field(
+        default=None, ge=0, le=MAX_FILE_BYTES, description='bytes of the body, with `compare = "length"` or `digest`'
+    )
+    sha256: str | None = Field(
+        default=None,
+        pattern=r"^[0-9a-f]{64}$",
+        description='with `compare = "digest"`: SHA-256 of the body (FIPS 180-4), in hexadecimal digits',
+    )
+    changing: Annotated[tuple[str, ...], Field(strict=False)] = Field(
+        default=(),
+        description='with `compare = "values"`: JSON Pointers (RFC 6901), like `["/requestId"]`, of fields that are '
+        "compared by their type alone",
+    )
     compare: Compared = Field(
         default="bytes",
-        description="`bytes`: every byte; `json`: every byte, unless a contender declares a form of its own; `status`: "
-        "the status alone; `echo`: the request's body comes back. Rows that the server chooses: `world`, one of "
+        description="`bytes`: every byte; `json`: every byte, unless a contender declares a form of its own; `values`: "
+        "JSON by value, whatever its spacing and order of keys; `digest`: every byte, by the body's hash; `length`: "
+        "its length; `status`: the status alone; `echo`: the request's body comes back. "
+        "Rows that the server chooses: `world`, one of "
         "TechEmpower's; `worlds`, `count` of them; `updates`, the same with new numbers that are in the table "
         "afterwards; `fortunes`, the page of its messages; `items`, up to `count` of HttpArena's with prices from "
         "`low` to `high`; `item`, the item whose id ends the path; `listed`, the page that `category`, `page` and "
@@ -214,6 +237,9 @@ class NamedFields(Strict):
 
     name: Name = Field(description="small letters, digits and `. + -`")
     title: str = Field(min_length=1, description="what the server does, in one line")
+    anywhere: bool = Field(
+        default=False, description="every contender is asked, also one whose definition does not name this workload"
+    )
     like: str = Field(default="", description="another workload with the same requests; its servers serve this one too")
     database: Schema | None = Field(
         default=None,

@@ -1,7 +1,10 @@
 """Reads and checks a workload's file. Errors name the file, the line, the field and a remedy."""
 
+# House: an edge: definitions as TOML or JSON.
 from __future__ import annotations
 
+import base64
+import json
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -9,14 +12,17 @@ from dataclasses import replace
 from functools import cache
 from http import HTTPStatus
 from pathlib import Path
+from typing import Any
 
 from dragstrip.contender import Key, Source, nearest, parsed, validated
 from dragstrip.contender.template import budget, names_in, render
 from dragstrip.errors import BadUsage
 from dragstrip.paths import is_file, read_beside
-from dragstrip.workload.definition import Asking, Kind, Workload, refusing
+from dragstrip.store.masking import is_secret, know
+from dragstrip.workload.definition import Asking, Workload, refusing
 from dragstrip.workload.exchange import CHOSEN
-from dragstrip.workload.fields import MAX_FILE_BYTES, MixFile, RequestFields, TrafficFields, Varying, WorkloadFile
+from dragstrip.workload.fields import MAX_FILE_BYTES, MixFile, RequestFields, Varying, WorkloadFile
+from dragstrip.workload.request_kind import RequestKind
 from dragstrip.workload.tables import drawn_tables
 
 SHIPPED = Path(__file__).resolve().parents[1] / "data" / "workloads"
@@ -24,6 +30,9 @@ SHIPPED = Path(__file__).resolve().parents[1] / "data" / "workloads"
 #: Headers that Dragstrip sets: they say where a request is sent, where it ends and what becomes of its connection.
 _OURS = ("host", "connection", "content-length", "transfer-encoding", "expect", "upgrade", "trailer")
 _ENCODING = "accept-encoding"
+
+#: Keys of which a request has one for its body, and a response one for the correct body.
+BODIES, ANSWERS = ("body", "body_file", "body_base64", "body_bytes"), ("body", "body_base64", "data")
 
 
 def load(word: str | Path) -> Workload:
@@ -39,6 +48,22 @@ def load(word: str | Path) -> Workload:
         known = nearest(str(word), names(), "known:")
         raise BadUsage(f"unknown workload {str(word)!r}; {known}, or give a TOML file")
     return _loaded(file.absolute(), file.stat().st_mtime_ns)
+
+
+def loads(text: str, place: str) -> Workload:
+    """A workload from the text of a definition, TOML or JSON; ``place``: where it comes from, for messages.
+
+    Raises:
+        BadDefinition: as ``load``.
+    """
+    if not text.startswith("{"):
+        return _made(*parsed(Path(place), text))
+    source = Source(Path(place), text)
+    try:
+        given = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise source.bad((), f"is not JSON ({error})", "export the race again") from error
+    return _made(given, source)
 
 
 def several(words: str | Path) -> tuple[Workload, ...]:
@@ -59,7 +84,16 @@ def names() -> list[str]:
 
 @cache
 def _loaded(file: Path, _changed_ns: int) -> Workload:
-    given, source = parsed(file)
+    return _made(*parsed(file))
+
+
+def secret_headers(request: RequestFields) -> list[tuple[str, str]]:
+    """The headers of a request whose values are secrets."""
+    named = {name.lower() for name in request.mask}
+    return [(name, value) for name, value in request.headers.items() if is_secret(name) or name.lower() in named]
+
+
+def _made(given: dict[str, Any], source: Source) -> Workload:
     fields: WorkloadFile | MixFile
     if isinstance(given.get("request"), list):
         fields = validated(given, source, MixFile)
@@ -69,19 +103,21 @@ def _loaded(file: Path, _changed_ns: int) -> Workload:
     with budget():
         _check_files(workload)
         for kind in workload.kinds:
+            for _, value in secret_headers(kind.request):
+                know(value)
             _check_varying(kind, source)
             _check_answer(kind, workload)
-            _check_message(kind, workload)
+            workload.traffic_kind.check(kind)
             _check_headers(kind, source)
             _check_templates(kind, workload)
         _check_rendering(workload)
     return workload
 
 
-def _kinds(fields: WorkloadFile | MixFile, source: Source) -> Iterator[Kind]:
+def _kinds(fields: WorkloadFile | MixFile, source: Source) -> Iterator[RequestKind]:
     if isinstance(fields, WorkloadFile):
         body = _file_body(fields.request, source, ("request",))
-        yield Kind(fields.name, 1, fields.request, fields.answer, fields.load, fields.probes, (), body)
+        yield RequestKind(fields.name, 1, fields.request, fields.answer, fields.load, fields.probes, (), body)
         return
     used: set[str] = set()
     for number, request in enumerate(fields.request):
@@ -92,21 +128,29 @@ def _kinds(fields: WorkloadFile | MixFile, source: Source) -> Iterator[Kind]:
             )
         used.add(request.name)
         body = _file_body(request, source, at)
-        yield Kind(request.name, request.weight, request, request.answer, request.load, request.probes, at, body)
+        yield RequestKind(request.name, request.weight, request, request.answer, request.load, request.probes, at, body)
 
 
 def _file_body(request: RequestFields, source: Source, at: tuple[Key, ...]) -> bytes | None:
     """The bytes of the file that a request sends, if it names one."""
-    if request.body is not None and request.body_bytes is not None:
-        raise source.bad((*at, "body_bytes"), "can't be combined with `body`", "give only one of them")
+    given = [name for name in BODIES if getattr(request, name) is not None]
+    if len(given) > 1:
+        raise source.bad((*at, given[1]), f"can't be combined with `{given[0]}`", "give only one of them")
+    if request.body_base64 is not None:
+        return _bytes_of(request.body_base64, source, (*at, "body_base64"))
     if request.body_file is None:
         return None
-    if request.body is not None or request.body_bytes is not None:
-        raise source.bad((*at, "body_file"), "can't be combined with another body", "give only one of them")
     try:
         return read_beside(source.file.parent, request.body_file, MAX_FILE_BYTES)
     except ValueError as error:
         raise source.bad((*at, "body_file"), str(error), "name a file in the definition's folder, or below") from error
+
+
+def _bytes_of(text: str, source: Source, at: tuple[Key, ...]) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError as error:
+        raise source.bad(at, f"is not base64 ({error})", "give the bytes as `base64 FILE` prints them") from error
 
 
 def _check_files(workload: Workload) -> None:
@@ -148,7 +192,7 @@ def _plain(name: str) -> bool:
     return bool(re.fullmatch(r"[a-z_][a-z0-9_]*", name)) and name != "mark"
 
 
-def _check_varying(kind: Kind, source: Source) -> None:
+def _check_varying(kind: RequestKind, source: Source) -> None:
     """Load and probes must vary the same names, within spans that aren't empty."""
     for table, varying in (("load", kind.load), ("probes", kind.probes)):
         _check_spans(varying, source, (*kind.at, table))
@@ -177,17 +221,26 @@ def _check_varying(kind: Kind, source: Source) -> None:
             )
 
 
-def _check_answer(kind: Kind, workload: Workload) -> None:
+def _check_answer(kind: RequestKind, workload: Workload) -> None:
     """A response needs one correct body and its content type, unless only the status is compared."""
     answer, bad = kind.answer, workload.source.bad
     at = (*kind.at, "answer")
-    if answer.compare == "status":
-        given = next((name for name in ("body", "data") if getattr(answer, name) is not None), None)
+    if (answer.compare in ("length", "digest")) != (answer.length is not None):
+        problem = "is missing" if answer.length is None else 'needs `compare = "length"`'
+        raise bad((*at, "length"), problem, 'give both `compare = "length"` and `length`')
+    if (answer.compare == "digest") != (answer.sha256 is not None):
+        raise bad((*at, "sha256"), 'needs `compare = "digest"`, which needs it', "give both, or neither")
+    if answer.changing and answer.compare != "values":
+        raise bad((*at, "changing"), 'needs `compare = "values"`', "give both, or neither")
+    if unpointed := next((one for one in answer.changing if one and not one.startswith("/")), None):
+        raise bad((*at, "changing"), f"given {unpointed!r}", 'give JSON Pointers, like "/requestId"')
+    if answer.compare in ("status", "length", "digest"):
+        given = next((name for name in ANSWERS if getattr(answer, name) is not None), None)
         if given:
-            raise bad((*at, given), "has no effect, because only the status is compared", "leave it out")
+            raise bad((*at, given), "has no effect, because no body is compared", "leave it out")
         return
     if answer.compare in CHOSEN:
-        given = next((name for name in ("body", "data") if getattr(answer, name) is not None), None)
+        given = next((name for name in ANSWERS if getattr(answer, name) is not None), None)
         if given:
             raise bad((*at, given), "has no effect, because the server chooses the rows", "leave it out")
         if workload.schema not in CHOSEN[answer.compare]:
@@ -197,57 +250,24 @@ def _check_answer(kind: Kind, workload: Workload) -> None:
                 f'add `database = "{CHOSEN[answer.compare][0]}"` at the top of the file',
             )
     empty = answer.status in (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED) or answer.body == ""
-    if not answer.content_type and not kind.request.message and not empty:
+    if not answer.content_type and workload.traffic_kind.over_http and not empty:
         raise bad((*at, "content_type"), "is missing", 'add `content_type = "text/plain"`, or the type of the body')
     if answer.compare == "echo":
-        given = next((name for name in ("body", "data") if getattr(answer, name) is not None), None)
+        given = next((name for name in ANSWERS if getattr(answer, name) is not None), None)
         if given:
             raise bad((*at, given), "has no effect, because the request's body comes back", "leave it out")
         return
-    if answer.compare not in CHOSEN and (answer.body is None) == (answer.data is None):
-        raise bad(
-            (*at, "body"),
-            "is missing" if answer.body is None else "can't be combined with `data`",
-            "give one of the two",
-        )
+    bodies = [name for name in ANSWERS if getattr(answer, name) is not None]
+    if answer.compare not in CHOSEN and len(bodies) != 1:
+        problem = f"can't be combined with `{bodies[1]}`" if bodies else "is missing"
+        raise bad((*at, bodies[0] if bodies else "body"), problem, f"give one of {', '.join(ANSWERS)}")
+    if answer.body_base64 is not None:
+        _bytes_of(answer.body_base64, workload.source, (*at, "body_base64"))
     if answer.data is not None and not workload.needs_data:
         raise bad((*at, "data"), "needs `[[data]]`, which is missing", "add `[[data]]`")
 
 
-#: Keys of a response that a message over WebSocket has not.
-_NOT_OF_MESSAGES = ("status", "content_type", "headers", "encodings", "check")
-
-
-def _check_message(kind: Kind, workload: Workload) -> None:
-    """Messages go over connections that are kept, one at a time, and have nothing of HTTP but the upgrade."""
-    if not workload.messages:
-        return
-    source, request, traffic = workload.source, kind.request, workload.traffic
-    at = (*kind.at, "answer")
-    if not request.message:
-        raise source.bad(kind.asked_at("message"), "is missing, but another request has it", "give it to all or none")
-    if request.method != "GET" or request.framing != "length":
-        key = "framing" if request.method == "GET" else "method"
-        raise source.bad(kind.asked_at(key), "has no effect on a message over WebSocket", "leave it out")
-    if given := next((name for name in _NOT_OF_MESSAGES if name in kind.answer.model_fields_set), None):
-        raise source.bad((*at, given), "is of HTTP, and the response is a message over WebSocket", "leave it out")
-    if kind.answer.compare not in ("bytes", "echo"):
-        raise source.bad((*at, "compare"), f"given {kind.answer.compare!r} for a message", 'give "bytes" or "echo"')
-    usual = TrafficFields()
-    for name in ("pipelining", "keepalive", "requests_per_connection", "http"):
-        if getattr(traffic, name) != getattr(usual, name):
-            raise source.bad(
-                ("load", name),
-                "does not suit WebSocket: connections are kept, with one message at a time",
-                "leave it out",
-            )
-    if workload.kinds[0].request.path != request.path or workload.kinds[0].request.headers != request.headers:
-        raise source.bad(kind.asked_at("path"), "differs from the first request's", "open all connections alike")
-    if names_in(request.path) or any(map(names_in, request.headers.values())):
-        raise source.bad(kind.asked_at("path"), "has a value that varies", "let only the message vary")
-
-
-def _check_headers(kind: Kind, source: Source) -> None:
+def _check_headers(kind: RequestKind, source: Source) -> None:
     for name in kind.request.headers:
         at = kind.asked_at("headers", name)
         if not re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", name):
@@ -258,7 +278,7 @@ def _check_headers(kind: Kind, source: Source) -> None:
             raise source.bad(at, "is set by `encodings` of the response", "leave it out")
 
 
-def _check_templates(kind: Kind, workload: Workload) -> None:
+def _check_templates(kind: RequestKind, workload: Workload) -> None:
     known, source = kind.load.names(), workload.source
     rows = {file.name for file in workload.fields.data if file.name}
     request = kind.request

@@ -19,7 +19,7 @@ from dragstrip.report.race import notes
 from dragstrip.report.race.export import race_json, schema
 from dragstrip.report.race.headline import headline
 from dragstrip.report.race.summary import JudgedRace
-from dragstrip.report.race.wording import disturbed_text, metric_reason_text, sentence
+from dragstrip.report.race.wording import metric_reason_text, sentence
 
 MS = samples.MS
 
@@ -38,7 +38,7 @@ def with_blocks(race: Race, change: Callable[[Block], Block]) -> Race:
             replace(
                 this,
                 blocks=tuple(map(change, this.blocks)),
-                launches=tuple(replace(one, threads=1) for one in this.launches),
+                launches=tuple(samples.counted(one, threads=1) for one in this.launches),
             )
             for this in race.rounds
         ),
@@ -295,7 +295,7 @@ def test_a_machine_that_takes_from_one_alone_widens_its_pairs_and_is_told() -> N
     assert after.widened == pytest.approx(0.4 * 0.1, rel=0.05)
     assert after.disturbed is not None
     assert (after.disturbed.more, after.disturbed.less) == ("hit", "spared")
-    assert disturbed_text(after.disturbed).startswith("hit was disturbed more than spared")
+    assert after.disturbed.text.startswith("hit was disturbed more than spared")
     assert after.low < before.low / 1.035
     assert lost_shares(hit, hit.rounds)["hit"] == pytest.approx(0.1, abs=5e-3)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -14,9 +13,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dragstrip import contender
-from dragstrip.cli.main import cli
+from dragstrip.commands.main import cli
 from dragstrip.contender import Missing, Ready, entrants, serve_entry
 from dragstrip.errors import BadDefinition, BadUsage
+from dragstrip.racing.request import Request, refuse_unfit_load
+from dragstrip.workload import Asking, Data, several
+from dragstrip.workload import load as load_workload
 
 MINE = """\
 name = "my-server"
@@ -338,19 +340,80 @@ def test_an_image_without_a_usable_name_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "hint"),
+    ("word", "name", "url"),
     [
-        ("127.0.0.1:39011", "http://127.0.0.1:39011/"),
-        ("localhost:80", "http://localhost:80/"),
-        ("[::1]:80", "http://[::1]:80/"),
-        ("chi=http://127.0.0.1:8080/", "http://127.0.0.1:8080/"),
+        ("127.0.0.1:39011", "http://127.0.0.1:39011/", "http://127.0.0.1:39011/"),
+        ("localhost:80", "http://127.0.0.1:80/", "http://127.0.0.1:80/"),
+        ("[::1]:80/users?x=1", "http://[::1]:80/users?x=1", "http://[::1]:80/users?x=1"),
+        ("[::1]:80?x=a=b", "http://[::1]:80/?x=a=b", "http://[::1]:80/?x=a=b"),
+        ("chi=http://127.0.0.1/", "chi", "http://127.0.0.1:80/"),
+        ("my chi=0.0.0.0:3000/users", "my chi", "http://127.0.0.1:3000/users"),
+        ("https://127.0.0.1/a", "https://127.0.0.1:443/a", "https://127.0.0.1:443/a"),
+        ("b=https://localhost:3443", "b", "https://localhost:3443/"),
+        ("http://app.localhost:3000/", "http://app.localhost:3000/", "http://app.localhost:3000/"),
     ],
 )
-def test_the_hint_for_a_running_server_is_an_entrant(word: str, hint: str) -> None:
-    """It can be pasted as it is."""
-    with pytest.raises(BadUsage, match=re.escape(hint)) as refused:
-        entrants([word])
-    assert entrants([str(refused.value).rpartition("use ")[2]])[0].url is not None
+def test_a_running_server_is_named_as_people_type_it(word: str, name: str, url: str) -> None:
+    """Without a scheme, with a path, with a name of its own; its record gives the same entrant again."""
+    (made,) = entrants([word])
+    assert (made.name, made.kind, made.parameters["url"]) == (name, "url", url)
+    assert made.url is not None
+    assert made.url.host in ("127.0.0.1", "::1")
+    assert contender.entry_of(made.name, made.kind, dict(made.parameters)) == made
+
+
+def test_a_name_in_a_url_is_what_is_sent_and_certified() -> None:
+    """An IP address and localhost are neither: their requests have the same bytes as everybody's."""
+    plain, named = entrants(["http://localhost:3000/users", "http://app.localhost/users?x=1"])
+    assert plain.url is not None
+    assert named.url is not None
+    assert (plain.url.authority, plain.url.certified, plain.path("hello")) == ("", "", "/users")
+    assert (named.url.authority, named.path("any")) == ("app.localhost", "/users?x=1")
+    assert named.parameters["address"] == "127.0.0.1"
+    assert named.parity == {"path": "/users?x=1", "Host": "app.localhost"}
+    texts = [Asking.of(load_workload("hello"), 1, entry, Data()).exchanges()[0].request for entry in (plain, named)]
+    assert texts[0].startswith(b"GET /users HTTP/1.1\r\nHost: 127.0.0.1\r\n")
+    assert texts[1].startswith(b"GET /users?x=1 HTTP/1.1\r\nHost: app.localhost\r\n")
+    secure = entrants(["https://localhost:3443/", "https://[::1]:3443/", "https://app.localhost/"])
+    certified = [(entry.url.certified, entry.url.authority, entry.tls) for entry in secure if entry.url is not None]
+    expected = [("localhost", "", True), ("::1", "", True), ("app.localhost", "app.localhost", True)]
+    assert certified == expected
+
+
+def test_the_path_of_a_url_is_the_workload_unless_one_is_given() -> None:
+    """The first one's names it if paths differ, since each server is asked at its own."""
+    words = ["http://127.0.0.1:1/", "a=http://127.0.0.1:2/users?x=1", "b=http://127.0.0.1:3/v2/users"]
+    made = entrants(words)
+    assert contender.workload_word_of(made) == "/users?x=1"
+    assert contender.workload_word_of(made[:1]) == ""
+    assert [entry.path("hello") for entry in made] == ["", "/users?x=1", "/v2/users"]
+
+
+def test_what_certificates_are_trusted_comes_back_from_the_record(tmp_path: Path) -> None:
+    """And is refused where no certificate is asked for, or if its file has none."""
+    words = ["https://localhost:3443/", "http://127.0.0.1:1/"]
+    any_certificate = entrants(words, trust=contender.Trust.given(None, insecure=True))
+    assert any_certificate[0].parameters["insecure"] is True
+    assert "insecure" not in any_certificate[1].parameters
+    (named, _) = entrants(words, trust=contender.Trust(str(tmp_path / "ca.pem")))
+    for entry in (any_certificate[0], named):
+        assert contender.entry_of(entry.name, entry.kind, dict(entry.parameters)) == entry
+    with pytest.raises(BadUsage, match="--insecure is for servers at https://"):
+        entrants(words[1:], trust=contender.Trust.given(None, insecure=True))
+    (tmp_path / "not.pem").write_text("no certificate")
+    for file in ("not.pem", "absent.pem"):
+        with pytest.raises(BadUsage, match=f"--cacert .*{file}: can't be used"):
+            contender.Trust.given(str(tmp_path / file), insecure=False)
+
+
+@pytest.mark.parametrize(("workload", "word"), [("multiply", "127.0.0.1:1/mul"), ("hello,json", "127.0.0.1:1/users")])
+def test_a_url_with_a_path_is_asked_for_one_request(workload: str, word: str) -> None:
+    """Drawn paths, and several workloads, have paths of their own."""
+    first, *also = several(workload)
+    entries = entrants(["x=127.0.0.1:2", f"y={word}"])
+    request = Request(entries=entries, workload=first, also=tuple(also))
+    with pytest.raises(BadUsage, match=r"has paths of its own, and y is asked at"):
+        refuse_unfit_load(request)
 
 
 def test_a_command_without_a_name_is_not_named_by_its_variables() -> None:

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from commands import dragstrip
 
 from dragstrip import contender
-from dragstrip.cli.install import install_command
+from dragstrip.commands.install import install_command
 from dragstrip.contender import Entry, Ready, discovery, install
 
 NAMES = contender.line_up("default").names
@@ -198,13 +198,13 @@ def test_what_was_tried_together_and_failed_is_tried_one_by_one() -> None:
     """So it costs its contender alone; what needs it is not run, and the last lines are the reason."""
     fails, works = "print('no space left'); raise SystemExit(3)", "pass"
     alone = (
-        install.Step((sys.executable, "-c", fails), "a test", names=("a",)),
-        install.Step((sys.executable, "-c", works), "a test", names=("b",)),
+        install.InstallStep((sys.executable, "-c", fails), "a test", names=("a",)),
+        install.InstallStep((sys.executable, "-c", works), "a test", names=("b",)),
     )
     steps = (
-        install.Step((sys.executable, "-c", fails), "a test", names=("a", "b"), singly=alone),
-        install.Step((sys.executable, "-c", "raise SystemExit('must not run')"), "a test", names=("a",)),
-        install.Step(("no-such-program",), "a test", names=("c",)),
+        install.InstallStep((sys.executable, "-c", fails), "a test", names=("a", "b"), singly=alone),
+        install.InstallStep((sys.executable, "-c", "raise SystemExit('must not run')"), "a test", names=("a",)),
+        install.InstallStep(("no-such-program",), "a test", names=("c",)),
     )
     printed: list[str] = []
     failed = install.carry_out(install.InstallPlan(steps), printed.append)
@@ -259,7 +259,7 @@ def test_daemons_are_forbidden_during_the_step_and_the_policy_goes_away_even_on_
     fake.write_text(f"#!/bin/sh\n{policy}; echo the policy says $?; exit 100\n")
     fake.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    plan = install.InstallPlan((install.Step(("apt-get", "install"), "a test", names=("one",)),))
+    plan = install.InstallPlan((install.InstallStep(("apt-get", "install"), "a test", names=("one",)),))
     assert f"{policy} keeps packages from starting" in plan.text()
     assert "the policy says 101" in install.carry_out(plan, lambda line: None)["one"]
     assert not policy.exists()
@@ -276,7 +276,7 @@ def test_a_policy_of_the_systems_own_is_left_alone(tmp_path: Path, monkeypatch: 
     fake.write_text(f"#!/bin/sh\n{policy}\n[ $? = 104 ]\n")
     fake.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    plan = install.InstallPlan((install.Step(("apt-get", "install"), "a test"),))
+    plan = install.InstallPlan((install.InstallStep(("apt-get", "install"), "a test"),))
     install.carry_out(plan, lambda line: None)
     assert policy.read_text() == "#!/bin/sh\nexit 104\n"
     assert "keeps packages" not in plan.text()
@@ -374,7 +374,7 @@ def test_what_fails_costs_its_contender_of_a_line_up_and_is_named(
     monkeypatch: pytest.MonkeyPatch, words: list[str], missing: set[str], code: int
 ) -> None:
     """The others of a line-up can race: `make race` goes on. Who was named, or a line-up without any, is a failure."""
-    failing = install.Step((sys.executable, "-c", "raise SystemExit('no space left')"), "a test", names=("lua",))
+    failing = install.InstallStep((sys.executable, "-c", "raise SystemExit('no space left')"), "a test", names=("lua",))
 
     def check(entry: Entry) -> Ready | contender.Missing:
         return contender.Missing("planted", "") if entry.name in missing else Ready("1", {})

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from dragstrip.cli.main import cli
+from dragstrip.commands.main import cli
 from dragstrip.contender.fields import ContenderFile
 from dragstrip.errors import BadUsage
 

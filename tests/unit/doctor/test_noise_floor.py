@@ -13,16 +13,16 @@ from scipy import stats
 
 from dragstrip import analysis, machine
 from dragstrip.doctor import examine, noise_floor
-from dragstrip.doctor.noise_floor import Noise
+from dragstrip.doctor.noise_floor import NoiseFloor
 from dragstrip.racing import schedule
 from dragstrip.report import figures
-from dragstrip.report.doctor import as_json, finding_text
+from dragstrip.report.doctor import as_json
 from dragstrip.store import machine_profile
 
 
 def test_the_forecast_is_the_methods_own_formula() -> None:
     """The interval's half-width at the planned last round, and 1.28 standard errors more for nine in ten."""
-    noise = Noise(sd=0.015, round_s=0.8, rounds=10)
+    noise = NoiseFloor(sd=0.015, round_s=0.8, rounds=10)
     n = schedule.planned_rounds(60, 0.8)
     half = analysis.factor_within(n, 0.05, n)
     assert noise.smallest(60) == pytest.approx(
@@ -57,4 +57,4 @@ def test_a_null_race_is_kept_cited_by_later_reports_and_outlives_a_doctor_withou
     assert cited.startswith(f"This machine's null race, {race.id} of 2026-01-02: ")
     assert "doctor --null-race" in figures.null_race(race)
     void = examine.null_race_finding(noise_floor.null_race(race, analysis.judge(race), void=True))
-    assert (void.status, finding_text(void)[:4]) == ("warn", "void")
+    assert (void.status, void.text[:4]) == ("warn", "void")

@@ -23,7 +23,7 @@ from dragstrip import image
 from dragstrip.errors import BadUsage, StageError
 from dragstrip.image import archive, box
 from dragstrip.image.images import Image
-from dragstrip.image.unpacking import Limits, Unpacked, Unpacker
+from dragstrip.image.unpacking import Unpacked, Unpacker, UnpackingLimits
 
 Member = tuple[tarfile.TarInfo, bytes]
 
@@ -46,12 +46,12 @@ def _state(around: Path) -> list[tuple[str, int]]:
     return sorted((str(place), place.lstat().st_mode) for place in places)
 
 
-def _unpack(out: Path, *layers: bytes, limits: Limits | None = None, compressed: bool = False) -> Unpacked:
+def _unpack(out: Path, *layers: bytes, limits: UnpackingLimits | None = None, compressed: bool = False) -> Unpacked:
     file, root = out.parent / "image.tar", out / "root"
     images.save(file, layers, compressed=compressed)
     root.mkdir(exist_ok=True)
     with archive.opened(file) as saved:
-        return Unpacker(root, None, limits or Limits()).unpack(saved)
+        return Unpacker(root, None, limits or UnpackingLimits()).unpack(saved)
 
 
 @pytest.mark.parametrize("name", [".wh.", ".wh..", ".wh...", "a/.wh...", "a/../.wh.secret", "/.wh.secret"])
@@ -190,7 +190,7 @@ def test_zeros_become_a_hole_and_a_bomb_ends_at_the_limit(out: Path) -> None:
     assert (out / "root" / "zeros").stat().st_size == 32 << 20
     assert (out / "root" / "zeros").stat().st_blocks < 100
     with pytest.raises(BadUsage, match=r"more than .* 1,000,000 bytes"):
-        _unpack(out, bomb, compressed=True, limits=Limits(bytes=1_000_000))
+        _unpack(out, bomb, compressed=True, limits=UnpackingLimits(bytes=1_000_000))
 
 
 def test_headers_without_an_end_are_refused(out: Path) -> None:
@@ -217,13 +217,15 @@ def test_a_layer_that_is_listed_again_and_again_ends_at_a_limit(out: Path) -> No
         pass
     images.save(out.parent / "some.tar", [one] * 8, compressed=True)
     (out / "root").mkdir()
-    unpacker = Unpacker(out / "root", None, Limits(bytes=(5 << 20) - 2**30))  # a layer may have 1 GiB of padding
+    unpacker = Unpacker(
+        out / "root", None, UnpackingLimits(bytes=(5 << 20) - 2**30)
+    )  # a layer may have 1 GiB of padding
     with archive.opened(out.parent / "some.tar") as saved, pytest.raises(BadUsage, match="more than"):
         unpacker.unpack(saved)
 
 
 def test_a_full_disk_is_noticed_before_it_is_full(out: Path) -> None:
-    for limits in (Limits(spare=1 << 60), Limits(spare_files=1 << 60)):
+    for limits in (UnpackingLimits(spare=1 << 60), UnpackingLimits(spare_files=1 << 60)):
         with pytest.raises(BadUsage, match=r"its disk has .* MiB and .* files left; free some space"):
             _unpack(out, images.layer(images.entry("f", b"1")), limits=limits)
 
@@ -254,7 +256,7 @@ def test_many_files_are_unpacked_and_removed(tmp_path: Path, count: int) -> None
     images.save(file, [images.layer(*members)])
     found = image.find(str(file), "none")
     with pytest.raises(BadUsage, match=f"more than {count - 1:,} files"):
-        image.unpacked(found, tmp_path / "cache", Limits(files=count - 1))
+        image.unpacked(found, tmp_path / "cache", UnpackingLimits(files=count - 1))
     assert list((tmp_path / "cache" / "images").glob("*/")) == []
     assert image.unpacked(found, tmp_path / "cache").files == count
 

@@ -14,15 +14,15 @@ import pytest
 
 from dragstrip.errors import BadUsage
 from dragstrip.image import archive
-from dragstrip.image.unpacking import Limits, Unpacked, Unpacker, inside
+from dragstrip.image.unpacking import Unpacked, Unpacker, UnpackingLimits, inside
 
 
-def _unpack(tmp_path: Path, *layers: bytes, limits: Limits | None = None) -> tuple[Path, Unpacked]:
+def _unpack(tmp_path: Path, *layers: bytes, limits: UnpackingLimits | None = None) -> tuple[Path, Unpacked]:
     file, root = tmp_path / "image.tar", tmp_path / "out" / "root"
     images.save(file, layers)
     root.mkdir(parents=True, exist_ok=True)
     with archive.opened(file) as saved:
-        return root, Unpacker(root, None, limits or Limits()).unpack(saved)
+        return root, Unpacker(root, None, limits or UnpackingLimits()).unpack(saved)
 
 
 def _tree(root: Path) -> dict[str, str]:
@@ -131,13 +131,13 @@ def test_a_link_to_itself_is_refused(tmp_path: Path) -> None:
 def test_files_and_bytes_are_bounded(tmp_path: Path) -> None:
     many = images.layer(*(images.entry(f"f{number}") for number in range(100)))
     with pytest.raises(BadUsage, match="more than 99 files and"):
-        _unpack(tmp_path, many, limits=Limits(files=99))
+        _unpack(tmp_path, many, limits=UnpackingLimits(files=99))
     sparse, _ = images.entry("sparse")
     sparse.size = 40 << 30  # nothing of it is stored
     with pytest.raises(BadUsage, match="more than 500,000 files and 17,179,869,184 bytes"):
         _unpack(tmp_path, sparse.tobuf(tarfile.PAX_FORMAT) + bytes(1024))
     with pytest.raises(BadUsage, match=r"more than .* 1,000 bytes"):
-        _unpack(tmp_path, images.layer(images.entry("large", bytes(1001))), limits=Limits(bytes=1000))
+        _unpack(tmp_path, images.layer(images.entry("large", bytes(1001))), limits=UnpackingLimits(bytes=1000))
 
 
 def test_a_header_that_claims_gigabytes_and_a_cut_layer_are_refused(tmp_path: Path) -> None:

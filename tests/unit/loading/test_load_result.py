@@ -2,33 +2,29 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import sys
 from dataclasses import replace
-from typing import Any
 
 import jsonschema
 import pytest
 from hdrh.histogram import HdrHistogram
 
 pytest.importorskip("dragstrip._engine", reason="the engine is not built: make build")
+from load_samples import SECOND_NS, part, result
 from loads import SCHEMA
 
-from dragstrip.cli.main import main
-from dragstrip.compat import styles
+from dragstrip.commands.load import STYLES
+from dragstrip.commands.main import main
+from dragstrip.extras.compat import styles
 from dragstrip.loading import request as loading_request
-from dragstrip.loading.learn import Learned
-from dragstrip.loading.request import LoadRequest, target
-from dragstrip.loading.result import LoadResult, Slice
-from dragstrip.record import LoadEnding
+from dragstrip.loading.request import LoadRequest
 from dragstrip.report.load import export
 from dragstrip.report.load.bins import MOST, bins
 from dragstrip.report.load.limits import limits
+from dragstrip.report.load.report import LoadReport
 from dragstrip.report.load.warnings import warnings
-
-SECOND_NS = 1_000_000_000
 
 
 @pytest.mark.parametrize(
@@ -75,54 +71,6 @@ def test_what_cannot_be_done_is_refused_before_anything_is_sent(
     assert out == ""
 
 
-def part(**known: Any) -> Slice:
-    """A slice of 1 s in which 1000 requests over 10 connections were answered right."""
-    whole = {
-        "started_ns": 0,
-        "counted_ns": SECOND_NS,
-        "duration_ns": SECOND_NS,
-        "requests": 1000,
-        "answered": 1000,
-        "sent": 1000,
-        "failed": 0,
-        "in_flight": 0,
-        "errors": {},
-        "bytes_in": 100_000,
-        "bytes_out": 50_000,
-        "connects": 0,
-        "latency_hdr": b"",
-        "latency_sum_ns": 10 * SECOND_NS,
-        "p50_ns": 10_000_000,
-        "p99_ns": 10_000_000,
-        "max_ns": 10_000_000,
-        "engine_cpu_ns": SECOND_NS // 2,
-        "engine_wait_ns": 0,
-        "gave_up": False,
-    }
-    return Slice(**(whole | known))
-
-
-def result(*slices: Slice, **known: Any) -> LoadResult:
-    """A run of these slices, whose latencies lie at 10 ms."""
-    latencies = HdrHistogram(1, 60_000_000_000, 3)
-    for one in slices:
-        if one.requests:
-            latencies.record_value(10_000_000, one.requests)
-    whole = {
-        "request": LoadRequest(url="http://127.0.0.1/"),
-        "target": target("http://127.0.0.1/"),
-        "learned": Learned(status=200, reason="OK", body=b"hello", server="", closes=False),
-        "started": "2026-01-01T00:00:00+00:00",
-        "software": "0",
-        "cores": (0,),
-        "connections": 10,
-        "slices": slices,
-        "latency_hdr": base64.b64decode(latencies.encode()),
-        "finished": LoadEnding.DURATION,
-    }
-    return LoadResult(**(whole | known))
-
-
 def test_the_generators_own_limit_is_a_warning() -> None:
     """From 95 % of its core on; below, waiting for the core is one."""
     full = warnings(result(part(engine_cpu_ns=int(0.96 * SECOND_NS))))
@@ -159,9 +107,9 @@ def test_a_run_in_which_nothing_was_measured_has_null_and_no_number() -> None:
     jsonschema.validate(found, json.loads(SCHEMA.read_text()))
     assert set(found["latency_us"].values()) == {None}
     assert [one["met"] for one in found["limits"]] == [False, False]
-    assert "TotalCount     =        0.000" in export.hgrm(empty)
+    assert "TotalCount     =        0.000" in export.hgrm(LoadReport.of(found))
     for run in (empty, replace(empty, slices=())):
-        for style in styles.STYLES:
+        for style in STYLES:
             assert styles.styled(run, style)
 
 

@@ -26,7 +26,7 @@ from dragstrip.racing.loop import RoundLoop
 from dragstrip.racing.progress import Silent
 from dragstrip.racing.race_loop import RaceLoop
 from dragstrip.racing.resume import _refuse_ended
-from dragstrip.racing.round import Outcome, RoundPlan
+from dragstrip.racing.round import RoundOutcome, RoundPlan
 from dragstrip.record import Block, Ending, Event, Load, Plan, Race, Round
 from dragstrip.report.race import badge, formats, headline, markdown, thresholds
 from dragstrip.report.race.export import race_json
@@ -91,7 +91,7 @@ class Track:
         self.course, self.now_ns, self.drawn = course, samples.START_NS, random.Random(course.seed)
         self.metrics: dict[int, str] = {}
 
-    def run(self, loop: RoundLoop, plan: RoundPlan) -> tuple[Outcome, Sequence[Event]]:
+    def run(self, loop: RoundLoop, plan: RoundPlan) -> tuple[RoundOutcome, Sequence[Event]]:
         course, at = self.course, len(loop.race.rounds)  # type: ignore[attr-defined]
         lasts_s = course.round_s * len(plan.launches) * self.drawn.uniform(0.95, 1.05)
         begin_ns, self.now_ns = self.now_ns, self.now_ns + round(lasts_s * S)
@@ -106,9 +106,8 @@ class Track:
             samples.launch(
                 name,
                 plan.index,
-                threads=1,
+                {"threads": 1} | self._asked(faulty.get(name)),
                 settled=faulty.get(name) != "cold",
-                **self._asked(faulty.get(name)),
             )
             for name in plan.launches
         )
@@ -123,9 +122,9 @@ class Track:
         )
         loop.spent_s += (self.now_ns - begin_ns) / 1e9
         out = {name: "died" for name, when in course.falls.items() if when == at and name in plan.launches}
-        return Outcome(round=record, planned=(), out=out), ()
+        return RoundOutcome(round=record, planned=(), out=out), ()
 
-    def _asked(self, fault: str | None) -> Mapping[str, Any]:
+    def _asked(self, fault: str | None) -> dict[str, float]:
         """What a launch made of the database, if the race has one."""
         if not any(what == "database" for what, _ in self.course.faults.values()):
             return {}

@@ -24,9 +24,11 @@ def test_a_launch_is_tried_once_more_where_its_port_was_taken_and_only_there(
     errors: list[StageError], launches: int, raised: type[StageError] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the server said of it decides nothing."""
-    launching, entry, tried = Launching.__new__(Launching), SimpleNamespace(url=None), []
+    launching, entry, tried = Launching.__new__(Launching), SimpleNamespace(url=None, command=()), []
 
-    def launch(*_: Any) -> str:
+    launching._apart = False
+
+    def launch(*_: Any, **__: Any) -> str:
         tried.append(1)
         if len(tried) <= len(errors):
             raise errors[len(tried) - 1]

@@ -30,8 +30,7 @@ from dragstrip.racing.qualification import Qualified
 from dragstrip.racing.race_loop import ColumnLoop, RaceLoop
 from dragstrip.racing.setup import RaceSetup
 from dragstrip.record import Block, Event, EventKind, Load, Race
-from dragstrip.report.race.checks import check_text
-from dragstrip.report.race.messages import event_text
+from dragstrip.validity.messages import event_text
 
 HERE = Path(__file__).parents[2]
 MS = samples.MS
@@ -94,7 +93,7 @@ def test_what_was_seen_often_enough_warns_and_says_what_to_do(
     assert check(samples.race(events=fact(few)), name).status == "pass"
     found = check(samples.race(events=fact(many)), name)
     assert found.status == "warn"
-    assert ": " in check_text(found)
+    assert ": " in found.detail
 
 
 def test_one_contenders_growth_is_not_laid_at_the_door_of_another_whose_name_begins_alike() -> None:
@@ -102,7 +101,7 @@ def test_one_contenders_growth_is_not_laid_at_the_door_of_another_whose_name_beg
     grew = events(7, EventKind.GROWING, "a: b", bytes_per_s=9 * 2**20, share_per_s=0.12)
     rates = {"a": 4e4, "a: b": 3e4}
     found = check(samples.race(rates, events=grew), "memory")
-    assert check_text(found).startswith("a: b: its memory grew by 9 MiB (12%)")
+    assert found.detail.startswith("a: b: its memory grew by 9 MiB (12%)")
     assert check(samples.race(rates, events=grew[:6]), "memory").status == "pass"
 
 
@@ -116,7 +115,7 @@ def test_a_machine_that_grows_slower_is_seen_by_the_engines_own_pace() -> None:
     assert check(slower(0.02), "clock").status == "pass"
     found = check(slower(0.15), "clock")
     assert found.status == "warn"
-    assert "slower during the race" in check_text(found)
+    assert "slower during the race" in found.detail
 
 
 def test_a_machine_whose_pace_scatters_from_round_to_round_has_not_grown_slower() -> None:
@@ -135,7 +134,7 @@ def test_connections_that_are_not_kept_open_as_asked_are_named() -> None:
     """A server that closes after every response warns; a load that should open one each, and did not, voids."""
     closing = changed(samples.race(), lambda b: replace(b, connects=b.answered) if b.contender == "quick" else b)
     assert check(closing, "connections").status == "warn"
-    assert check_text(check(closing, "connections")).startswith(
+    assert check(closing, "connections").detail.startswith(
         "quick closed its connections after 1.0 responses on average"
     )
     one_each = Load(connections=32, threads=1, keepalive=False, timeout_ns=10**9)
@@ -183,7 +182,7 @@ def loop_of(race: Race, *, needed: Sequence[str] = (), spent_s: float = 0.0) -> 
     loop, whole = ColumnLoop.__new__(ColumnLoop), RaceLoop.__new__(RaceLoop)
     whole.race, whole.columns = race, [loop]
     loop.whole, loop.finished, loop.needed, loop.open = whole, None, frozenset(needed), frozenset(needed)
-    loop.race, loop.spent_s, loop.void_in_a_row, loop.judged = race, spent_s, 0, analysis.judge_column(race)
+    loop.column, loop.spent_s, loop.void_in_a_row, loop.judged = 0, spent_s, 0, analysis.judge_column(race)
     for this in race.rounds:
         loop.void_in_a_row = loop.void_in_a_row + 1 if this.void else 0
     loop.contenders = dict.fromkeys(("quick", "steady"))  # type: ignore[assignment]  # only how many they are counts
@@ -208,8 +207,8 @@ def test_launches_of_two_kinds_are_raced_for_twenty_rounds_whatever_is_decided()
     assert over(samples.changed(few, plan=plan)) is None
     assert over(samples.changed(many, plan=plan)) == "decided"
     assert over(samples.changed(samples.race(noise=0.004), plan=plan)) == "decided"
-    assert "--rounds 20" in check_text(check(few, "launches"))
-    assert "--rounds 20" not in check_text(check(many, "launches"))
+    assert "--rounds 20" in check(few, "launches").detail
+    assert "--rounds 20" not in check(many, "launches").detail
 
 
 def test_a_race_ends_by_what_is_decided_by_its_budget_or_by_rounds_that_can_not_be_true() -> None:

@@ -12,7 +12,6 @@ from dragstrip import analysis, validity
 from dragstrip.errors import BadUsage
 from dragstrip.racing import schedule
 from dragstrip.record import Block, Load, Race
-from dragstrip.report.race.checks import check_text
 
 
 def at_one_rate(slower: float = 1.0, **changes: Any) -> Race:
@@ -82,7 +81,7 @@ def test_a_closed_loop_has_no_latency_to_compare() -> None:
 def test_a_rate_that_is_not_sustained_and_a_late_engine_warn(changes: dict[str, Any], status: str, words: str) -> None:
     """Checked over all blocks of a contender: dropping slow ones would make it look faster."""
     found = check_of(at_one_rate(**changes), "offered rate")
-    assert (found.status, words in check_text(found)) == (status, True), check_text(found)
+    assert (found.status, words in found.detail) == (status, True), found.detail
 
 
 def test_checks_of_a_closed_loop_do_not_judge_an_open_one() -> None:

@@ -19,7 +19,7 @@ from dragstrip.racing.launching import Launching
 from dragstrip.racing.loop import RoundLoop
 from dragstrip.racing.progress import Silent
 from dragstrip.racing.race_loop import RaceLoop
-from dragstrip.racing.round import Outcome, RoundPlan
+from dragstrip.racing.round import RoundOutcome, RoundPlan
 from dragstrip.racing.setup import RaceSetup
 from dragstrip.record import Ending, Event, Load, Plan, Race, Round
 from dragstrip.store.database import Store
@@ -38,7 +38,7 @@ class Recorder:
     def __init__(self) -> None:
         self.plans: list[RoundPlan] = []
 
-    def run(self, loop: RoundLoop, plan: RoundPlan) -> tuple[Outcome, Sequence[Event]]:
+    def run(self, loop: RoundLoop, plan: RoundPlan) -> tuple[RoundOutcome, Sequence[Event]]:
         """One round of known speeds; a second and a half of the budget."""
         self.plans.append(plan)
         loop.spent_s += 1.5
@@ -66,7 +66,7 @@ class Recorder:
             blocks=blocks,
             void=void,
         )
-        return Outcome(round=record, planned=(), out={FALLS: "died"} if plan.index == IN_ROUND else {}), ()
+        return RoundOutcome(round=record, planned=(), out={FALLS: "died"} if plan.index == IN_ROUND else {}), ()
 
     def digest(self) -> str:
         """Of every launch and block in order, with their lengths."""

@@ -131,6 +131,32 @@ def test_an_unknown_server_is_watched_for_twice_the_time_that_it_needs(first_sli
     assert warmed_up(speeds, 1, least_s=0.5) == (10 * WINDOW, True)
 
 
+@pytest.mark.parametrize(("learns", "slices"), [(True, 50 * WINDOW), (False, 30 * WINDOW)])
+def test_what_an_unknown_server_needs_is_learned_in_time_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, learns: bool, slices: int
+) -> None:
+    """Others leave it a fifth of the clock: half a second of its own takes 2.5 s, a known server's at most 1.5 s."""
+    clock_ns = [0]
+    monkeypatch.setattr("dragstrip.racing.warm_up.time", SimpleNamespace(monotonic_ns=lambda: clock_ns[0]))
+    given: list[BlockPlan] = []
+
+    def run(plans: Sequence[BlockPlan]) -> list[Tally]:
+        given.extend(plans)
+        clock_ns[0] += sum(plan.counted_ns for plan in plans)
+        return [
+            slice_of(duration_ns=plan.counted_ns, counted_ns=plan.counted_ns, engine_wait_ns=plan.counted_ns * 0.8)
+            for plan in plans
+        ]
+
+    setup = SimpleNamespace(
+        connect=lambda _: 7, watch=lambda *_: None, engine=SimpleNamespace(run=run), lanes=SimpleNamespace(server=(1,))
+    )
+    entry = SimpleNamespace(warm_up_least_s=0.495, warm_up_most_s=10.0)
+    launched = SimpleNamespace(session=None, running=None, entry=entry)
+    warm_up(cast("RaceSetup", setup), cast("LaunchedServer", launched), 1_000_000, learns=learns)
+    assert len(given) == slices
+
+
 def test_builds_of_one_server_are_warmed_up_for_equally_long() -> None:
     """The longest time that one of them needed; a contender with a definition keeps its own."""
     times_s = {"first": 0.35, "second": 0.5, "third": 0.05}

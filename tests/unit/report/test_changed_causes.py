@@ -11,7 +11,7 @@ import samples
 from click.testing import CliRunner
 
 from dragstrip.analysis import compare
-from dragstrip.cli.main import cli
+from dragstrip.commands.main import cli
 from dragstrip.record import Profile, Race
 from dragstrip.report import changed_causes
 from dragstrip.store.database import Store

@@ -77,3 +77,18 @@ def test_axes_write_no_zero_with_a_unit(race: Race) -> None:
     values = [us for row in part_of(race).rows for _, us in latency.curve(race, row.name)]
     assert low == pytest.approx(min(values), rel=0.06)
     assert high == pytest.approx(max(values), rel=0.06)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "ticks"),
+    [
+        (6.0, 9000.0, [10, 20, 50, 100, 200, 500, 1000, 2000, 5000]),
+        (0.5, 2e6, [1, 10, 100, 1000, 10_000, 100_000, 1_000_000]),
+        (1.0, 2.0, [1, 2]),
+        (310.0, 380.0, None),
+    ],
+)
+def test_ticks_of_a_log_axis_are_even(low: float, high: float, ticks: list[float] | None) -> None:
+    axis = charts.log_axis(low, high).to_dict()
+    assert axis.get("values") == ticks
+    assert ("tickCount" in axis) == (ticks is None)

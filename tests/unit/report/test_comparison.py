@@ -15,7 +15,7 @@ from scipy import stats
 
 from dragstrip.analysis import compare, factor_within, round_numbers
 from dragstrip.analysis.comparison import joined, welch_half
-from dragstrip.cli.main import cli
+from dragstrip.commands.main import cli
 from dragstrip.errors import BadUsage, StoreError
 from dragstrip.record import Ending, Race
 from dragstrip.report import comparison

@@ -20,7 +20,7 @@ from hdrh.histogram import HdrHistogram
 from hdrh.log import HistogramLogReader
 
 from dragstrip.analysis import judge, judge_column
-from dragstrip.cli.main import cli
+from dragstrip.commands.main import cli
 from dragstrip.errors import BadUsage
 from dragstrip.record import Race
 from dragstrip.report.race import latency, stack_formats, summary

@@ -75,7 +75,7 @@ def test_a_list_of_races_tells_verdicts_and_local_times(monkeypatch: pytest.Monk
     """Newest first, at 80 columns too; one that has not ended has no verdict, whatever it had before."""
     monkeypatch.setenv("TZ", "America/New_York")
     time.tzset()
-    line = RunLine("0" * 12, "2026-01-02T03:04:05+00:00", "hello", ("new", "old"), 14, "decided")
+    line = RunLine("0" * 12, "2026-01-02T03:04:05+00:00", "hello", ("new", "old"), 14, "decided", {"hello": ""})
     lines = [line, replace(line, race="1" * 12, rounds=3, finished="")]
     verdicts = {"0" * 12: "FASTER new +3.7 %, 2.7 to 4.6", "1" * 12: "FASTER old +9 %, 1 to 17"}
     file = io.StringIO()

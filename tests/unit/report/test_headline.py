@@ -20,8 +20,8 @@ from rich.console import Console
 
 from dragstrip.analysis import judge
 from dragstrip.analysis.fitness import GeneratorLimit
-from dragstrip.cli import race as cli_race
-from dragstrip.cli.conclusion import conclude
+from dragstrip.commands import race as cli_race
+from dragstrip.commands.conclusion import conclude
 from dragstrip.record import Ending, Race
 from dragstrip.report.race import (
     badge,
@@ -67,29 +67,29 @@ GLANCES = {
     "faster": (
         samples.race({"new": 41_500.0, "old": 40_000.0}, rounds=14),
         (),
-        r"FASTER new \+3\.\d+ %, .* new served",
+        r"FASTER new: 1\.03\d × old \(1\.03\d–1\.04\d\) new served 1\.03\d times the requests of old",
     ),
     "far faster": (
         samples.race({"new": 90_000.0, "old": 40_000.0}, rounds=14),
         (),
-        r"FASTER new 2\.2\d ×, .* new served",
+        r"FASTER new: 2\.2\d × old \(.* new served 2\.2\d times",
     ),
     "fastest": (
         samples.race(SPEEDS, rounds=14),
         (),
-        r"FASTEST return, \+2\d\.\d % on the next, .* return is the fastest",
+        r"FASTEST return: 1\.2\d × the next, \w+ \(.* return is the fastest",
     ),
     "same": (
         samples.race({"new": 40_000.0, "old": 40_000.0}, rounds=40, noise=0.004),
         (),
-        r"SAME \w+ and \w+ within 1 %, −0\.\d+ to \+0\.\d+ % \w+ and \w+: same within 1 %",
+        r"SAME \w+ and \w+ within 1 %, 0\.99\d–1\.00\d × \w+ and \w+: same within 1 % \(0\.99\d–1\.00\d ×",
     ),
     "too close": (
         samples.race({"new": 40_200.0, "old": 40_000.0}, rounds=12, noise=0.05),
         (),
-        r"TOO CLOSE TO CALL \w+ against \w+, −\d.* to \+\d.* % \w+ against \w+: too close to call, between",
+        r"TOO CLOSE TO CALL \w+ against \w+, 0\.9\d+–1\.0\d+ × \w+ against \w+: too close to call, \w+ served between",
     ),
-    "too early": (samples.race(rounds=3), (), r"TOO EARLY quick 1\.3\d × steady after 3 rounds quick against steady"),
+    "too early": (samples.race(rounds=3), (), r"TOO EARLY quick: 1\.3\d × steady after 3 rounds quick against steady"),
     "one left": (
         samples.race({"quick": 1000.0}, rounds=0, out={"dud": "died"}, finished=Ending.TOO_FEW),
         (),
@@ -127,7 +127,7 @@ def test_where_the_race_chose_its_metric_the_headline_says_which_and_why() -> No
     assert headline.headline(judged).endswith(
         " CPU time per request decides: the load generator, not lavish, limited the throughput."
     )
-    assert badge.race_badge(judged).line.startswith("LESS CPU thrifty: lavish takes 2.0")
+    assert badge.race_badge(judged).line.startswith("LESS CPU thrifty: lavish needs 2.0")
     made = race_export.race_json(judged)
     jsonschema.validate(made, race_export.schema())
     assert (made["columns"][0]["metric"], made["columns"][0]["metric_reason"]) == (

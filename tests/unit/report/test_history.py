@@ -85,7 +85,7 @@ def store(tmp_path: Path) -> Path:
 def test_the_terminal_shows_the_change_with_its_commits_and_the_new_kernel(store: Path) -> None:
     done = dragstrip("history", "server", "--store", str(store))
     assert done.returncode == 0, done.stderr
-    assert "slower: × 0.9" in done.stdout
+    assert "slower: 1.0" in done.stdout
     assert f"commits {8:040x}"[:15] in done.stdout
     assert "kernel Linux 6.2.0" in done.stdout
 

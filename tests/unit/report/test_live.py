@@ -19,7 +19,7 @@ from dragstrip.report.race import (
 )
 
 
-def _ran(progress: live.Progress, race: Race) -> None:
+def _ran(progress: live.LiveProgress, race: Race) -> None:
     with progress:
         progress.phase("checking what is installed", waiting=True)
         progress.phase("checking 1 of 2: return", waiting=True)
@@ -35,7 +35,7 @@ def _ran(progress: live.Progress, race: Race) -> None:
 def test_progress_without_a_terminal_writes_few_plain_lines(race: Race) -> None:
     """Phases, how scrutineering ended, and the rounds that tell something."""
     file = io.StringIO()
-    _ran(live.Progress(Console(file=file, width=100)), race)
+    _ran(live.LiveProgress(Console(file=file, width=100)), race)
     lines = file.getvalue().splitlines()
     assert lines[:3] == ["checking what is installed", "return: ready", "dud: out: body differs"]
     assert any(line.startswith("round 1, ") for line in lines)
@@ -47,7 +47,7 @@ def test_progress_is_silent_when_asked(race: Race) -> None:
     """--quiet: not one character, terminal or not."""
     for force in (True, False):
         file = io.StringIO()
-        _ran(live.Progress(Console(file=file, force_terminal=force), quiet=True), race)
+        _ran(live.LiveProgress(Console(file=file, force_terminal=force), quiet=True), race)
         assert file.getvalue() == ""
 
 
@@ -57,12 +57,12 @@ def test_brief_progress_is_one_line_of_a_terminal_and_nothing_elsewhere(
     """A quiet sweep lasts minutes: the phase is shown, gone at the end; a file gets not one character."""
     monkeypatch.setenv("TERM", "xterm-256color")
     file = io.StringIO()
-    _ran(live.Progress(Console(file=file, force_terminal=True, width=200), brief=True), race)
+    _ran(live.LiveProgress(Console(file=file, force_terminal=True, width=200), brief=True), race)
     assert "checking 1 of 2: return" in file.getvalue()
     assert "round 14, 6 of 6 pairs decided" in file.getvalue()
     assert "dud" not in file.getvalue()
     elsewhere = io.StringIO()
-    _ran(live.Progress(Console(file=elsewhere, width=200), brief=True), race)
+    _ran(live.LiveProgress(Console(file=elsewhere, width=200), brief=True), race)
     assert elsewhere.getvalue() == ""
 
 
@@ -70,7 +70,7 @@ def test_progress_on_a_terminal_is_redrawn_by_the_caller_alone(race: Race, monke
     """No thread is started: a refresh in the middle of a block would take the engine's core."""
     monkeypatch.setenv("TERM", "xterm-256color")
     before, file = threading.active_count(), io.StringIO()
-    progress = live.Progress(Console(file=file, force_terminal=True, width=100))
+    progress = live.LiveProgress(Console(file=file, force_terminal=True, width=100))
     with progress:
         progress.ready("return")
         progress.round_done(race, judge(race))
@@ -85,7 +85,7 @@ def test_standings_between_rounds_decode_no_histogram(race: Race, monkeypatch: p
     """They are drawn after every round: merging all blocks so far each time would take ever longer."""
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setattr(latency, "merged", lambda race: pytest.fail("histograms were merged"))
-    with live.Progress(Console(file=io.StringIO(), force_terminal=True, width=100)) as progress:
+    with live.LiveProgress(Console(file=io.StringIO(), force_terminal=True, width=100)) as progress:
         progress.round_done(race, judge(race))
 
 
@@ -98,7 +98,7 @@ def test_a_race_under_way_tells_time_left_lights_and_errors(race: Race) -> None:
     )
     under_way = samples.changed(under_way, entrants=(*race.entrants, samples.entrant("quick")))
     file = io.StringIO()
-    with live.Progress(Console(file=file, force_terminal=True, width=120)) as progress:
+    with live.LiveProgress(Console(file=file, force_terminal=True, width=120)) as progress:
         progress.round_done(under_way, judge(under_way))
         told = file.getvalue()
     plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", told)
@@ -117,7 +117,7 @@ def test_void_rounds_are_told_while_a_race_runs_and_hold_up_no_decided_one() -> 
         after = replace(race, rounds=tuple(replace(r, void=stolen if r.index < void else ()) for r in race.rounds))
         judged, file = judge(after), io.StringIO()
         assert all(pair.decided for pair in judged.pairs)
-        with live.Progress(Console(file=file, width=200)) as progress:
+        with live.LiveProgress(Console(file=file, width=200)) as progress:
             progress.round_done(after, judged)
         return file.getvalue()
 
@@ -150,7 +150,7 @@ def test_a_budget_that_pays_for_too_few_rounds_is_told_after_the_first_with_what
         short = samples.changed(race, plan=replace(race.plan, budget_s=(rounds + 0.5) * each_s))
         assert told in live.too_short(short)
         file = io.StringIO()
-        progress = live.Progress(Console(file=file, width=300))
+        progress = live.LiveProgress(Console(file=file, width=300))
         progress.round_done(short, judge(short))
         assert ("pays for" in file.getvalue()) == bool(told)
     assert live.too_short(samples.changed(race, plan=replace(race.plan, budget_s=0.1, rounds_fixed=True))) == ""

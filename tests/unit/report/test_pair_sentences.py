@@ -38,12 +38,13 @@ def pair_of(**changes: object) -> analysis.Pair:
         ),
         (
             {"verdict": "undecided", "ratio": 0.998, "low": 0.988, "high": 1.009, "more_s": 75.0},
-            "nginx-lua against node: too close to call, between 1.2 % slower and 0.9 % faster (24 rounds, 38 s; "
+            "node against nginx-lua: too close to call, node served between 0.991 and 1.012 times the requests of "
+            "nginx-lua (24 rounds, 38 s; "
             "about 2 min more would decide it if this trend holds)",
         ),
         (
             {"verdict": "same", "ratio": 1.001, "low": 0.996, "high": 1.006, "within_margin": True},
-            "nginx-lua and node: same within 1 % (0.996–1.006, 24 rounds, 38 s)",
+            "nginx-lua and node: same within 1 % (0.996–1.006 ×, 24 rounds, 38 s)",
         ),
         (
             {"ratio": 1.004, "low": 1.001, "high": 1.007, "within_margin": True},
@@ -51,7 +52,7 @@ def pair_of(**changes: object) -> analysis.Pair:
         ),
         (
             {"metric": "cpu"},
-            "node took 2.41 times the CPU per request of nginx-lua (2.36–2.46, 24 rounds, 38 s)",
+            "node needed 2.41 times the CPU per request of nginx-lua (2.36–2.46, 24 rounds, 38 s)",
         ),
     ],
 )

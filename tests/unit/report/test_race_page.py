@@ -30,7 +30,7 @@ from reports import (
 )
 
 from dragstrip.analysis import judge, judge_column
-from dragstrip.cli.diff import diff
+from dragstrip.commands.diff import diff
 from dragstrip.errors import BadUsage
 from dragstrip.record import Ending, Event, EventKind, Race
 from dragstrip.report.race import (
@@ -98,17 +98,17 @@ def test_the_page_shows_the_other_metrics_and_who_serves_more_but_spends_more() 
     assert "By the other metrics" in seen
     (cpu,) = verdict.beside["cpu"]
     assert (cpu.verdict, cpu.metric) == ("slower", "cpu")
-    assert "CPU efficiency" in seen
-    assert "memory efficiency" in seen
-    assert "▼ uses more" in seen
-    assert "Throughput of the row over the column" in seen
-    assert "uses more" in shown(race, verbose=True)
+    assert "CPU per request, the second over the first" in seen
+    assert "peak memory, the second over the first" in seen
+    assert "▲ less CPU" in seen
+    assert "the ratio is by throughput, the first over the second" in seen
+    assert "less CPU" in shown(race, verbose=True)
     assert wording.contradiction_text(note)[:60] in re.sub(r"\s+", " ", shown(race))
     by_cpu = samples.changed(race, plan=replace(race.plan, metric="cpu"))
     seen = "".join(Reader(rendered(by_cpu)).text)
     assert wording.contradiction_text(note) in seen
-    assert "▲ uses less" in seen
-    assert "CPU efficiency of the row over the column" in seen
+    assert "▲ less CPU" in seen
+    assert "the ratio is by CPU per request, the second over the first" in seen
 
 
 def test_the_page_can_be_read_without_seeing_it(race: Race) -> None:

@@ -39,7 +39,7 @@ def test_the_terminal_report_fits_its_width(race: Race, width: int) -> None:
     )
     assert not [part for part in parts if part not in text]
     told = re.sub(r"\s+", " ", text)
-    assert re.match(r" FASTEST return, \+2\d\.\d % on the next, .* return is the fastest of 4: it served", told)
+    assert re.match(r" FASTEST return: 1\.2\d × the next, \w+ \(.* return is the fastest of 4: it served", told)
 
 
 def test_telling_pairs_are_shown_and_all_on_request() -> None:

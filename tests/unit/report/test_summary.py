@@ -15,14 +15,13 @@ from reports import (
 )
 
 from dragstrip.analysis import judge, judge_column
-from dragstrip.record import Race, Void, VoidKind
+from dragstrip.record import Race
 from dragstrip.report.race import (
     headline,
     summary,
 )
 from dragstrip.report.race.summary import JudgedRace
 from dragstrip.validity.check import CheckName, Finding, Status, check_result
-from dragstrip.validity.observation import AccountingFaults, ContenderShare, EngineUse, Generator, OwnShare
 
 
 def test_contenders_stand_fastest_first_and_ties_share_a_bracket(race: Race) -> None:
@@ -68,11 +67,11 @@ def test_less_cpu_stands_first_where_cpu_decides() -> None:
 
 def test_a_void_check_spoils_those_it_names_and_no_others(race: Race) -> None:
     """Their pairs read void, the headline names the excluded; a check without a contender is void for all."""
-    use = EngineUse("return", Generator.LIMIT, 0.99, 0.5)
-    limit = check_result(CheckName.GENERATOR, [Finding(Status.VOID, use)])
+    use = Finding(Status.VOID, "the generator is the limit: with return, the engine used 99 %", contender="return")
+    limit = check_result(CheckName.GENERATOR, [use])
     assert not JudgedRace(race, judge(race), [limit]).void
     text = re.sub(r"\s+", " ", shown(race, checks=[limit]))
-    assert re.search(r"return / slow .*? void", text)
+    assert re.search(r"return against slow .*? void", text)
     assert "Excluded as void: return, because the generator is the limit" in text
     assert not text.startswith(" FASTEST return")
     assert headline.no_result_reason(JudgedRace(race, judge(race), [limit])) == ""
@@ -82,10 +81,9 @@ def test_a_void_check_spoils_those_it_names_and_no_others(race: Race) -> None:
 def test_whom_a_void_check_spoils_is_no_matter_of_what_its_sentence_says() -> None:
     """Contenders `a` and `a: b`, and one that is called as a word of the sentence."""
     race = samples.race({"a": 4e4, "a: b": 3e4, "faults": 2e4})
-    limit = check_result(CheckName.TREND, [Finding(Status.VOID, ContenderShare("a: b", OwnShare.TREND, 0.2))])
+    limit = check_result(CheckName.TREND, [Finding(Status.VOID, "a: b's throughput rose by 20 %", contender="a: b")])
     assert summary.void_contenders(race, [limit]) == {"a: b"}
-    first = Void(kind=VoidKind.WRONG_ANSWERS, errors={"a: b": 1})
-    everybody = check_result(CheckName.ACCOUNTING, [Finding(Status.VOID, AccountingFaults(3, first))])
+    everybody = check_result(CheckName.ACCOUNTING, [Finding(Status.VOID, "3 faults, the first: a: b 1")])
     assert summary.void_contenders(race, [everybody]) == {"a", "a: b", "faults"}
 
 

@@ -8,7 +8,7 @@ import samples
 
 from dragstrip.report.race import charts, page
 from dragstrip.report.race.summary import JudgedRace
-from dragstrip.validity import CheckName, Status, observation
+from dragstrip.validity import CheckName, Status
 from dragstrip.validity.check import Finding, check_result
 
 
@@ -16,7 +16,7 @@ def test_pairs_of_a_void_contender_are_called_void() -> None:
     race = samples.race({"quick": 40_000.0, "steady": 30_000.0, "slow": 20_000.0})
     fine = JudgedRace.of(race)
     void = check_result(
-        CheckName.LITTLES_LAW, [Finding(Status.VOID, observation.LittleOff("quick", 43.5, 32, 0.36, reconnects=False))]
+        CheckName.LITTLES_LAW, [Finding(Status.VOID, "quick: 43.5 of 32 connections were at work", contender="quick")]
     )
     judged = JudgedRace(race, fine.verdict, [*fine.checks, void])
     (part,) = judged.parts
@@ -24,7 +24,7 @@ def test_pairs_of_a_void_contender_are_called_void() -> None:
     texts = {row["pair"]: row["text"] for row in _rows(json.loads(json.dumps(charts.pairs(part)))) if "pair" in row}
     assert all(text.endswith(" void") == ("quick" in pair) for pair, text in texts.items()), texts
     text = page.render(judged)
-    assert text.count("<span>void</span>") == 4
+    assert text.count("<span>void</span>") == 2
     assert text.count("<b>void</b>: ") == 2
     assert "<span>void</span>" not in page.render(fine)
 

@@ -35,7 +35,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
     return made
 
 
-def _build(made: Made, command: str, word: str = "HEAD", *, timeout_s: float = 60.0) -> builds.Build:
+def _build(made: Made, command: str, word: str = "HEAD", *, timeout_s: float = 60.0) -> builds.RevisionBuild:
     made.write(dragstrip_toml=BUILD.format(command=command, timeout_s=timeout_s))
     repository = Repository(made.folder)
     asked = project.load(None, repository.top)
@@ -140,11 +140,14 @@ def test_a_wrong_key_is_refused_with_its_place(made: Made, text: str, message: s
         project.load(None, made.folder)
 
 
-def test_a_start_command_without_a_port_is_refused_as_the_file_s(made: Made) -> None:
-    made.write(dragstrip_toml="[serve]\ncommand = './server'\n")
+def test_a_start_command_with_an_unknown_name_is_refused_as_the_file_s(made: Made) -> None:
+    made.write(dragstrip_toml="[serve]\ncommand = './server {prot}'\n")
     repository = Repository(made.folder)
     asked = project.load(None, repository.top)
-    with ExitStack() as resources, pytest.raises(BadDefinition, match=r"dragstrip\.toml:2: serve.command.*\{port\}"):
+    with (
+        ExitStack() as resources,
+        pytest.raises(BadDefinition, match=r"dragstrip\.toml:2: serve.command.*\{prot\}.*port"),
+    ):
         difference.compare(asked, repository, [repository.revision("HEAD")] * 2, resources, say=lambda line: None)
 
 

@@ -38,6 +38,44 @@ def test_a_revision_has_the_name_that_was_typed_and_its_commit(made: Made) -> No
     assert repository.revision("v1.0").subject == "first"
 
 
+def test_head_and_the_working_tree_have_the_name_of_their_branch(made: Made) -> None:
+    """Which is what a reader knows; without a branch there is none to show."""
+    repository, head = Repository(made.folder), made.git("rev-parse", "--short=7", "HEAD")
+    made.git("checkout", "--quiet", "-b", "feature/x=1")
+    assert repository.revision("HEAD").name == f"feature/x-1 ({head})"
+    assert repository.working_tree().name == f"feature/x-1 ({head})"
+    made.write(a_txt="changed")
+    assert repository.working_tree().name == f"feature/x-1 ({head} + changes)"
+    made.git("checkout", "--quiet", "--detach")
+    assert repository.revision("HEAD").name == f"HEAD ({head})"
+    assert repository.working_tree().name == f"working tree ({head} + changes)"
+
+
+@pytest.mark.parametrize("tracked", [False, True])
+@pytest.mark.parametrize("staged", [False, True])
+@pytest.mark.parametrize("named", ["", "bench/mine.toml"])
+def test_the_project_file_is_no_change_of_the_working_tree(made: Made, tracked: bool, staged: bool, named: str) -> None:
+    """It counts for all revisions, whatever the working tree's version of it is."""
+    file = made.folder / (named or "dragstrip.toml")
+    file.parent.mkdir(exist_ok=True)
+    if tracked:
+        file.write_text("old")
+        made.commit("with it")
+    file.write_text("new")
+    if staged:
+        made.git("add", "--all")
+    before, repository = made.state(), Repository(made.folder, file if named else None)
+    assert not repository.working_tree().changed
+    made.write(b_txt="another")
+    changed = repository.working_tree()
+    assert changed.changed
+    names = made.git("ls-tree", "-r", "--name-only", "HEAD").split()
+    listed = repository._own_git("ls-tree", "-r", "--name-only", changed.commit).split()
+    assert listed == sorted([*names, "b.txt"])
+    (made.folder / "b.txt").unlink()
+    assert made.state() == before
+
+
 def test_a_revision_that_does_not_exist_is_refused_with_the_way_to_find_one(made: Made) -> None:
     with pytest.raises(BadUsage, match=r"'nothing' is not a revision of .*git branch -a"):
         Repository(made.folder).revision("nothing")
@@ -65,14 +103,17 @@ def test_the_working_tree_without_changes_is_head(made: Made) -> None:
     assert (revision.commit, revision.changed) == (made.git("rev-parse", "HEAD"), False)
 
 
+@pytest.mark.parametrize("split", [False, True])
 def test_the_working_tree_holds_changed_staged_deleted_and_new_files_but_no_ignored_ones(
-    made: Made, tmp_path: Path
+    made: Made, tmp_path: Path, split: bool
 ) -> None:
+    """A split index has its other half in a file beside it (git-update-index(1))."""
     made.commit("more", deleted_txt="x", staged_txt="1", _gitignore="*.log\n")
     (made.folder / "deleted.txt").unlink()
     made.write(a_txt="changed", staged_txt="2", new_txt="new", ignored_log="log")
     made.git("add", "staged.txt")
     made.write(staged_txt="3")
+    made.git("update-index", "--split-index" if split else "--no-split-index")
     before = made.state()
     repository = Repository(made.folder)
     revision = repository.working_tree()
@@ -171,6 +212,25 @@ def test_a_submodule_s_address_copies_no_other_repository_of_this_machine(made: 
         assert "key.txt" not in [file.name for file in out.rglob("*")]
 
 
+def test_a_submodule_s_path_is_no_pattern(made: Made, tmp_path: Path) -> None:
+    """As a pattern it would match another one, which git may then copy from this machine."""
+    lib, private = Made(tmp_path / "lib"), Made(tmp_path / "private")
+    inside, secret = lib.commit("lib", lib_txt="inside"), private.commit("secret", key_txt="secret")
+    made.git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(lib.folder), "lib")
+    made.git("commit", "--quiet", "--message", "with a submodule")
+    (made.folder / ".gitmodules").write_text(
+        f'[submodule "lib"]\n\tpath = ":(glob)**"\n\turl = {lib.folder}\n'
+        f'[submodule "stolen"]\n\tpath = stolen\n\turl = {private.folder}\n'
+    )
+    for commit, path in ((inside, ":(glob)**"), (secret, "stolen")):
+        made.git("update-index", "--add", "--cacheinfo", f"160000,{commit},{path}")
+    made.git("add", ".gitmodules")
+    made.git("commit", "--quiet", "--message", "hostile")
+    with pytest.raises(StageError, match="submodule"):
+        Repository(made.folder).check_out(made.git("rev-parse", "HEAD"), tmp_path / "out")
+    assert not list((tmp_path / "out").rglob("key.txt"))
+
+
 def test_a_submodule_whose_address_changed_is_fetched_from_the_new_one(
     made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -228,6 +288,18 @@ def test_copies_of_a_closed_repository_are_closed(made: Made, tmp_path: Path) ->
     made.folder.chmod(0o700)
     repository = Repository(made.folder)
     repository.check_out(made.git("rev-parse", "HEAD"), tmp_path / "out")
+    assert repository.cache.stat().st_mode & 0o077 == 0
+
+
+def test_copies_of_a_repository_that_was_closed_since_are_closed(made: Made, tmp_path: Path) -> None:
+    for parent in (tmp_path, *tmp_path.parents):
+        if parent.stat().st_mode & 0o005 != 0o005:
+            parent.chmod(0o755)
+    repository = Repository(made.folder)
+    repository.check_out(made.git("rev-parse", "HEAD"), tmp_path / "out")
+    assert repository.cache.stat().st_mode & 0o077 == 0o055
+    made.folder.chmod(0o700)
+    Repository(made.folder).check_out(made.git("rev-parse", "HEAD"), tmp_path / "again")
     assert repository.cache.stat().st_mode & 0o077 == 0
 
 

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,10 +23,11 @@ import samples
 import uvicorn
 from browser import Watched, browser, contrast_and_names
 
-from dragstrip.record import Event, Race
+from dragstrip.record import Ending, Event, Race
 from dragstrip.report import figures
 from dragstrip.report.race import badge
 from dragstrip.site import connections, views
+from dragstrip.site.app import MAX_STREAMS
 from dragstrip.store.database import Store
 
 HOSTILE = "<script>alert(1)</script>"
@@ -154,6 +155,31 @@ def test_a_thousand_slow_clients_are_ended_and_others_are_answered(store: Path) 
         for client in open_:
             client.close()
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.thorough
+def test_live_views_leave_connections_for_pages(tmp_path: Path) -> None:
+    """Each holds one; those that leave make room for others."""
+    with Store(tmp_path / "races.sqlite") as begun_:
+        begun_.begin(replace(samples.race({"quick": 4e4, "slow": 3e4}, rounds=5, passes=3), finished=Ending.NONE))
+    with serving(tmp_path / "races.sqlite") as address, ExitStack() as held:
+
+        def begun() -> http.client.HTTPResponse:
+            connection = http.client.HTTPConnection(address.removeprefix("http://"), timeout=120)
+            held.callback(connection.close)
+            connection.request("GET", "/events/last")
+            return connection.getresponse()
+
+        for _ in range(MAX_STREAMS):
+            response = begun()
+            assert (response.status, response.readline()) == (200, b"event: round\n")
+        refused = begun()
+        assert (refused.status, b"live views already" in refused.read()) == (503, True)
+        assert ask(address, "/")[0] == 200
+        held.close()
+        while begun().status == 503:  # pytest's own time limit ends it
+            held.close()
+            time.sleep(0.05)
 
 
 def _is_closed(client: socket.socket) -> bool:

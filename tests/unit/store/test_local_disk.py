@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dragstrip.errors import StoreError
-from dragstrip.lab.ledger import Ledger
+from dragstrip.extras.lab.ledger import Ledger
 from dragstrip.store import local_disk
 from dragstrip.store.database import Store
 

@@ -1,4 +1,4 @@
-"""A race of another method is refused by name, however it is asked for; the store's other races are read."""
+"""A race of a newer method is refused by name, however it is asked for; the store's other races are read."""
 
 from __future__ import annotations
 
@@ -9,20 +9,22 @@ import pytest
 import samples
 
 from dragstrip.errors import StoreError, Unreadable
-from dragstrip.record import METHOD_VERSION
+from dragstrip.record import METHOD_VERSION, Race
 from dragstrip.store.database import Store
 
 LATER = METHOD_VERSION + 1
-WORDS = f"raced by method {LATER} and this Dragstrip judges by method {METHOD_VERSION}; use the Dragstrip that raced it"
+WORDS = (
+    f"raced by method {LATER} and this Dragstrip knows methods up to {METHOD_VERSION}; use the Dragstrip that raced it"
+)
 
 
-def later_race() -> samples.Race:
+def later_race() -> Race:
     """A race as a later Dragstrip would keep it, started after the other one."""
     race = samples.race(rounds=1)
     return replace(race, id="f" * 12, method=LATER, software="9.8.7", started="2099-01-01T00:00:00Z")
 
 
-def test_a_race_of_another_method_is_refused_and_the_others_are_read(tmp_path: Path) -> None:
+def test_a_race_of_a_newer_method_is_refused_and_the_others_are_read(tmp_path: Path) -> None:
     """By its id; `last` is the newest that this method can judge, and says what it passed over."""
     own = samples.race(rounds=1)
     with Store(tmp_path / "races.sqlite") as store:
@@ -35,7 +37,7 @@ def test_a_race_of_another_method_is_refused_and_the_others_are_read(tmp_path: P
         assert [WORDS in told for told in store.passed_over] == [True]
 
 
-def test_a_race_of_another_method_is_not_taken_in(tmp_path: Path) -> None:
+def test_a_race_of_a_newer_method_is_not_taken_in(tmp_path: Path) -> None:
     """The file is refused whole: nothing of it is kept."""
     with Store(tmp_path / "theirs.sqlite") as theirs:
         theirs.begin(later_race())

@@ -20,7 +20,7 @@ from dragstrip.errors import StoreError, Unreadable
 from dragstrip.record import Backend, Ending, Event, EventKind, Round, Void, VoidKind
 from dragstrip.store import export_file
 from dragstrip.store.database import Store, default_path
-from dragstrip.store.schema import SCHEMA_VERSION
+from dragstrip.store.schema import OLDEST_SCHEMA, SCHEMA_VERSION
 
 HERE = Path(__file__).parents[2]
 
@@ -53,7 +53,11 @@ def test_a_race_comes_back_equal(path: Path) -> None:
         index=12,
         started_ns=1,
         ended_ns=2,
-        launches=(samples.launch("quick", 12, exit_status=-9, died=True, log_tail="a\nb", peak_memory_bytes=None),),
+        launches=(
+            samples.launch(
+                "quick", 12, {"database_wanted": 0.1 + 0.2, "later": 3}, exit_status=-9, died=True, log_tail="a\nb"
+            ),
+        ),
         blocks=(replace(first, round=12),),
         void=samples.voided("database"),
     )
@@ -63,7 +67,7 @@ def test_a_race_comes_back_equal(path: Path) -> None:
         samples.noted(EventKind.CLAIMS, subject="published", names=("one", "two")),
         samples.noted(EventKind.VERDICT, "FASTER"),
     )
-    race = samples.race(out={"dud": "body differs"}, events=events)
+    race = samples.race(out={"dud": "body differs"}, events=events, definition='path = "/é"\n')
     profiles = (*samples.profiles({"quick": 6.0}), samples.profile("steady", 6, **samples.stacks({"a": 3, "b": 1})))
     race = replace(race, rounds=(*race.rounds, odd), seed=2**63 - 1, backend=Backend.BEST, profiles=profiles)
     with Store(path) as store:
@@ -111,13 +115,14 @@ def test_a_resumed_race_is_running_again_until_it_ends_again(path: Path) -> None
         assert (store.load("last").finished, store.runs()[0].finished) == ("budget", "budget")
 
 
-@pytest.mark.parametrize("table", ["race", "column", "contender", "round", "launch", "block", "profile", "event"])
+@pytest.mark.parametrize("table", [*export_file.TABLES, "load"])
 def test_the_file_itself_refuses_to_rewrite_a_record(path: Path, table: str) -> None:
     """Triggers stop UPDATE and DELETE, whoever holds the file."""
     race = replace(samples.race(rounds=1), profiles=(samples.profile("quick"),))
     with Store(path) as store:
         store.begin(race)
     with sqlite3.connect(path) as db:
+        db.execute("INSERT INTO load VALUES ('00000000000a', '2026-01-02', 'http://127.0.0.1/', 'ok', '{}')")
         for statement in (f"DELETE FROM {table}", f"UPDATE {table} SET rowid = rowid"):
             with pytest.raises(sqlite3.IntegrityError, match="append only"):
                 db.execute(statement)
@@ -180,7 +185,7 @@ def test_a_reader_sees_finished_rounds_while_a_writer_writes(path: Path) -> None
 
 
 def test_a_race_is_found_by_a_unique_beginning_or_as_the_last(path: Path) -> None:
-    """Ambiguous and unknown ids are refused with the ids that come near."""
+    """Ambiguous and unknown ids are refused with the ids that come near. The clock goes back before the third race."""
     with Store(path) as store:
         with pytest.raises(StoreError, match="is empty"):
             store.load("last")
@@ -188,8 +193,8 @@ def test_a_race_is_found_by_a_unique_beginning_or_as_the_last(path: Path) -> Non
             started = f"2026-01-0{day}T00:00:00+00:00"
             store.begin(replace(samples.race(rounds=0), id=f"{number:012x}", started=started))
         assert store.resolve("abc") == "abc000000001"
-        assert store.resolve("last") == "abd000000002"
-        assert [run.race for run in store.runs()] == ["abd000000002", "123000000003", "abc000000001"]
+        assert store.resolve("last") == "123000000003"
+        assert [run.race for run in store.runs()] == ["123000000003", "abd000000002", "abc000000001"]
         with pytest.raises(StoreError, match="is ambiguous: abd000000002, abc000000001"):
             store.resolve("ab")
         with pytest.raises(StoreError, match="nearest are abc000000001"):
@@ -241,6 +246,18 @@ def test_a_race_moves_to_another_store_as_one_file(path: Path, tmp_path: Path) -
         other.append_round(race.id, replace(race.rounds[0], index=99, launches=(), blocks=()))
         with pytest.raises(StoreError, match=f"another race {race.id} is already in .* rounds differ"):
             other.import_race(moved)
+
+
+def test_an_imported_race_is_as_old_as_it_says(path: Path, tmp_path: Path) -> None:
+    with Store(tmp_path / "theirs.sqlite") as theirs:
+        theirs.begin(replace(samples.race(rounds=1), id="abc000000001", started="2026-01-02T00:00:00+00:00"))
+        theirs.export_race("last", tmp_path / "theirs.race")
+    with Store(path) as store:
+        for number, day in ((1, 3), (2, 4)):
+            started = f"2026-01-0{day}T00:00:00+00:00"
+            store.begin(replace(samples.race(rounds=0), id=f"{number:012x}", started=started))
+        store.import_race(tmp_path / "theirs.race")
+        assert [run.race for run in store.runs()] == ["000000000002", "000000000001", "abc000000001"]
 
 
 def test_an_imported_race_grows_by_the_rounds_that_it_got_elsewhere(path: Path, tmp_path: Path) -> None:
@@ -362,9 +379,9 @@ def test_what_is_no_export_is_refused(tmp_path: Path, contents: bytes, told: str
             store.import_race(tmp_path / "nowhere")
 
 
-@pytest.mark.parametrize("version", [SCHEMA_VERSION - 1, SCHEMA_VERSION + 1, 14])
+@pytest.mark.parametrize("version", [OLDEST_SCHEMA - 1, SCHEMA_VERSION + 1, 14])
 @pytest.mark.parametrize("killed", [False, True], ids=["closed", "with a log next to it"])
-def test_a_store_of_another_schema_is_refused_by_name_and_left_as_it_was(
+def test_a_store_of_a_schema_that_is_not_known_is_refused_by_name_and_left_as_it_was(
     tmp_path: Path, version: int, killed: bool
 ) -> None:
     """Byte by byte, and with nothing next to it; the message names the Dragstrip that wrote it."""
@@ -382,7 +399,9 @@ def test_a_store_of_another_schema_is_refused_by_name_and_left_as_it_was(
             head.write(version.to_bytes(4))
     before = {file.name: file.read_bytes() for file in folder.iterdir()}
     assert len(before) == (3 if killed else 1)
-    said = rf"races\.sqlite has store schema {version}, this Dragstrip reads schema {SCHEMA_VERSION}; "
+    said = (
+        rf"races\.sqlite has store schema {version}, this Dragstrip reads schemas {OLDEST_SCHEMA} to {SCHEMA_VERSION}; "
+    )
     for write in (True, False):
         with pytest.raises(StoreError, match=rf"{said}use the Dragstrip that wrote it \(version 0\.1"):
             Store(path, write=write)
@@ -440,6 +459,9 @@ def test_columns_of_one_name_and_rounds_of_none_are_refused(path: Path) -> None:
         ("UPDATE column SET blocks = '{\"quick\": 7}'", "blocks: a value is 7, expected a list of 3"),
         ("UPDATE column SET absent = '{}'", "absent: a value is {}, expected a list"),
         ("UPDATE column SET absent = '[3]'", "absent: a value is 3, expected text"),
+        ('UPDATE launch SET counts = \'{"threads": "2"}\'', "counts: a value is '2', expected a number"),
+        ("UPDATE launch SET counts = '{\"served\": 1e999}'", "counts: a value is inf, expected a number"),
+        (f"UPDATE launch SET counts = '{{\"served\": 1{'0' * 400}}}'", "counts: a value is 1000.*, expected a number"),
         ('UPDATE block SET errors = \'{"reset": "3"}\'', "errors: a value is '3', expected a whole number"),
     ],
 )
@@ -516,6 +538,20 @@ def test_the_default_place_follows_the_environment(monkeypatch: pytest.MonkeyPat
     assert default_path() == Path("/data/dragstrip/races.sqlite")
     monkeypatch.setenv("DRAGSTRIP_STORE", "/x.sqlite")
     assert default_path() == Path("/x.sqlite")
+
+
+def test_tests_use_no_store_that_their_environment_names() -> None:
+    """Neither a user's own one, nor one that two processes of tests share."""
+    tests = Path(__file__).resolve().parents[2]
+    code = "import conftest; from dragstrip.store.database import default_path; print(default_path())"
+    given = {**os.environ, "DRAGSTRIP_STORE": "/users/races.sqlite", "XDG_DATA_HOME": os.environ["XDG_DATA_HOME"]}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tests, env=given, capture_output=True, text=True, check=True
+    )
+    place = Path(done.stdout.strip())
+    assert place.parts[-3].startswith("dragstrip-data-")
+    assert place != default_path()
+    assert default_path().parts[-3].startswith("dragstrip-data-")
 
 
 def test_more_budget_is_an_event_that_the_plan_shows(path: Path) -> None:

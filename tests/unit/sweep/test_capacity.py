@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import math
 import sys
 from dataclasses import replace
@@ -10,15 +11,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import samples as race_samples
 from commands import dragstrip
 from hdrh.histogram import HdrHistogram
 from samples import voided
 from scipy import stats
 
-from dragstrip.cli.sweep import RATES
+from dragstrip.commands.sweep import RATES
 from dragstrip.metrics import ANSWERS
-from dragstrip.report.sweep import headline, reason_text
-from dragstrip.sweep.capacity import ALPHA, NEAR, STEPS, Objective, Sample, capacity, next_rates, points
+from dragstrip.report.sweep import as_json, headline
+from dragstrip.sweep.capacity import ALPHA, NEAR, STEPS, Objective, Sample, capacity, next_rates, points, ratio_of
+from dragstrip.sweep.file import Sweep
 from dragstrip.sweep.run import counted_ns, least_rate
 
 HELLO = f"{sys.executable} {Path(__file__).parents[2]}/servers/misbehaving.py {{port}} none"
@@ -65,6 +68,7 @@ def samples(rate_per_s: float, p99_us: list[float], **changes: object) -> list[S
 
 
 QUICK, SLOW = [900.0, 1000, 1100, 950, 1050], [9000.0, 10000, 11000, 9500, 10500]
+WIDE = [3000.0, 9000, 4000, 8000, 5000]
 
 
 def test_a_rates_interval_is_over_launches_not_over_requests() -> None:
@@ -113,7 +117,7 @@ def test_a_rate_is_met_missed_or_undecided_for_a_reason_in_words(
 ) -> None:
     """Only a rate that was reached, with answers, on enough launches, whose interval lies below the limit, is met."""
     (point,) = points(samples(1000, p99_us, **changes), SLO)
-    why = reason_text(point.reason) if point.reason else ""
+    why = point.reason.text if point.reason else ""
     assert (point.outcome, words in why) == (verdict, True), why
 
 
@@ -153,13 +157,39 @@ def test_bisection_closes_in_on_the_rate_at_which_the_limit_is_passed(truth: flo
     assert ends.width < 0.2
 
 
+@pytest.mark.parametrize(
+    ("first", "other", "bounds"),
+    [
+        (((1000, QUICK), (2000, SLOW)), ((1000, QUICK), (2000, SLOW)), (0.5, 2.0)),
+        (((1000, QUICK), (1100, SLOW)), ((500, QUICK), (550, SLOW)), (500 / 1100, 0.55)),
+        (((1000, QUICK),), ((500, QUICK), (550, SLOW)), (0.0, 0.55)),
+        (((1000, QUICK), (1100, SLOW)), ((2200, QUICK),), (2.0, math.inf)),
+        # Where the objective is only not known to hold, the capacity may be higher.
+        (((1000, QUICK), (1100, WIDE)), ((500, QUICK), (550, SLOW)), (0.0, 0.55)),
+        (((1000, SLOW),), ((500, QUICK), (550, SLOW)), (0.5, math.inf)),
+    ],
+)
+def test_capacities_are_compared_by_what_is_known_of_both(
+    first: tuple[tuple[float, list[float]], ...],
+    other: tuple[tuple[float, list[float]], ...],
+    bounds: tuple[float, float],
+) -> None:
+    brackets = [capacity(points([s for rate, p99 in of for s in samples(rate, p99)], SLO)) for of in (other, first)]
+    assert ratio_of(*brackets) == pytest.approx(bounds)
+
+
+def test_a_bracket_that_a_threshold_needs_narrower_is_halved_further() -> None:
+    measured = points(samples(1000, QUICK) + samples(1040, SLOW), SLO)
+    assert next_rates(measured, outwards=False, again=set()) == ()
+    assert next_rates(measured, outwards=False, again=set(), near=0.0) == (1020,)
+
+
 def test_what_noise_left_open_is_measured_once_more_before_anything_else() -> None:
     """And not a third time; the generator's own limit is not noise."""
-    wide = [3000.0, 9000, 4000, 8000, 5000]
-    measured = points(samples(1000, QUICK) + samples(2000, wide) + samples(4000, SLOW), SLO)
+    measured = points(samples(1000, QUICK) + samples(2000, WIDE) + samples(4000, SLOW), SLO)
     assert next_rates(measured, outwards=False, again=set()) == (2000,)
     assert next_rates(measured, outwards=False, again={2000.0}) == (1410,)
-    full = points(samples(1000, wide, generator=FULL), SLO)
+    full = points(samples(1000, WIDE, generator=FULL), SLO)
     assert next_rates(full, outwards=True, again=set()) == ()
 
 
@@ -178,3 +208,54 @@ def test_a_rate_too_low_for_its_quantile_is_refused_with_one_that_would_do() -> 
     done = dragstrip("sweep", "--serve", f"one={HELLO}", "--rates", "10,20")
     assert done.returncode == 2
     assert "use 100 per second or more" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["--fail-if", "slower:20%"], 1, "fails slower:20%: slow is slower by more than 20 % (quick has 1.67–2.22"),
+        (["--fail-if", "faster:20%"], 0, "holds faster:20%: slow is not faster by more than 20 % (quick has 1.67–2.22"),
+        (["--fail-if", "slower:45%"], 1, "fails slower:45%"),
+        (["--fail-if", "slower:80%"], 0, "open slower:80%: slow: slower by more than 80 % can be neither shown nor"),
+        (["--fail-if", "slower:80%", "--strict"], 1, "open slower:80%"),
+        (["--strict"], 2, "--strict needs --fail-if"),
+    ],
+)
+def test_a_threshold_is_judged_by_both_capacities(tmp_path: Path, words: list[str], code: int, said: str) -> None:
+    """quick holds at 1,000/s and not at 1,100/s, slow at 495/s and not at 600/s."""
+    race = race_samples.race({"quick": 4e4, "slow": 3e4}, rounds=1)
+    measured = [("quick", 1000, QUICK), ("quick", 1100, SLOW), ("slow", 495, QUICK), ("slow", 600, SLOW)]
+    swept = Sweep(
+        id="s", seed=1, started=race.started, software="1", workload="hello", load=race.load, objective=SLO, auto=False,
+        launches=5, machine=race.machine, server_cores=(1,), engine_cores=(0,), entrants=race.entrants,
+        closed_loop_per_s={}, events=(), finished="done",
+        samples=tuple(s for name, rate, p99 in measured for s in samples(rate, p99, contender=name)),
+    )  # fmt: skip
+    path = tmp_path / "sweep.json"
+    path.write_text(json.dumps(as_json(swept)))
+    done = dragstrip("sweep", "--show", str(path), *words)
+    assert done.returncode == code, done.stdout + done.stderr
+    assert said in " ".join((done.stdout + done.stderr).split())
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "null", "{}", '{"schema": 1}', "\udc80"])
+def test_a_file_that_holds_no_sweep_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "sweep.json"
+    path.write_bytes(text.encode("utf-8", "surrogateescape"))
+    done = dragstrip("sweep", "--show", str(path))
+    assert (done.returncode, "not a file written by `dragstrip sweep`" in done.stderr) == (2, True), done.stderr
+
+
+@pytest.mark.parametrize("limit_us", [0.0, -1.0, math.nan, math.inf])
+def test_a_limit_that_no_latency_has_is_refused(tmp_path: Path, limit_us: float) -> None:
+    race = race_samples.race(rounds=1)
+    swept = Sweep(
+        id="s", seed=1, started=race.started, software="1", workload="hello", load=race.load,
+        objective=Objective(quantile="p99", limit_us=limit_us), auto=False, launches=5, machine=race.machine,
+        server_cores=(1,), engine_cores=(0,), entrants=race.entrants, closed_loop_per_s={}, events=(), samples=(),
+        finished="done",
+    )  # fmt: skip
+    path = tmp_path / "sweep.json"
+    path.write_text(json.dumps(as_json(swept)))
+    done = dragstrip("sweep", "--show", str(path))
+    assert (done.returncode, "limit_us is" in done.stderr) == (2, True), done.stderr

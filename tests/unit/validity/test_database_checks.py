@@ -14,12 +14,11 @@ from dragstrip.analysis.fitness import UnfitReason, database_use, lost_shares, u
 from dragstrip.machine_facts import DatabaseFacts
 from dragstrip.record import Race, Void, VoidKind
 from dragstrip.report.race import database
-from dragstrip.report.race.checks import check_text
 from dragstrip.report.race.export import race_json, schema
-from dragstrip.report.race.messages import void_text
 from dragstrip.report.race.summary import JudgedRace
 from dragstrip.store.database import Store
 from dragstrip.validity import Check
+from dragstrip.validity.messages import void_text
 
 MS = samples.MS
 FACTS = DatabaseFacts(
@@ -48,7 +47,7 @@ def asking(*, executed: float = 1.0, cpu: float = 0.4, within: float = 0.02, **c
             own = [block for block in this.blocks if block.contender == launch.contender]
             lasted_ns, answered = sum(b.duration_ns for b in own), sum(b.answered for b in own)
             launches.append(
-                replace(
+                samples.counted(
                     launch,
                     database_statements=round(executed * answered),
                     database_wanted=float(answered),
@@ -76,7 +75,7 @@ def test_a_clean_race_beside_its_database_passes_every_check_and_tells_both_numb
     """The database's time on the shared core is not a disturbance, and the core counts as busy with both."""
     race = asking()
     checks = validity.inspect(race)
-    assert [check_text(one) for one in checks if one.status != "pass"] == []
+    assert [one.detail for one in checks if one.status != "pass"] == []
     assert unfit(race, "throughput") == {}
     waiting = tuple(
         replace(this, blocks=tuple(replace(b, server_wait_ns=round(0.4 * b.duration_ns)) for b in this.blocks))
@@ -96,7 +95,7 @@ def test_a_database_that_can_do_no_more_is_the_limit_and_tells_no_servers_apart(
     """By its processor, or by statements that wait: every pair is without a verdict, whatever the metric."""
     race = asking(**change)  # type: ignore[arg-type]
     assert check_of(race).status == "warn"
-    assert check_text(check_of(race)).startswith("the database is the limit: ")
+    assert check_of(race).detail.startswith("the database is the limit: ")
     assert unfit(race, "cpu") == dict.fromkeys(("quick", "steady"), UnfitReason.DATABASE)
     assert {pair.verdict for pair in analysis.judge(race).pairs} == {"undecided"}
 
@@ -105,7 +104,7 @@ def test_a_database_that_can_do_no_more_is_the_limit_and_tells_no_servers_apart(
 def test_statements_that_are_not_those_of_the_answers_are_found(executed: float, status: str, word: str) -> None:
     check = check_of(asking(executed=executed))
     assert check.status == status
-    assert f", {word} than the " in check_text(check)
+    assert f", {word} than the " in check.detail
 
 
 def test_a_void_round_of_the_database_counts_nowhere_and_says_why() -> None:

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from dragstrip import validity
 from dragstrip.record import Block, Launch, Race, Round, Void, VoidKind
-from dragstrip.report.race.checks import check_text
-from dragstrip.report.race.messages import void_text
+from dragstrip.validity.messages import void_text
 
 MS, S = samples.MS, samples.S
 ONE_CORE = validity.BlockRules(connections=32, server_cores=1)
@@ -253,7 +252,7 @@ def test_a_clean_race_passes_every_check() -> None:
     """No warning, and every check says what it saw."""
     checks = validity.inspect(samples.race())
     assert [one for one in checks if one.status != "pass"] == []
-    assert all(check_text(one) for one in checks)
+    assert all(one.detail for one in checks)
     assert len({one.label for one in checks}) == len(checks) == 22
     assert not validity.is_void(checks)
 
@@ -307,7 +306,7 @@ def test_a_generator_at_its_limit_does_not_void_what_cpu_time_decides() -> None:
     race = with_blocks(samples.race(), lambda block: replace(block, engine_cpu_ns=24 * MS, server_cpu_ns=20 * MS))
     by_cpu = samples.changed(race, plan=replace(race.plan, metric="cpu"))
     assert [check(one, "generator").status for one in (race, by_cpu)] == ["warn", "warn"]
-    assert check_text(check(race, "generator")) != check_text(check(by_cpu, "generator"))
+    assert check(race, "generator").detail != check(by_cpu, "generator").detail
     assert validity.held_by_generator(by_cpu) == ("quick", "steady")
 
 
@@ -326,7 +325,7 @@ def test_waiting_in_the_generator_is_told_and_warned_of_where_the_server_was_not
     assert check(race, "Little's law").status == "pass"
     told = check(race, "turnaround")
     assert told.status == status
-    assert "waiting in the generator" in check_text(told)
+    assert "waiting in the generator" in told.detail
 
 
 def test_littles_law_excuses_connections_that_the_server_closes() -> None:
@@ -340,7 +339,7 @@ def test_littles_law_excuses_connections_that_the_server_closes() -> None:
 @pytest.mark.parametrize(("threads", "lost_ms", "status"), [(1, 1, "pass"), (1, 3, "warn"), (8, 6, "warn")])
 def test_a_server_that_loses_its_core_to_others_is_named(threads: int, lost_ms: int, status: str) -> None:
     """A warning names it; the intervals carry what was lost."""
-    race = with_launches(samples.race(), lambda launch: replace(launch, threads=threads, processes=1))
+    race = with_launches(samples.race(), lambda launch: samples.counted(launch, threads=threads, processes=1))
     lost = with_blocks(race, lambda b: replace(b, server_wait_ns=lost_ms * MS, server_cpu_ns=(35 - lost_ms) * MS))
     assert check(lost, "server wait").status == status
     full = with_blocks(race, lambda b: replace(b, server_wait_ns=20 * MS, server_cpu_ns=35 * MS))
@@ -350,7 +349,7 @@ def test_a_server_that_loses_its_core_to_others_is_named(threads: int, lost_ms: 
 def test_a_single_threaded_server_on_two_cores_is_saturated_by_one() -> None:
     """It can't use the other: 34 of 35.4 ms on one core is full; a server of eight threads is not."""
     for threads, status in ((1, "pass"), (8, "warn")):
-        race = with_launches(samples.race(server_cores=(1, 2)), lambda one, n=threads: replace(one, threads=n))
+        race = with_launches(samples.race(server_cores=(1, 2)), lambda one, n=threads: samples.counted(one, threads=n))
         assert check(race, "saturation").status == status
 
 
@@ -360,8 +359,8 @@ def test_a_single_threaded_server_on_two_cores_is_saturated_by_one() -> None:
 def test_a_server_whose_core_others_had_is_not_told_to_take_more_connections(wait_ms: int, why: str) -> None:
     """It was idle for want of its core: more requests at a time would change nothing."""
     idle = with_blocks(samples.race(), lambda b: replace(b, server_cpu_ns=25 * MS, server_wait_ns=wait_ms * MS))
-    idle = with_launches(idle, lambda launch: replace(launch, threads=1, processes=1))
-    told = check_text(check(idle, "saturation"))
+    idle = with_launches(idle, lambda launch: samples.counted(launch, threads=1, processes=1))
+    told = check(idle, "saturation").detail
     assert f"{why}, so its throughput is not its capacity" in told
     assert ("(-c)" in told) == (wait_ms == 0)
 
@@ -369,17 +368,17 @@ def test_a_server_whose_core_others_had_is_not_told_to_take_more_connections(wai
 def test_launches_that_only_sigkill_ended_are_named() -> None:
     """Each costs the time for which its end was awaited; one that died by itself has its own words."""
     race = with_launches(samples.race(), lambda launch: replace(launch, exit_status=-9, died=launch.round == 1))
-    told = check_text(check(race, "launches"))
+    told = check(race, "launches").detail
     assert "was ended by SIGKILL in" in told
     assert "costs 15 s each time" in told
-    assert "SIGKILL" not in check_text(check(samples.race(), "launches"))
+    assert "SIGKILL" not in check(samples.race(), "launches").detail
 
 
 def test_responses_that_wait_for_a_delayed_acknowledgement_are_not_told_to_take_more_connections() -> None:
     """An idle server whose typical latency is Linux's delay: another number of connections would change nothing."""
     idle = with_blocks(samples.race(), lambda b: replace(b, server_cpu_ns=5 * MS, p50_ns=41 * MS))
-    idle = with_launches(idle, lambda launch: replace(launch, threads=1, processes=1))
-    told = check_text(check(idle, "saturation"))
+    idle = with_launches(idle, lambda launch: samples.counted(launch, threads=1, processes=1))
+    told = check(idle, "saturation").detail
     assert "delayed acknowledgement" in told
     assert "TCP_NODELAY" in told
     assert "(-c)" not in told
@@ -390,7 +389,7 @@ def test_shared_cores_and_a_running_server_are_said() -> None:
     race = samples.race(server_cores=(0,), engine_cores=(0,))
     assert check(race, "lanes").status == "warn"
     running = samples.changed(race, entrants=(replace(race.entrants[0], kind="url"), race.entrants[1]))
-    assert "already running" in check_text(check(running, "launches"))
+    assert "already running" in check(running, "launches").detail
 
 
 @pytest.mark.parametrize(
@@ -404,18 +403,18 @@ def test_launches_that_went_wrong_are_named(change: dict[str, object], told: str
     """With how many of them."""
     found = check(with_launches(samples.race(), lambda one: replace(one, **change)), "launches")  # type: ignore[arg-type]
     assert found.status == "warn"
-    assert told in check_text(found)
+    assert told in found.detail
 
 
 def test_a_server_that_comes_up_in_different_shapes_is_named() -> None:
     """Five threads in one round, two in the others."""
-    race = with_launches(samples.race(), lambda one: replace(one, threads=5) if one.round == 3 else one)
-    assert "2 and 2, 2 and 5" in check_text(check(race, "launches"))
+    race = with_launches(samples.race(), lambda one: samples.counted(one, threads=5) if one.round == 3 else one)
+    assert "2 and 2, 2 and 5" in check(race, "launches").detail
 
 
 def test_a_helper_thread_more_in_one_launch_is_no_other_shape() -> None:
     """Runtimes start them as they need them: three threads where the others have two is not worth a warning."""
-    race = with_launches(samples.race(), lambda one: replace(one, threads=3) if one.round == 3 else one)
+    race = with_launches(samples.race(), lambda one: samples.counted(one, threads=3) if one.round == 3 else one)
     assert check(race, "launches").status == "pass"
 
 
@@ -431,8 +430,8 @@ def test_rare_slow_launches_are_listed_not_averaged_over() -> None:
     """Two of 40 a third slower: named with their rounds."""
     found = check(slower(samples.race(rounds=40), lambda r: 0.67 if r in (7, 30) else 1.0), "launches")
     assert found.status == "warn"
-    assert "2 of steady's 40 launches were far slower" in check_text(found)
-    assert "round 7 at 67 %" in check_text(found)
+    assert "2 of steady's 40 launches were far slower" in found.detail
+    assert "round 7 at 67 %" in found.detail
 
 
 def test_a_slow_stretch_of_the_machine_is_not_laid_at_a_launchs_door() -> None:
@@ -446,13 +445,13 @@ def test_a_slow_stretch_of_the_machine_is_not_laid_at_a_launchs_door() -> None:
 def test_another_contenders_slow_launch_is_not_laid_at_its_door() -> None:
     """Only the slow one is named."""
     found = check(slower(samples.race(rounds=20), lambda r: 0.67 if r == 7 else 1.0), "launches")
-    assert "quick" not in check_text(found)
+    assert "quick" not in found.detail
 
 
 def test_launches_of_two_kinds_are_named() -> None:
     """Every third launch 10 % slower."""
     found = check(slower(samples.race(rounds=30), lambda r: 0.9 if r % 3 == 0 else 1.0), "launches")
-    assert "two groups: 33 % of them" in check_text(found)
+    assert "two groups: 33 % of them" in found.detail
 
 
 @pytest.mark.thorough
@@ -464,7 +463,7 @@ def test_launches_of_one_kind_are_not_taken_for_two() -> None:
         noise = [rng.normal(0, 0.01, 40), rng.uniform(-0.02, 0.02, 40), 0.005 * rng.standard_t(5, 40)][number % 3]
         rounds = int(rng.integers(10, 41))
         race = slower(samples.race(rounds=rounds, passes=3, seed=number), lambda r, n=noise: math.exp(n[r]))
-        false += "two kinds" in check_text(check(race, "launches"))
+        false += "two kinds" in check(race, "launches").detail
     assert false <= 2
 
 
@@ -479,7 +478,7 @@ def test_a_trend_within_rounds_is_found(rise: float, status: str) -> None:
     )
     found = check(race, "trend")
     assert found.status == status
-    assert status == "pass" or "steady's throughput " + ("rose" if rise > 0 else "fell") in check_text(found)
+    assert status == "pass" or "steady's throughput " + ("rose" if rise > 0 else "fell") in found.detail
 
 
 @pytest.mark.parametrize(("every", "status"), [(20, "pass"), (6, "warn"), (2, "warn")])
@@ -495,15 +494,15 @@ def test_more_than_a_tenth_of_the_passes_void_warns(every: int, status: str) -> 
     )
     found = check(race, "void passes")
     assert found.status == status
-    assert "clock" in check_text(found)
-    assert status == "pass" or "let the clock be slewed" in check_text(found)
+    assert "clock" in found.detail
+    assert status == "pass" or "let the clock be slewed" in found.detail
 
 
 def test_a_race_whose_rounds_are_all_void_says_why() -> None:
     """The cause is found from the void rounds themselves."""
     race = samples.race(rounds=5)
     gone = replace(race, rounds=tuple(replace(this, void=samples.voided("clock")) for this in race.rounds))
-    assert "clock" in check_text(check(gone, "void passes"))
+    assert "clock" in check(gone, "void passes").detail
     assert check(gone, "rounds").status == "warn"
 
 
@@ -513,9 +512,7 @@ def test_the_cause_told_is_what_voided_most_passes() -> None:
     waited = with_blocks(race, lambda b: replace(b, void=samples.voided("errors")) if b.pass_index % 2 else b)
     stolen = samples.voided("clock")
     race = replace(race, rounds=tuple(replace(r, void=stolen) if r.index < 8 else r for r in waited.rounds))
-    assert "80 of 96 passes void, mostly because: clock; let the clock be slewed" in check_text(
-        check(race, "void passes")
-    )
+    assert "80 of 96 passes void, mostly because: clock; let the clock be slewed" in check(race, "void passes").detail
     assert validity.causes(race) == {"clock": 64, "errors": 48}
 
 
@@ -540,12 +537,12 @@ def test_a_servers_own_count_is_held_against_the_engines(told: float | None, sta
         if told is None or launch.contender != "steady":
             return launch
         off = told if abs(told) >= 1 else told * sent[launch.round]
-        return replace(launch, served=sent[launch.round] + round(off))
+        return samples.counted(launch, served=sent[launch.round] + round(off))
 
     found = check(with_launches(race, telling), "server's count")
     assert found.status == status
-    assert words in check_text(found)
-    assert "quick" not in check_text(found)
+    assert words in found.detail
+    assert "quick" not in found.detail
 
 
 def test_what_failed_may_be_in_a_servers_own_count_or_not() -> None:
@@ -561,7 +558,9 @@ def test_what_failed_may_be_in_a_servers_own_count_or_not() -> None:
             for this in race.rounds
             for name in ("quick", "steady")
         }
-        told = with_launches(race, lambda one, total=total: replace(one, served=total[one.contender, one.round]))
+        told = with_launches(
+            race, lambda one, total=total: samples.counted(one, served=total[one.contender, one.round])
+        )
         assert check(told, "server's count").status == "pass"
 
 

@@ -13,6 +13,9 @@ use std::io::{self, ErrorKind, Read, Write};
 /// Reads of encrypted bytes for one read of a worker.
 const MAX_READS: u32 = 64;
 
+/// Bytes of a connection that may wait here before [`Transport::send_now`] accepts no more.
+const MAX_WAITING: usize = 64 << 10;
+
 /// One connection.
 #[derive(Default)]
 struct Link {
@@ -190,6 +193,15 @@ impl Transport for Buffered {
             let _ = self.inner.want_writable(token, socket); // if it fails, the request times out
         }
         Ok(request.len())
+    }
+
+    /// Accepts nothing while much waits: what a server asks for without reading it must not fill the memory.
+    fn send_now(&mut self, token: u64, socket: &Socket, bytes: &[u8]) -> io::Result<usize> {
+        let link = self.link(token);
+        if link.accepted - link.taken.min(link.accepted) > MAX_WAITING && !link.push(socket)? {
+            return Err(ErrorKind::WouldBlock.into());
+        }
+        self.send(token, socket, 0, bytes)
     }
 
     fn go_on(&mut self, token: u64, socket: &Socket) {

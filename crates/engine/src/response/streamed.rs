@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     fn expect() -> Expect<'static> {
-        Expect { status: 200, body: b"hello world", bodiless: false, any_body: false, digits: false }
+        Expect { status: 200, body: b"hello world", bodiless: false, any_body: false, pattern: false }
     }
 
     /// The verdict on a response whose body comes in these pieces.

@@ -1,6 +1,6 @@
 //! What a worker's share of a session has whatever its protocol and its transport are.
 
-use super::Judge;
+use super::counting::Judge;
 use crate::block_run::{BlockRun, LoadModel};
 use crate::clock::{Clocks, Reading};
 use crate::coalescing::CoalescingRule;

@@ -15,6 +15,7 @@ use super::Worker;
 use super::first_byte::{FirstByte, Timed, Untimed};
 use super::link::{Link, Place, State};
 use super::protocol::{Protocol, Wants};
+use super::single::Single;
 use crate::block_run::{BlockRun, LoadModel};
 use crate::coalescing::{CoalescingRule, MIN_OUTSTANDING};
 use crate::error::EngineError;
@@ -279,17 +280,6 @@ impl<M: Mode> Protocol for Http1<M> {
         &mut links[index].proto.place
     }
 
-    fn free_places(&self, links: usize) -> impl Iterator<Item = usize> + use<M> {
-        0..links
-    }
-
-    #[inline]
-    fn prefetch<S>(&self, links: &[Link<S, Self::Link>], token: u64) {
-        if let Some(link) = links.get(split_token(token).0) {
-            sys::prefetch(link);
-        }
-    }
-
     #[inline]
     fn wait_for(&mut self, rule: &CoalescingRule, outstanding: usize, _: usize) -> Option<Coalescing> {
         rule.wait_for(outstanding, M::MIN_OUTSTANDING, false)
@@ -332,7 +322,10 @@ impl<M: Mode> Protocol for Http1<M> {
         now_ns: u64,
         block_run: &mut BlockRun<impl LoadModel>,
     ) {
-        worker.connect(index, now_ns, block_run);
+        match T::CHAIN {
+            Some(socket) => worker.chain(index, socket, now_ns, block_run),
+            None => worker.begin_connection(index, now_ns, block_run),
+        }
     }
 
     #[inline]
@@ -426,7 +419,7 @@ impl<M: Mode> Protocol for Http1<M> {
     }
 
     fn scan<T: Transport>(worker: &mut Worker<T, Self>, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
-        worker.scan_links(now_ns, block_run);
+        worker.scan_places(now_ns, block_run);
     }
 
     fn tidy<T: Transport>(worker: &mut Worker<T, Self>, block_run: &mut BlockRun<impl LoadModel>) {
@@ -440,6 +433,51 @@ impl<M: Mode> Protocol for Http1<M> {
                 worker.discard(index);
             }
         }
+    }
+}
+
+impl<M: Mode> Single for Http1<M> {
+    fn reset(link: &mut Self::Link) {
+        link.reader.reset();
+        M::reset(&mut link.extra);
+    }
+
+    fn opened<T: Transport>(worker: &mut Worker<T, Self>, index: usize, block_run: &mut BlockRun<impl LoadModel>) {
+        worker.opened(index, block_run);
+    }
+
+    fn expects_bytes<S>(link: &Link<S, Self::Link>) -> bool {
+        link.proto.place.state == State::Waiting
+    }
+
+    #[inline]
+    fn read<T: Transport>(
+        worker: &mut Worker<T, Self>,
+        index: usize,
+        closing: bool,
+        block_run: &mut BlockRun<impl LoadModel>,
+        buffer: &mut [u8],
+    ) {
+        M::read(worker, index, closing, block_run, buffer);
+    }
+
+    fn unopened<T: Transport>(worker: &mut Worker<T, Self>, index: usize, block_run: &mut BlockRun<impl LoadModel>) {
+        if T::CHAINS {
+            worker.unchain(index, block_run);
+        }
+    }
+
+    fn fail_behind<T: Transport>(
+        worker: &mut Worker<T, Self>,
+        index: usize,
+        failure: Failure,
+        block_run: &mut BlockRun<impl LoadModel>,
+    ) {
+        M::fail_behind(worker, index, failure, block_run);
+    }
+
+    fn closed(&mut self, index: usize) {
+        self.mode.closed(index);
     }
 }
 
@@ -481,7 +519,7 @@ impl<T: Transport, M: Mode> Worker<T, Http1<M>> {
         let sent = match self.io.send(token, socket, number, request) {
             Ok(sent) => sent,
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => 0,
-            Err(error) => return self.unsendable(index, error, now_ns, block_run),
+            Err(error) => return self.unsendable(index, &error, now_ns, block_run),
         };
         if sent < request.len() {
             let _ = self.io.want_writable(token, socket); // if it fails, the request times out
@@ -502,30 +540,13 @@ impl<T: Transport, M: Mode> Worker<T, Http1<M>> {
         block_run.counts.bytes_out += sent as u64;
     }
 
-    /// Nothing of the request was sent. On a connection that had been idle this only means that the server had closed it;
-    /// on a new one it is a failure.
-    #[cold]
-    fn unsendable(&mut self, index: usize, error: Error, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
-        let fresh = self.place(index).fresh;
-        self.discard(index);
-        if fresh {
-            block_run.counts.sent += 1;
-            self.count_failed(index, Failure::Send, block_run);
-            self.core.judge.sample.note(Failure::Send, format!("send: {error}").as_bytes());
-            self.rest(index, now_ns);
-        } else {
-            block_run.keep_permit(&mut self.place(index).due_ns);
-            self.connect(index, now_ns, block_run);
-        }
-    }
-
-    /// The same, reported by the kernel only after it had accepted the request.
+    /// Nothing of the request was sent, reported by the kernel only after it had accepted it.
     #[cold]
     fn unsent(&mut self, index: usize, errno: i32, block_run: &mut BlockRun<impl LoadModel>) {
         self.core.ledger.outstanding -= 1;
         block_run.counts.sent -= 1;
         block_run.counts.bytes_out -= self.links[index].proto.out_at as u64;
-        self.unsendable(index, Error::from_raw_os_error(errno), sys::now_ns(), block_run);
+        self.unsendable(index, &Error::from_raw_os_error(errno), sys::now_ns(), block_run);
     }
 
     fn send_rest(&mut self, index: usize, block_run: &mut BlockRun<impl LoadModel>) {
@@ -552,37 +573,5 @@ impl<T: Transport, M: Mode> Worker<T, Http1<M>> {
                 Err(_) => return,
             }
         }
-    }
-
-    /// Fails requests that have taken too long; closes connections that the server should have closed.
-    fn scan_links(&mut self, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
-        if now_ns < self.core.timers.in_time_until_ns && self.closers.count() == 0 {
-            return;
-        }
-        let timeout_ns = self.core.plan.timeout_ns;
-        let limit_ms = timeout_ns / 1_000_000;
-        let mut oldest_ns = now_ns;
-        for index in 0..self.links.len() {
-            self.closers.close_late(&mut self.io, index, now_ns);
-            let place = self.place(index);
-            let late = now_ns.saturating_sub(place.since_ns) >= timeout_ns;
-            match place.state {
-                State::Waiting if late => {
-                    let why = format!("no complete response within {limit_ms} ms");
-                    self.lost(index, Failure::Timeout, &why, now_ns, block_run);
-                }
-                State::Connecting if late => {
-                    let error = Error::new(ErrorKind::TimedOut, format!("not connected within {limit_ms} ms"));
-                    self.unconnected(index, &error, now_ns, block_run);
-                }
-                _ => {}
-            }
-            // A request that begins later than now can't time out before these. A resting place keeps its begin.
-            let place = self.place(index);
-            if place.fresh || matches!(place.state, State::Waiting | State::Connecting | State::Resting) {
-                oldest_ns = oldest_ns.min(place.since_ns);
-            }
-        }
-        self.core.timers.in_time_until_ns = oldest_ns + timeout_ns;
     }
 }

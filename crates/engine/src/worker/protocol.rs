@@ -10,10 +10,11 @@ use super::link::{Link, Place};
 use crate::block_run::{BlockRun, LoadModel};
 use crate::coalescing::{CoalescingRule, MIN_OUTSTANDING};
 use crate::error::EngineError;
-use crate::io::{Coalescing, Event, Transport};
+use crate::io::{Coalescing, Event, Transport, split_token};
 use crate::patience::Patience;
 use crate::plan::SessionPlan;
 use crate::schedule::NEVER_NS;
+use crate::sys;
 use crate::tls::TlsPlan;
 use std::io::Error;
 use std::time::Duration;
@@ -86,10 +87,17 @@ pub(super) trait Protocol: Sized {
     fn place<'a, S>(&'a mut self, links: &'a mut [Link<S, Self::Link>], index: usize) -> &'a mut Place;
 
     /// The order in which an open loop begins to use places.
-    fn free_places(&self, links: usize) -> impl Iterator<Item = usize> + use<Self>;
+    fn free_places(&self, links: usize) -> impl Iterator<Item = usize> + use<Self> {
+        0..links
+    }
 
     /// Prefetches the memory of a connection that has its turn soon: with many connections it is not in the caches.
-    fn prefetch<S>(&self, links: &[Link<S, Self::Link>], token: u64);
+    #[inline]
+    fn prefetch<S>(&self, links: &[Link<S, Self::Link>], token: u64) {
+        if let Some(link) = links.get(split_token(token).0) {
+            sys::prefetch(link);
+        }
+    }
 
     /// How to wait for the next responses, with this many requests outstanding.
     #[inline]

@@ -10,6 +10,7 @@ use super::Worker;
 use super::first_byte::Timed;
 use super::link::{Link, Place, State};
 use super::protocol::{Protocol, Wants};
+use super::single::Single;
 use crate::block_run::{BlockRun, LoadModel};
 use crate::error::EngineError;
 use crate::io::{Event, Transport, split_token};
@@ -66,17 +67,6 @@ impl Protocol for WebSocket {
         &mut links[index].proto.place
     }
 
-    fn free_places(&self, links: usize) -> impl Iterator<Item = usize> + use<> {
-        0..links
-    }
-
-    #[inline]
-    fn prefetch<S>(&self, links: &[Link<S, WebSocketLink>], token: u64) {
-        if let Some(link) = links.get(split_token(token).0) {
-            sys::prefetch(link);
-        }
-    }
-
     fn open<T: Transport>(worker: &mut Worker<T, Self>, limit: Duration) -> Result<(), (usize, Error)> {
         worker.upgrade_all(limit)
     }
@@ -97,7 +87,7 @@ impl Protocol for WebSocket {
         now_ns: u64,
         block_run: &mut BlockRun<impl LoadModel>,
     ) {
-        worker.begin_link(index, now_ns, block_run);
+        worker.begin_connection(index, now_ns, block_run);
     }
 
     /// Send times are read before each call.
@@ -155,7 +145,7 @@ impl Protocol for WebSocket {
     }
 
     fn scan<T: Transport>(worker: &mut Worker<T, Self>, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
-        worker.scan_links(now_ns, block_run);
+        worker.scan_places(now_ns, block_run);
     }
 
     fn tidy<T: Transport>(worker: &mut Worker<T, Self>, block_run: &mut BlockRun<impl LoadModel>) {
@@ -168,6 +158,35 @@ impl Protocol for WebSocket {
                 worker.discard(index);
             }
         }
+    }
+}
+
+impl Single for WebSocket {
+    fn reset(link: &mut WebSocketLink) {
+        (link.reader, link.upgrade) = (Reader::default(), None);
+        link.out.clear();
+    }
+
+    /// The upgrade is requested.
+    fn opened<T: Transport>(worker: &mut Worker<T, Self>, index: usize, block_run: &mut BlockRun<impl LoadModel>) {
+        match worker.request_upgrade(index) {
+            Ok(bytes) => block_run.counts.bytes_out += bytes as u64,
+            Err(error) => worker.unconnected(index, &error, sys::now_ns(), block_run),
+        }
+    }
+
+    fn expects_bytes<S>(link: &Link<S, WebSocketLink>) -> bool {
+        link.proto.upgrade.is_some()
+    }
+
+    fn read<T: Transport>(
+        worker: &mut Worker<T, Self>,
+        index: usize,
+        closing: bool,
+        block_run: &mut BlockRun<impl LoadModel>,
+        buffer: &mut [u8],
+    ) {
+        worker.read_link(index, closing, block_run, buffer);
     }
 }
 

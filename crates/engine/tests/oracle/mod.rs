@@ -8,12 +8,12 @@ use dragstrip_engine::error_sample::ErrorSample;
 use dragstrip_engine::response::{Expect, HEAD_LIMIT, KnownHead, Reader, Verdict, Wrong};
 
 const EXPECTED: [Expect; 6] = [
-    Expect { status: 200, body: b"hello world", bodiless: false, any_body: false, digits: false },
-    Expect { status: 200, body: b"", bodiless: true, any_body: false, digits: false },
-    Expect { status: 204, body: b"", bodiless: false, any_body: false, digits: false },
-    Expect { status: 404, body: b"no", bodiless: false, any_body: false, digits: false },
-    Expect { status: 200, body: b"", bodiless: false, any_body: false, digits: false },
-    Expect { status: 200, body: &[b'x'; 1000], bodiless: false, any_body: false, digits: false },
+    Expect { status: 200, body: b"hello world", bodiless: false, any_body: false, pattern: false },
+    Expect { status: 200, body: b"", bodiless: true, any_body: false, pattern: false },
+    Expect { status: 204, body: b"", bodiless: false, any_body: false, pattern: false },
+    Expect { status: 404, body: b"no", bodiless: false, any_body: false, pattern: false },
+    Expect { status: 200, body: b"", bodiless: false, any_body: false, pattern: false },
+    Expect { status: 200, body: &[b'x'; 1000], bodiless: false, any_body: false, pattern: false },
 ];
 
 /// The oracle's result.

@@ -45,6 +45,7 @@ CREATE TABLE column (
     passes INTEGER NOT NULL CONSTRAINT "column.passes must be above 0" CHECK (passes > 0),
     blocks TEXT NOT NULL
         CONSTRAINT "column.blocks must be a JSON object" CHECK (json_valid(blocks) AND json_type(blocks) = 'object'),
+    definition TEXT NOT NULL DEFAULT '',
     PRIMARY KEY (race, "index"),
     UNIQUE (race, name),
     FOREIGN KEY (race) REFERENCES race (id)
@@ -78,6 +79,7 @@ CREATE TABLE round (
     FOREIGN KEY (race, "column") REFERENCES column (race, "index")
 ) STRICT;
 
+-- Its counts are by name (record.LaunchCount); what is not known is left out.
 CREATE TABLE launch (
     race TEXT NOT NULL, seq INTEGER NOT NULL, contender TEXT NOT NULL, round INTEGER NOT NULL,
     cores TEXT NOT NULL
@@ -86,9 +88,9 @@ CREATE TABLE launch (
     settled INTEGER NOT NULL CONSTRAINT "launch.settled must be 0 or 1" CHECK (settled IN (0, 1)),
     exit_status INTEGER,
     died INTEGER NOT NULL CONSTRAINT "launch.died must be 0 or 1" CHECK (died IN (0, 1)),
-    cpu_ns INTEGER, peak_memory_bytes INTEGER, cpu_source TEXT NOT NULL, processes INTEGER NOT NULL,
-    threads INTEGER NOT NULL, log_tail TEXT NOT NULL, served INTEGER, database_statements INTEGER,
-    database_wanted REAL, database_cpu_ns INTEGER, database_exec_ns INTEGER, database_connections INTEGER,
+    cpu_source TEXT NOT NULL, log_tail TEXT NOT NULL,
+    counts TEXT NOT NULL
+        CONSTRAINT "launch.counts must be a JSON object" CHECK (json_valid(counts) AND json_type(counts) = 'object'),
     PRIMARY KEY (race, round, contender),
     FOREIGN KEY (race, round) REFERENCES round (race, "index")
 ) STRICT;
@@ -156,6 +158,17 @@ CREATE TABLE event (
 
 CREATE INDEX event_of_race ON event (race);
 
+-- Loads of one server, which belong to no race: result is what `load --json` writes (load.schema.json).
+CREATE TABLE load (
+    id TEXT NOT NULL, started TEXT NOT NULL, url TEXT NOT NULL,
+    verdict TEXT NOT NULL
+        CONSTRAINT "load.verdict must be ok, missed, failed or interrupted"
+            CHECK (verdict IN ('ok', 'missed', 'failed', 'interrupted')),
+    result TEXT NOT NULL
+        CONSTRAINT "load.result must be a JSON object" CHECK (json_valid(result) AND json_type(result) = 'object'),
+    PRIMARY KEY (id)
+) STRICT;
+
 -- Records are append only.
 
 CREATE TRIGGER race_update BEFORE UPDATE ON race
@@ -190,3 +203,7 @@ CREATE TRIGGER event_update BEFORE UPDATE ON event
     BEGIN SELECT RAISE(ABORT, 'records are append only: event'); END;
 CREATE TRIGGER event_delete BEFORE DELETE ON event
     BEGIN SELECT RAISE(ABORT, 'records are append only: event'); END;
+CREATE TRIGGER load_update BEFORE UPDATE ON load
+    BEGIN SELECT RAISE(ABORT, 'records are append only: load'); END;
+CREATE TRIGGER load_delete BEFORE DELETE ON load
+    BEGIN SELECT RAISE(ABORT, 'records are append only: load'); END;

@@ -8,9 +8,8 @@ from dragstrip.process.database.instance import (
     CONNECTIONS,
     Database,
     DatabaseGoneError,
+    DatabaseUsage,
     Instance,
-    Spent,
-    Usage,
     room_of,
     spent,
 )

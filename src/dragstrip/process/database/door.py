@@ -116,13 +116,13 @@ def rewritten(message: bytes, user: str, database: str) -> bytes:
     return struct.pack("!II", len(body) + 8, STARTUP) + body
 
 
-class Side:
+class DoorSide:
     """One end of a connection, and what has yet to be sent there."""
 
     def __init__(self, sock: socket.socket) -> None:
         sock.setblocking(False)
         self.sock, self.waiting = sock, bytearray()
-        self.peer: Side | None = None
+        self.peer: DoorSide | None = None
         #: Of the database's end, until the login is over: how it goes on, what arrived, what its client sent.
         self.login: Login | None = None
         self.arrived = self.early = b""
@@ -134,7 +134,7 @@ class Door:
     def __init__(self, path: str, user: str, database: str, password: str) -> None:
         self.path, self.user, self.database, self.password = path, user, database, password
         self.selector = selectors.DefaultSelector()
-        self.begun: dict[Side, bytes] = {}
+        self.begun: dict[DoorSide, bytes] = {}
 
     def serve(self, listener: socket.socket) -> None:
         """Serves until stdin closes."""
@@ -147,7 +147,7 @@ class Door:
                 if key.data is listener:
                     client = listener.accept()[0]
                     client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                    side = Side(client)
+                    side = DoorSide(client)
                     self.begun[side] = b""
                     self.selector.register(client, selectors.EVENT_READ, side)
                     continue
@@ -156,7 +156,7 @@ class Door:
                 except (OSError, ValueError, KeyError):
                     self._close(key.data)
 
-    def _step(self, side: Side, events: int) -> None:
+    def _step(self, side: DoorSide, events: int) -> None:
         if side.sock.fileno() < 0:
             return  # its other end was closed in the same turn
         if events & selectors.EVENT_WRITE:
@@ -172,7 +172,7 @@ class Door:
             elif side.peer is not None:
                 self._send(side.peer, data)
 
-    def _begin(self, side: Side, data: bytes) -> None:
+    def _begin(self, side: DoorSide, data: bytes) -> None:
         """Reads a client's first messages, and connects it to the database."""
         given = self.begun[side] + data
         while len(given) >= 8:
@@ -185,7 +185,7 @@ class Door:
             message, given = given[:length], given[length:]
             if code == STARTUP:
                 del self.begun[side]
-                other = Side(socket.socket(socket.AF_UNIX))
+                other = DoorSide(socket.socket(socket.AF_UNIX))
                 other.login = Login(self.password)
                 other.sock.connect(self.path)
                 side.peer, other.peer = other, side
@@ -196,7 +196,7 @@ class Door:
             self._send(side, b"N")
         self.begun[side] = given
 
-    def _log_in(self, side: Side, login: Login, data: bytes) -> None:
+    def _log_in(self, side: DoorSide, login: Login, data: bytes) -> None:
         """Replies to the database's messages about the login; the last one, or an error, goes to the client."""
         side.arrived += data
         while side.arrived[:1] == b"R":
@@ -217,7 +217,7 @@ class Door:
             self._send(side.peer, side.arrived)
             self._send(side, side.early)
 
-    def _send(self, side: Side, data: bytes) -> None:
+    def _send(self, side: DoorSide, data: bytes) -> None:
         side.waiting += data
         with contextlib.suppress(BlockingIOError):
             del side.waiting[: side.sock.send(side.waiting)]
@@ -225,7 +225,7 @@ class Door:
             if end is not None and end.sock.fileno() >= 0:
                 self._await(end)
 
-    def _await(self, side: Side) -> None:
+    def _await(self, side: DoorSide) -> None:
         """Waits for what a side can do: send what waits, and read unless the other end is too slow, or logs in."""
         slow = side.peer is not None and (side.peer.login is not None or len(side.peer.waiting) > MAX_WAITING)
         events = (selectors.EVENT_WRITE if side.waiting else 0) | (0 if slow else selectors.EVENT_READ)
@@ -234,7 +234,7 @@ class Door:
         if events:
             self.selector.register(side.sock, events, side)
 
-    def _close(self, side: Side) -> None:
+    def _close(self, side: DoorSide) -> None:
         for end in (side, side.peer):
             if end is not None and end.sock.fileno() >= 0:
                 self.begun.pop(end, None)

@@ -28,6 +28,7 @@ from dragstrip.process.database.programs import NAME, TITLE, Programs
 from dragstrip.process.launcher import Launcher, ServerProcess, scratch_root
 from dragstrip.process.ports import HOST, free_port
 from dragstrip.process.scratch import MEMORY
+from dragstrip.record import LaunchCount
 from dragstrip.workload import OWN_CHANGING, Schema, Tables, drawn_fortunes, drawn_tables
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ class DatabaseGoneError(StageError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
+class DatabaseUsage:
     """One contender's use of the database so far.
 
     Args:
@@ -83,31 +84,16 @@ class Usage:
     cpu_ns: Mapping[int, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spent:
-    """A contender's use of the database during a period.
-
-    Args:
-        cpu_ns: of its backends; None if a backend ended in between and its count was lost.
-        connections: their number at the end.
-    """
-
-    statements: int
-    exec_ns: int
-    cpu_ns: int | None
-    connections: int
-
-
-def spent(before: Usage, after: Usage) -> Spent:
-    """The use between two moments."""
-    ended = before.cpu_ns.keys() - after.cpu_ns.keys()
-    cpu_ns = sum(now - before.cpu_ns.get(pid, 0) for pid, now in after.cpu_ns.items())
-    return Spent(
-        statements=after.statements - before.statements,
-        exec_ns=after.exec_ns - before.exec_ns,
-        cpu_ns=None if ended else cpu_ns,
-        connections=len(after.cpu_ns),
-    )
+def spent(before: DatabaseUsage, after: DatabaseUsage) -> dict[str, int]:
+    """A contender's use of the database between two moments, by ``LaunchCount``."""
+    used: dict[str, int] = {
+        LaunchCount.DATABASE_STATEMENTS: after.statements - before.statements,
+        LaunchCount.DATABASE_EXEC_NS: after.exec_ns - before.exec_ns,
+        LaunchCount.DATABASE_CONNECTIONS: len(after.cpu_ns),
+    }
+    if not before.cpu_ns.keys() - after.cpu_ns.keys():  # the count of a backend that ended in between is lost
+        used[LaunchCount.DATABASE_CPU_NS] = sum(now - before.cpu_ns.get(pid, 0) for pid, now in after.cpu_ns.items())
+    return used
 
 
 class Database:
@@ -348,7 +334,7 @@ class Instance:
         """
         return [dict(self.ask(query)) for query in schemas.own_numbers(self._roles[name], self.tables.schema)]
 
-    def usage(self) -> dict[str, Usage]:
+    def usage(self) -> dict[str, DatabaseUsage]:
         """Each contender's use so far, by its name.
 
         Raises:
@@ -363,7 +349,7 @@ class Instance:
         usages = {}
         for name, role in self._roles.items():
             statements, exec_ns = counted.get(role, (0, 0))
-            usages[name] = Usage(statements=statements, exec_ns=exec_ns, cpu_ns=cpu_ns.get(role, {}))
+            usages[name] = DatabaseUsage(statements=statements, exec_ns=exec_ns, cpu_ns=cpu_ns.get(role, {}))
         return usages
 
     def ask(self, statement: str, *values: object) -> list[tuple[Any, ...]]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import io
 from collections.abc import Sequence
-from dataclasses import asdict
+from contextlib import suppress
+from dataclasses import asdict, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -14,28 +16,45 @@ from hdrh.log import HistogramLogWriter
 
 from dragstrip.loading.percentiles import QUANTILES, decoded
 from dragstrip.loading.request import spread
+from dragstrip.report.load import sentences
 from dragstrip.report.load.latency import clock_text, histogram
-from dragstrip.report.load.limits import Limit
+from dragstrip.report.load.limits import LoadLimit
+from dragstrip.report.load.report import LoadReport
 from dragstrip.report.load.warnings import ENGINE_FULL, warnings
 from dragstrip.report.race.latency import percentiles_text
+from dragstrip.store import masking
 from dragstrip.store.json_values import JSON_SCHEMA, JsonObject, picked
 
 if TYPE_CHECKING:
     from dragstrip.loading.result import LoadResult, Slice
 
+#: The longest body of a request that is kept; of a longer one, length and digest.
+MAX_BODY_BYTES = 4096
+
 
 def _right_json(result: LoadResult) -> JsonObject:
-    learned, checked = result.learned, "length" if result.by_length or result.request.check == "length" else "full"
+    learned, checked = result.learned, "values" if result.learned.changing else "full"
+    checked = "length" if result.by_length or learned.by_length or result.request.check == "length" else checked
     checked = "status" if result.any_body else checked
-    return {"status": learned.status, "body_bytes": len(learned.body), "server": learned.server, "checked": checked}
+    changing: JsonObject = {"changing": list(learned.changing)} if learned.changing else {}
+    told: JsonObject = {
+        "status": learned.status,
+        "body_bytes": len(learned.body),
+        "server": learned.server,
+        "checked": checked,
+    }
+    return {**told, **changing}
 
 
-def load_json(result: LoadResult, limits: Sequence[Limit] = ()) -> JsonObject:
-    """The run; unknown numbers are null."""
-    request = result.request
+def load_json(result: LoadResult, limits: Sequence[LoadLimit] = ()) -> JsonObject:
+    """The run; unknown numbers are null, and secret values are masked (``store.masking``)."""
+    result = replace(result, request=replace(result.request, url=masking.url(result.request.url)))
+    request, samples = result.request, {kind: masking.message(text) for kind, text in result.samples.items()}
     return {
         "schema": JSON_SCHEMA,
         **picked(request, "url", "method"),
+        "request": _request_json(result),
+        "sentences": _sentences_json(result),
         **picked(result, "started", "finished", "software"),
         "load": _load_json(result),
         "right_answer": _right_json(result),
@@ -46,8 +65,8 @@ def load_json(result: LoadResult, limits: Sequence[Limit] = ()) -> JsonObject:
         **picked(result, "late", "late_s", "sent", "failed"),
         "unanswered": result.sent - result.requests - result.failed,
         "errors": result.errors,
-        "error_sample": next(iter(result.samples.values()), ""),
-        "error_samples": result.samples,
+        "error_sample": next(iter(samples.values()), ""),
+        "error_samples": samples,
         "status_codes": {str(code): count for code, count in result.statuses.items()},
         **picked(result, "duration_s", "rate_per_s"),
         "latency_us": _latency_json(result),
@@ -68,8 +87,31 @@ def load_json(result: LoadResult, limits: Sequence[Limit] = ()) -> JsonObject:
             "io": result.io,
         },
         "slices": [_slice_json(part) for part in result.slices],
-        "limits": [picked(limit, "name", "limit", "value", "met") for limit in limits],
+        "limits": [picked(limit, "name", "text", "limit", "value", "met") for limit in limits],
         "warnings": warnings(result),
+    }
+
+
+def _request_json(result: LoadResult) -> JsonObject:
+    """Headers and body as the user set them; a long body, or one that is not UTF-8, by its length and digest."""
+    request, body = result.request, None
+    with suppress(UnicodeDecodeError):
+        body = request.body.decode() if 0 < len(request.body) <= MAX_BODY_BYTES else None
+    digest = hashlib.sha256(request.body).hexdigest() if request.body and body is None else ""
+    return {
+        "headers": [list(pair) for pair in masking.headers(request.headers)],
+        "body": masking.body(body) if body is not None else None,
+        "body_bytes": len(request.body),
+        "body_sha256": digest,
+    }
+
+
+def _sentences_json(result: LoadResult) -> JsonObject:
+    return {
+        "headline": sentences.headline(result),
+        "offered": sentences.offered(result),
+        "checked": sentences.checked(result),
+        "facts": list(sentences.facts(result)),
     }
 
 
@@ -171,16 +213,18 @@ def _slice_json(part: Slice) -> JsonObject:
     }
 
 
-def hgrm(result: LoadResult) -> str:
+def hgrm(report: LoadReport) -> str:
     """HdrHistogram's percentile distribution in milliseconds, as its plotter and wrk2's readers take it."""
-    return percentiles_text(histogram(result) or HdrHistogram(1, 60_000_000_000, 3))
+    return percentiles_text(report.latencies or HdrHistogram(1, 60_000_000_000, 3))
 
 
 def hlog(result: LoadResult) -> str:
     """HdrHistogram's interval log: a histogram of ns for each second or so in which responses came."""
     out = io.StringIO()
     writer = HistogramLogWriter(out)
-    writer.output_comment(f"[dragstrip {result.software}: {result.request.url}, latencies in ns, maximum in ms]")
+    writer.output_comment(
+        f"[dragstrip {result.software}: {masking.url(result.request.url)}, latencies in ns, maximum in ms]"
+    )
     writer.output_log_format_version()
     # Written by hand: the library's own line of this kind can't be written (it formats the date by a name it lacks).
     start = datetime.fromisoformat(result.started)

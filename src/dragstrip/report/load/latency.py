@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from hdrh.histogram import HdrHistogram
 
 from dragstrip.loading.percentiles import decoded
-from dragstrip.report import figures
+from dragstrip.report.figures import latency_text as latency_text
 
 if TYPE_CHECKING:
     from dragstrip.loading.result import LoadResult
@@ -30,13 +30,3 @@ def clock_text(result: LoadResult) -> str:
     """Which loop and which clock the latencies are of."""
     loop = "open loop, from when each request was meant to leave" if result.request.offer else "closed loop"
     return f"{loop}, {_STAMPS[result.stamps]}"
-
-
-def latency_text(value_ns: float | None) -> str:
-    """A latency with its unit."""
-    value = figures.finite(value_ns)
-    if value is None:
-        return figures.NONE
-    if value < 999_500:
-        return f"{figures.microseconds(value / 1e3)} µs"
-    return f"{figures.figure(value / 1e6)} ms" if value < 999_950_000 else f"{value / 1e9:.2f} s"

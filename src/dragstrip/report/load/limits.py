@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
+class LoadLimit:
     """One service level objective: what was allowed, what came out, and whether it holds."""
 
     name: str
@@ -26,21 +26,21 @@ class Limit:
 
 def limits(
     result: LoadResult, *, max_p99_s: float | None, max_errors: float | None, min_reached: float | None = None
-) -> list[Limit]:
+) -> list[LoadLimit]:
     """The limits that were set; a limit of latency is missed if no latency was measured."""
-    objectives: list[Limit] = []
+    objectives: list[LoadLimit] = []
     if max_p99_s is not None:
         latencies = histogram(result)
         p99_s = latencies.get_value_at_percentile(99.0) / 1e9 if latencies else None
         text = f"p99 {latency_text(p99_s * 1e9) if p99_s else figures.NONE}, at most {latency_text(max_p99_s * 1e9)}"
-        objectives.append(Limit("max-p99", text, max_p99_s, p99_s, p99_s is not None and p99_s <= max_p99_s))
+        objectives.append(LoadLimit("max-p99", text, max_p99_s, p99_s, p99_s is not None and p99_s <= max_p99_s))
     if max_errors is not None:
         share = result.error_share if result.answered or result.errors else 1.0
         text = f"errors {figures.percent(share)}, at most {figures.percent(max_errors)}"
-        objectives.append(Limit("max-errors", text, max_errors, share, share <= max_errors))
+        objectives.append(LoadLimit("max-errors", text, max_errors, share, share <= max_errors))
     if min_reached is not None:
         share = result.reached_share or 0.0
         reached = f"reached {figures.percent(share)} of the offered rate ({SUSTAINED:.0%} counts as sustained)"
         text = f"{reached}, at least {figures.percent(min_reached)}"
-        objectives.append(Limit("min-reached", text, min_reached, share, share >= min_reached))
+        objectives.append(LoadLimit("min-reached", text, min_reached, share, share >= min_reached))
     return objectives

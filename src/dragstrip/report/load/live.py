@@ -10,6 +10,7 @@ from rich.text import Text
 
 from dragstrip.report import figures
 from dragstrip.report.load.latency import latency_text
+from dragstrip.store import masking
 
 if TYPE_CHECKING:
     from dragstrip.loading.learn import Learned
@@ -29,7 +30,7 @@ class Live:
         for line in () if self._quiet else doubts:
             self._console.print(Text(f"dragstrip: {line}"), soft_wrap=True)
         what = f"status {learned.status}, {len(learned.body):,} bytes; " if request.plain else ""
-        self._draw(f"{request.url}: {what}loading")
+        self._draw(f"{masking.url(request.url)}: {what}loading")
 
     def slice_done(self, request: LoadRequest, done: Sequence[Slice]) -> None:
         """The run so far."""

@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING
 
 from hdrh.histogram import HdrHistogram
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from dragstrip.loading.arrivals import describe_offer
-from dragstrip.loading.percentiles import QUANTILES, decoded
-from dragstrip.loading.request import RESUMED
-from dragstrip.record import Backend, LoadEnding
+from dragstrip.loading.percentiles import QUANTILES
 from dragstrip.report import figures, glyphs
 from dragstrip.report.load.bins import Bin, bins
-from dragstrip.report.load.latency import clock_text, histogram, latency_text
-from dragstrip.report.load.limits import Limit
-from dragstrip.report.load.warnings import warnings
+from dragstrip.report.load.latency import latency_text
+from dragstrip.report.load.report import LoadReport
 from dragstrip.report.race import notes
 from dragstrip.validity.check import Status
-
-if TYPE_CHECKING:
-    from dragstrip.loading.result import LoadResult
 
 #: Maximum rows of the picture, and the widths in cells from which it is shown next to the percentiles.
 MAX_ROWS, BESIDE, BESIDE_OPEN = 12, 76, 104
@@ -49,96 +41,53 @@ KIND_MEANS = {
 }
 
 
-#: Failures of connections that were never open.
-NOT_CONNECTED = {"connect", "refused", "tls"}
-
-
-def sentence(result: LoadResult) -> str:
-    """The run in one sentence."""
-    keep = "kept alive" if result.request.keepalive else "a new one for each request"
-    if result.request.keepalive and result.answered > 1 and not result.reused:
-        keep = "each closed after its response"
-    if result.request.close_after:
-        keep = f"each for {figures.count(result.request.close_after)} requests"
-    if (ahead := result.request.pipeline) > 1:
-        left = f", {result.answered_ahead} of them answered" if result.answered_ahead < ahead else ""
-        keep += f", {ahead} requests in flight on each{left}"
-    if result.target.tls:
-        handshakes = "resumed sessions" if result.request.handshakes == RESUMED else "full handshakes"
-        keep += f", encrypted ({', '.join(filter(None, (result.learned.tls, handshakes)))})"
-    keep += "" if result.request.http == "1.1" else f", in HTTP/{result.request.http}"
-    streams = result.request.streams if result.streams is None else result.streams
-    keep += f" with {streams} streams on each" if result.request.streams > 1 else ""
-    over = f"over {figures.count(result.connections)} connection{'s' if result.connections != 1 else ''}, {keep}"
-    if not result.answered:
-        how = "ended early: " if result.finished is LoadEnding.GAVE_UP else ""
-        if result.errors and not result.errors.keys() - NOT_CONNECTED:
-            why = result.samples[next(iter(result.errors))].removeprefix("connect: ")
-            return f"{how}no connection to {result.request.url} could be opened ({why})"
-        return f"{how}{result.request.url} sent no correct response in {result.duration_s:.2f} s {over}"
-    stops = {LoadEnding.INTERRUPTED: "interrupted: ", LoadEnding.SCRIPT: "ended by its script: "}
-    how = stops.get(result.finished, f"{result.trouble}: " if result.trouble else "")
-    failed = f", and {figures.count(result.failed)} requests failed," if result.failed else ""
-    return (
-        f"{how}{result.request.url} sent {figures.count(result.requests)} "
-        f"correct response{'s' if result.requests != 1 else ''}{failed} in "
-        f"{result.duration_s:.2f} s: {figures.figure(result.rate_per_s)} per second {over}"
-    )
-
-
-def _offered(result: LoadResult) -> str:
-    """What an open loop offered and what became of it; "" for a closed loop."""
-    offer = result.request.offer
-    if not offer or result.reached_share is None:
-        return ""
-    share = figures.percent(result.reached_share)
-    became = f"sustained ({share} left on time)" if result.sustained else f"not sustained, only {share} left in time"
-    return f"offered {describe_offer(offer)}: {became}"
-
-
-def show(console: Console, result: LoadResult, limits: Sequence[Limit] = ()) -> None:
-    """Prints the whole report; a script's own output comes before and after it, as it is."""
-    script = result.script
-    # The script's own output: not wrapped, not marked.
-    console.file.write(whole_lines(script.before + script.during if script else ""))
-    _show(console, result, limits)
-    console.file.write(whole_lines(script.after if script else ""))
-
-
 def whole_lines(text: str) -> str:
     """A text that ends its last line."""
     return text if text.endswith("\n") or not text else text + "\n"
 
 
-def _show(console: Console, result: LoadResult, limits: Sequence[Limit]) -> None:
-    parts: list[RenderableType] = [Text(sentence(result), style="bold")]
-    if offered := _offered(result):
-        parts.append(Text(offered, style="" if result.sustained else "bold magenta"))
+def show(console: Console, report: LoadReport) -> None:
+    """Prints the whole report, without what a script printed."""
+    said = report.sentences
+    parts: list[RenderableType] = [Text(said.headline, style="bold")]
+    if said.offered:
+        kept = report.open_loop is not None and report.open_loop.sustained
+        parts.append(Text(said.offered, style="" if kept else "bold magenta"))
     parts.append(Text())
-    latencies = histogram(result)
-    if latencies:
-        head = Text(f"latency ({clock_text(result)})", style="bold")
-        parts += [head, *_latencies(result, latencies, console.width), Text()]
-    for name, recorded in (("time to connect", result.connect_hdr), ("time to first byte", result.first_byte_hdr)):
-        if times := decoded(recorded):
-            quantiles = [f"p{q} {latency_text(times.get_value_at_percentile(q))}" for q in (50, 90, 99)]
-            quantiles.append(f"max {latency_text(times.get_max_value())}")
-            parts.append(Text(f"{name} ({times.get_total_count():,}): {', '.join(quantiles)}"))
-    parts += [*_statuses(result), *_checks(result), _facts(result), Text()]
-    warned = [notes.Note(Status.WARN, "", line) for line in warnings(result)]
-    for limit in limits:
+    if report.latencies:
+        head = Text(f"latency ({report.latency_clock})", style="bold")
+        parts += [head, *_latencies(report, report.latencies, console.width), Text()]
+    parts += [Text(line) for line in times(report)]
+    parts += [*_statuses(report), *_checks(report), Text("\n".join(said.facts), style="dim"), Text()]
+    for limit in report.limits:
         mark, style = ("●", "blue") if limit.met else ("■", "bold magenta")
         parts.append(Text.assemble((f"{mark} {'met' if limit.met else 'missed'} ", style), limit.text))
-    parts += [Text(f"▲ {note.text}", style="yellow") for note in notes.grouped(warned)]
+    parts += [Text(f"▲ {note}", style="yellow") for note in noted(report)]
     glyphs.emit(console, *parts)
 
 
-def _latencies(result: LoadResult, latencies: HdrHistogram, width: int) -> list[RenderableType]:
+def noted(report: LoadReport) -> list[str]:
+    """Its warnings, like ones in one."""
+    return [note.text for note in notes.grouped([notes.RaceNote(Status.WARN, "", line) for line in report.warnings])]
+
+
+def times(report: LoadReport) -> list[str]:
+    """Times other than latencies, a line each: to connect, and to the first byte."""
+    lines = []
+    for name, recorded in (("time to connect", report.connect_us), ("time to first byte", report.first_byte_us)):
+        if recorded:
+            values = [f"{q} {latency_text(recorded[q] * 1000)}" for q in ("p50", "p90", "p99", "max")]
+            lines.append(f"{name} ({int(recorded['count']):,}): {', '.join(values)}")
+    return lines
+
+
+def _latencies(report: LoadReport, latencies: HdrHistogram, width: int) -> list[RenderableType]:
     """Percentiles and picture, side by side if there is room, so that the whole report fits on a screen."""
-    is_open = result.request.offer is not None
-    table = _percentiles(result, latencies)
+    table = glyphs.table("", numbers=(*report.histograms, "above"))
+    for row in percentiles(report):
+        table.add_row(*row)
     picture = _picture([bin_ for bin_ in bins(latencies, MAX_ROWS) if bin_.count])
-    if width < (BESIDE_OPEN if is_open else BESIDE):
+    if width < (BESIDE_OPEN if report.open_loop else BESIDE):
         return [table, Text(), picture]
     both = Table.grid(padding=(0, 2, 0, 0), expand=True)
     both.add_column()
@@ -147,29 +96,31 @@ def _latencies(result: LoadResult, latencies: HdrHistogram, width: int) -> list[
     return [both]
 
 
-def _percentiles(result: LoadResult, latencies: HdrHistogram) -> Table:
-    """An open loop also has latency from the actual send, and how late that was."""
-    is_open = result.request.offer is not None
-    times = {"at most": latencies}
-    if is_open:
-        times |= {"from actual send": decoded(result.latency_sent_hdr), "send delay": decoded(result.lag_hdr)}
-    table = glyphs.table("", numbers=(*times, "above"))
+def percentiles(report: LoadReport) -> list[tuple[str, ...]]:
+    """The table of latencies: label, a cell for each of ``LoadReport.histograms``, and how many responses are above.
+
+    An open loop also has latency from the actual send, and how late that was.
+    """
+    rows: list[tuple[str, ...]] = []
 
     def add(label: str, value_ns: Callable[[HdrHistogram], float | None], above: str = "") -> None:
-        cells = [latency_text(value_ns(histogram) if histogram else None) for histogram in times.values()]
-        table.add_row(label, *cells, above)
+        cells = [latency_text(value_ns(one) if one else None) for one in histograms.values()]
+        rows.append((label, *cells, above))
 
+    histograms: Mapping[str, HdrHistogram | None] = report.histograms
+    in_time = report.latencies.get_total_count() if report.latencies else 0
     for label, q in QUANTILES.items():
-        above = result.in_time * (100 - q) / 100
+        above = in_time * (100 - q) / 100
         count = figures.count(round(above)) if above >= 1 else "<1"
         add(label, partial(HdrHistogram.get_value_at_percentile, percentile=q), count)
     add("max", HdrHistogram.get_max_value, "0")
-    if is_open:
+    if report.open_loop:
         add("mean", HdrHistogram.get_mean_value)
     else:
-        add("mean", lambda _: result.mean_ns)
+        mean_us = report.latency_us["mean"]
+        add("mean", lambda _: None if mean_us is None else mean_us * 1000)
         add("sd", HdrHistogram.get_stddev)
-    return table
+    return rows
 
 
 def _picture(histogram_bins: Sequence[Bin]) -> Table:
@@ -194,80 +145,52 @@ class _Line:
         yield Text("█" * max(width, 1 if self.share else 0), style=glyphs.BAR)
 
 
-def _checked(result: LoadResult) -> str:
-    """Which parts of each response were checked."""
-    learned = result.learned
-    if result.any_body:
-        status = f"status {learned.status}" if learned.status else "a status from 200 to 399"
-        return f"{status}; only statuses were checked, not bodies"
-    what = f"status {learned.status} and the same {len(learned.body):,} bytes of body"
-    if (different := len(set(result.request.pool))) > 1:
-        what = f"each of {different:,} different requests has its own correct response"
-    if result.request.check == "length":
-        return f"status {learned.status} and {len(learned.body):,} bytes of body; lengths were checked, not bytes"
-    if result.by_length:
-        what += "; large bodies by their length, the first ones and one in 64 byte by byte (--check)"
-    return what
+def check_sentence(report: LoadReport) -> str:
+    """Which responses were checked, how, and how many were correct."""
+    what, failures = report.sentences.checked, sum(report.errors.values())
+    if not failures:
+        return f"every response was checked and correct: {what}"
+    return f"every response was checked: {report.requests:,} correct ({what}), {failures:,} not:"
 
 
-def _checks(result: LoadResult) -> list[RenderableType]:
-    what = _checked(result)
-    if not result.errors:
-        return [Text.assemble(("● ", "blue"), f"every response was checked and correct: {what}")]
-    counts = f"{result.requests:,} correct ({what}), {sum(result.errors.values()):,} not:"
-    parts: list[RenderableType] = [Text.assemble(("■ ", "bold magenta"), f"every response was checked: {counts}")]
-    table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 2))
-    samples = result.samples
-    for kind, count in result.errors.items():
-        learned = kind != "wrong_status" or result.plain
+def failures(report: LoadReport) -> list[tuple[str, str, str, str]]:
+    """Each kind of failure: its count, its name, what it means, and the first one's beginning ("" if unknown)."""
+    rows = []
+    for kind, count in report.errors.items():
+        learned = kind != "wrong_status" or report.plain_requests
         means = KIND_MEANS.get(kind, "") if learned else "another status than the correct one"
-        table.add_row(Text(f"{count:,}", justify="right"), kind.replace("_", " "), means)
-        if kind in samples:
-            table.add_row("", "", Text(f"the first: {samples[kind][:200]!r}", style="dim"))
-    parts.append(table)
-    return parts
+        first = repr(report.error_samples[kind][:200]) if kind in report.error_samples else ""
+        rows.append((f"{count:,}", kind.replace("_", " "), means, first))
+    return rows
 
 
-def _statuses(result: LoadResult) -> list[RenderableType]:
-    """Readable responses by status code, as in hey and oha."""
-    statuses = result.statuses
-    if len(statuses) < 2:
-        return []  # the checks name it
+def _checks(report: LoadReport) -> list[RenderableType]:
+    rows = failures(report)
+    mark, style = ("■ ", "bold magenta") if rows else ("● ", "blue")
+    parts: list[RenderableType] = [Text.assemble((mark, style), check_sentence(report))]
     table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 2))
-    for code, count in statuses.items():
-        phrase = HTTPStatus(code).phrase if code in set(HTTPStatus) else ""
-        share = figures.percent(count / sum(statuses.values()))
-        table.add_row(f"{code}", phrase, *(Text(cell, justify="right") for cell in (f"{count:,}", share)))
+    for count, kind, means, first in rows:
+        table.add_row(Text(count, justify="right"), kind, means)
+        if first:
+            table.add_row("", "", Text(f"the first: {first}", style="dim"))
+    return [*parts, table] if rows else parts
+
+
+def statuses(report: LoadReport) -> list[tuple[str, str, str, str]]:
+    """Readable responses by status code, as in hey and oha: code, phrase, count and share; none if all had one."""
+    counts = {int(code): count for code, count in report.status_codes.items()}
+    if len(counts) < 2:
+        return []  # the checks name it
+    total = sum(counts.values())
+    phrases = {code: HTTPStatus(code).phrase if code in set(HTTPStatus) else "" for code in counts}
+    return [(f"{code}", phrases[code], f"{n:,}", figures.percent(n / total)) for code, n in counts.items()]
+
+
+def _statuses(report: LoadReport) -> list[RenderableType]:
+    rows = statuses(report)
+    if not rows:
+        return []
+    table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 2))
+    for code, phrase, *numbers in rows:
+        table.add_row(code, phrase, *(Text(cell, justify="right") for cell in numbers))
     return [Text("responses by status", style="bold"), table, Text()]
-
-
-def _cores(result: LoadResult) -> str:
-    """The load generator's cores."""
-    if result.generators:
-        return f"{len(result.cores)} cores on {', '.join(result.generators)}"
-    return f"core {','.join(map(str, result.cores))}"
-
-
-def _facts(result: LoadResult) -> Text:
-    late = f", {result.late:,} of them after the end of the run" if result.late else ""
-    unanswered = result.sent - result.requests - result.failed
-    shaken = result.handshakes_per_s
-    lines = [
-        f"sent {result.sent:,}"
-        + (
-            f" (the first {result.plain} to learn the reference response: not in rate or latency)"
-            if result.plain
-            else ""
-        ),
-        f"correct responses {result.requests:,}{late}, failed {result.failed:,}"
-        + (f", unanswered {unanswered:,}" if unanswered else "")
-        + f"; read {figures.memory(result.bytes_in)}, written {figures.memory(result.bytes_out)}",
-        f"connections opened {result.connects:,}, responses on reused connections {result.reused:,}"
-        + (f"; TLS handshakes under load {figures.figure(shaken)} per second" if shaken is not None else ""),
-        (
-            f"load generator: {figures.microseconds(result.engine_us_per_request)} µs CPU per request, "
-            f"{result.engine_share:.0%} of {_cores(result)}; connections waited for it "
-            f"{result.turn_share:.0%} of the time; {'epoll' if result.backend is Backend.EPOLL else 'io_uring'}"
-        ),
-    ]
-    return Text("\n".join(lines), style="dim")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dragstrip.loading.percentiles import decoded
-from dragstrip.metrics import DELAYED_NS, LATE_NS, TICKS_NS
+from dragstrip.metrics import DELAYED_NS, GATHERED, LATE_NS, TICKS_NS
 from dragstrip.record import LoadEnding
 from dragstrip.report import figures
 from dragstrip.report.load.latency import histogram, latency_text
@@ -118,7 +118,7 @@ def _gathered(result: LoadResult) -> list[str]:
     low_ns, high_ns = DELAYED_NS
     if not all(low_ns <= latencies.get_value_at_percentile(q) <= high_ns for q in (50, 75)):
         return []
-    return [figures.GATHERED]
+    return [GATHERED]
 
 
 def _open_loop(result: LoadResult) -> list[str]:

@@ -7,20 +7,17 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from dragstrip.analysis import ColumnVerdict, Pair
+from dragstrip.analysis.fitness import unfit_text
 from dragstrip.metrics import KNOWN, PairVerdict
 from dragstrip.record import EventKind
 from dragstrip.report import figures
 from dragstrip.report.race import summary
 from dragstrip.report.race.columns import changes, leaders
 from dragstrip.report.race.summary import JudgedRace, Part, Standing, of_rates
-from dragstrip.report.race.wording import unfit_text
 from dragstrip.store.database import Store
 
 #: Kind of the event that keeps a race's badge, so that a list of races does not need to judge them.
 KIND = EventKind.VERDICT
-
-#: From this ratio on, "2.3 ×" reads better than "+130 %".
-AS_FACTOR = 2.0
 
 #: This many names are in a badge, the others are counted.
 MAX_NAMES = 3
@@ -99,7 +96,8 @@ def column_badge(part: Part) -> Badge:
         return Badge(Colour.NONE, "NO VERDICT", few if left < 2 else after)
     if figures.finite(pair.low) is None:
         rounds = figures.rounds(pair.rounds)
-        return Badge(Colour.NONE, "TOO EARLY", f"{pair.a} {figures.ratio(pair.ratio)} × {pair.b} after {rounds}")
+        pair = summary.better_first(pair)
+        return Badge(Colour.NONE, "TOO EARLY", f"{pair.a}: {lead(pair)} after {rounds}")
     if len(names) == 2:
         return _of_two(pair)
     top = part.top_of(names)
@@ -107,30 +105,25 @@ def column_badge(part: Part) -> Badge:
 
 
 def _of_two(pair: Pair) -> Badge:
+    pair = summary.better_first(pair)
     if pair.verdict is PairVerdict.SAME:
         within = f"within {figures.percent(pair.margin)}"
         return Badge(Colour.SAME, "SAME", f"{pair.a} and {pair.b} {within}, {spread(pair)}")
     if pair.verdict is PairVerdict.UNDECIDED:
         return Badge(Colour.UNDECIDED, "TOO CLOSE TO CALL", f"{pair.a} against {pair.b}, {spread(pair)}")
-    return _won(summary.oriented(pair, pair.a if pair.verdict is PairVerdict.FASTER else pair.b), comparative=True)
+    return _won(pair, comparative=True)
 
 
 def _won(pair: Pair, *, comparative: bool) -> Badge:
-    known, other = KNOWN[pair.metric], pair.b if comparative else f"the next, {pair.b},"
-    if what := (known.spent or known.quantile).upper():
-        more = ("LOWER" if comparative else "LOWEST") if known.quantile else "LESS" if comparative else "LEAST"
-        return Badge(Colour.FASTER, f"{more} {what}", f"{pair.a}: {other} takes {gain(pair)}")
-    if comparative:
-        return Badge(Colour.FASTER, "FASTER", f"{pair.a} {gain(pair)}")
-    than = " the next" if pair.ratio >= AS_FACTOR else " on the next"
-    return Badge(Colour.FASTER, "FASTEST", f"{pair.a}, {gain(pair, than)}")
+    word = KNOWN[pair.metric].better if comparative else KNOWN[pair.metric].best
+    return Badge(Colour.FASTER, word.upper(), f"{pair.a}: {lead(pair, the_next=not comparative)}")
 
 
 def _tied(verdict: ColumnVerdict, top: Sequence[str], first: Pair) -> Badge:
     among = [summary.pair_of(verdict, a, b) for at, a in enumerate(top) for b in top[at + 1 :]]
     same = all(pair is not None and pair.verdict is PairVerdict.SAME for pair in among)
     word, kind = ("SAME AT THE TOP", Colour.SAME) if same else ("TOO CLOSE AT THE TOP", Colour.UNDECIDED)
-    between = summary.pair_of(verdict, top[0], top[1]) or first
+    between = summary.better_first(summary.pair_of(verdict, top[0], top[1]) or first)
     return Badge(kind, word, f"{_named(top)}, {spread(between)}")
 
 
@@ -140,27 +133,19 @@ def _named(names: Sequence[str]) -> str:
     return figures.several(tuple(names)) if names else "any contender"
 
 
-def gain(pair: Pair, than: str = "") -> str:
-    """By how much the first leads: ``+3.7 %, 0.3 to 7.3``, or ``2.31 ×, 2.28 to 2.35``."""
-    if pair.ratio >= AS_FACTOR:
-        return f"{figures.ratio(pair.ratio)} ×{than}, {figures.ratio(pair.low)} to {figures.ratio(pair.high)}"
-    at, low, high = (100 * (value - 1) for value in (pair.ratio, pair.low, pair.high))
-    places = figures.decimals(low, high, percent=True)
-    return f"+{at:.{places}f} %{than}, {_signed(low, places, plus='')} to {_signed(high, places, plus='')}"
+def lead(pair: Pair, *, the_next: bool = False) -> str:
+    """By how much the first leads: ``2.31 × node (2.28–2.35)``, or ``node needs 2.31 × as much (2.28–2.35)``."""
+    at, span = figures.times(pair.ratio, pair.low, pair.high)
+    interval = f" ({span})" if span else ""
+    if needs := KNOWN[pair.metric].needs:
+        other = f"the next, {pair.b}, {needs}" if the_next else f"{pair.b} {needs}"
+        return f"{other} {at} × as much{interval}"
+    return f"{at} × {'the next, ' if the_next else ''}{pair.b}{interval}"
 
 
 def spread(pair: Pair) -> str:
-    """The ends of the first contender's lead over the second: ``−1.2 to +0.9 %``, or ``0.31 to 2.4 ×``."""
-    if pair.low < 1 / AS_FACTOR or pair.high >= AS_FACTOR:
-        return f"{figures.ratio(pair.low)} to {figures.ratio(pair.high)} ×"
-    low, high = 100 * (pair.low - 1), 100 * (pair.high - 1)
-    places = figures.decimals(low, high, percent=True)
-    return f"{_signed(low, places)} to {_signed(high, places)} %"
-
-
-def _signed(value: float, places: int, *, plus: str = "+") -> str:
-    shown = f"{abs(value):.{places}f}"
-    return shown if float(shown) == 0 else f"{'−' if value < 0 else plus}{shown}"
+    """The interval of a pair that is not separated: ``0.991–1.012 ×``."""
+    return f"{figures.times(pair.ratio, pair.low, pair.high)[1]} ×"
 
 
 def kept(store: Store) -> dict[str, str]:

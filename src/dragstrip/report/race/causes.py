@@ -21,6 +21,7 @@ from dragstrip.analysis.causes import (
     causes,
 )
 from dragstrip.analysis.launch_differences import LEAST_LAUNCHES, LaunchDifference
+from dragstrip.quantities import as_percent
 from dragstrip.record import CallClass, Counter, Race
 from dragstrip.report import figures, glyphs
 from dragstrip.report.comparison import cell
@@ -291,12 +292,12 @@ def _of_stacks(table: Causes, shown: Sequence[int], at: int) -> Iterator[str]:
         unnamed, rooted, sampled = table.unnamed[place], table.rooted[place], table.sampled[place]
         if unnamed is not None and rooted is not None:
             yield (
-                f"Sampled stacks of {table.names[place]}: {figures.as_percent(rooted)} reach their root, "
-                f"{figures.as_percent(unnamed)} have no name for the innermost function."
+                f"Sampled stacks of {table.names[place]}: {as_percent(rooted)} reach their root, "
+                f"{as_percent(unnamed)} have no name for the innermost function."
             )
         if sampled is not None and sampled < LEAST_SAMPLED:
             yield (
-                f"Samples cover {figures.as_percent(sampled)} of the CPU time of {table.names[place]}: the sampler's "
+                f"Samples cover {as_percent(sampled)} of the CPU time of {table.names[place]}: the sampler's "
                 "clock is off while the kernel switches threads."
             )
 

@@ -9,19 +9,22 @@ from __future__ import annotations
 
 import json
 import math
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 
 import altair as alt
 
-from dragstrip.analysis import Interval, round_numbers
+from dragstrip.analysis import Interval, Pair, round_numbers
 from dragstrip.metrics import KNOWN
+from dragstrip.record import Race
 from dragstrip.report import figures, glyphs
 from dragstrip.report.race import chart_data, summary
 from dragstrip.report.race import columns as columns_of
 from dragstrip.report.race import latency as latency_of
-from dragstrip.report.race.messages import void_text
+from dragstrip.report.race.badge import column_badge, race_badge
 from dragstrip.report.race.summary import JudgedRace, Part, Row
 from dragstrip.store.json_values import Json, JsonObject
+from dragstrip.validity.messages import void_text
 
 #: Maximum number of blocks drawn for a race; void blocks are always drawn.
 MAX_BLOCKS = 6000
@@ -50,8 +53,8 @@ Chart = JsonObject
 #: How an axis writes a number: Vega's own way would give all labels one prefix, and write 0 as "0k".
 NUMBER = "abs(datum.value) >= 10000 ? format(datum.value, '~s') : format(datum.value, ',~r')"
 
-#: Round ratios, for a scale that holds several of them.
-_ROUND = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+#: Characters of a line of a picture's title.
+TITLE_CHARACTERS = 96
 
 
 def config(colours: Mapping[str, str]) -> JsonObject:
@@ -121,7 +124,8 @@ def _bars(bars: Sequence[tuple[str, Interval]], title: str, ties: Sequence[Row] 
     label = alt.Axis(title=None, ticks=False, domain=False, labelPadding=8 + 9 * columns)
     y = alt.Y("name:N", scale=alt.Scale(domain=names), axis=label)
     most = max((figures.finite(bar.high) or bar.estimate for _, bar in bars), default=1.0) or 1.0
-    ticks = alt.Axis(tickCount=5, labelExpr=NUMBER, grid=True, labelOverlap=True, labelSeparation=6)
+    values = even_ticks(0, 1.25 * most)
+    ticks = alt.Axis(values=values, labelExpr=NUMBER, grid=True, labelOverlap="parity", labelSeparation=6)
     x = alt.X("at:Q", title=title, scale=alt.Scale(domain=[0, 1.25 * most], nice=False), axis=ticks)
     tooltip = [
         alt.Tooltip("name:N", title="contender"),
@@ -153,22 +157,22 @@ def pairs(part: Part) -> Chart:
     bounded = [pair for pair in shown if figures.finite(pair.low) is not None and pair.low > 0]
     axis = glyphs.Axis.of([(pair.low, pair.high) for pair in bounded], verdict.margin)
     # A name of two lines: the parts before and after the bar.
-    names = [f"{pair.a.replace('|', '¦')}|÷ {pair.b.replace('|', '¦')}" for pair in bounded]
+    names = [f"{pair.a.replace('|', '¦')}|against {pair.b.replace('|', '¦')}" for pair in bounded]
     kinds = ["void" if {pair.a, pair.b} & part.void_contenders else str(pair.verdict) for pair in bounded]
     words = [kind if kind == "void" else figures.called(pair) for kind, pair in zip(kinds, bounded, strict=True)]
     data: list[dict[str, object]] = [
         {"pair": name, "kind": kind, "at": pair.ratio, "low": pair.low, "high": pair.high}
-        | {"span": figures.ratio_span(pair.low, pair.high)}
-        | {"text": f"{figures.ratio(pair.ratio)} {word}{' ▲' if pair.disturbed else ''}"}
+        | {"span": figures.times(pair.ratio, pair.low, pair.high)[1]}
+        | {"text": f"{_at(pair)} ×, {word}{' ▲' if pair.disturbed else ''}"}
         for name, kind, word, pair in zip(names, kinds, words, bounded, strict=True)
     ]
-    title = f"{KNOWN[verdict.metric].compared}, the first over the second"
+    title = KNOWN[verdict.metric].over
     scale = alt.Scale(type="log", nice=False, domain=[axis.low, axis.high])
     ticks = alt.Axis(
         values=_ticks(axis.low, axis.high),
         labelExpr="format(datum.value, ',~r')",
         grid=False,
-        labelOverlap=True,
+        labelOverlap="parity",
         labelSeparation=6,
     )
     label = alt.Axis(title=None, ticks=False, domain=False, labelPadding=8, labelExpr="split(datum.label, '|')")
@@ -188,19 +192,33 @@ def pairs(part: Part) -> Chart:
             base.mark_text(style="value", aria=False, align="left", dx=8).encode(x=alt.value("width"), text="text:N"),
         ]
     ratios = "; ".join(
-        f"{pair.a} against {pair.b} {figures.ratio(pair.ratio)} ({kind})"
-        for kind, pair in zip(kinds, bounded, strict=True)
+        f"{pair.a} against {pair.b} {_at(pair)} × ({kind})" for kind, pair in zip(kinds, bounded, strict=True)
     )
     return finished(alt.layer(*layers).properties(height={"step": 36}), f"{title}: {ratios}")
 
 
+def _at(pair: Pair) -> str:
+    return figures.times(pair.ratio, pair.low, pair.high)[0]
+
+
 def _ticks(low: float, high: float) -> list[float]:
-    """Round ratios on a scale, 1 among them."""
-    if high / low > 3:
-        return [ratio for ratio in _ROUND if low <= ratio <= high]
-    step = next(step for step in (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5) if (high - low) / step <= 6)
-    first, last = math.ceil((low - 1) / step), math.floor((high - 1) / step)
-    return [round(1 + step * at, 3) for at in range(first, last + 1)]
+    """Round numbers on a logarithmic scale: 1, 2, 5, 10 …, or each tenfold of a long scale; even steps of a short one.
+
+    Of ratios, 1 is among them.
+    """
+    if high / low <= 3:
+        return even_ticks(low, high)
+    tens = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    factors = (1, 2, 5) if high / low < 1e4 else (1,)
+    return [tick for ten in tens for factor in factors if low <= (tick := float(f"{factor}e{ten}")) <= high]
+
+
+def even_ticks(low: float, high: float) -> list[float]:
+    """Up to seven multiples of 1, 2 or 5 times a power of ten (Heckbert 1990)."""
+    least = (high - low) / 6
+    ten = math.floor(math.log10(least))
+    step = next(step for at in (ten, ten + 1) for factor in (1, 2, 5) if (step := float(f"{factor}e{at}")) >= least)
+    return [float(f"{step * at:.12g}") for at in range(math.ceil(low / step), math.floor(high / step) + 1)]
 
 
 def blocks(part: Part) -> Chart:
@@ -257,10 +275,8 @@ def blocks(part: Part) -> Chart:
 
 
 def columns(judged: JudgedRace) -> Chart:
-    """A line per contender over the columns: its speed over the best's in each. Lines that cross change places."""
+    """A line per contender over the columns: how many times each column's best is ahead."""
     shown = columns_of.table(judged)
-    kinds = {measure for _, measure in shown.heads}
-    kind = kinds.pop() if len(kinds) == 1 else "speed"
     names = [name for name, cells in shown.rows if any(cell.ratio for cell in cells)]
     drawn = [
         (name, head, cell, cell.ratio)
@@ -273,12 +289,13 @@ def columns(judged: JudgedRace) -> Chart:
         | {"low": figures.finite(cell.low), "high": figures.finite(cell.high)}
         for name, head, cell, ratio in drawn
     ]
-    least = min((figures.finite(cell.low) or _short(ratio) for *_, cell, ratio in drawn), default=0.5)
-    scale = alt.Scale(type="log", nice=False, domain=[0.9 * least, 1.08])
-    ticks = alt.Axis(values=_ticks(0.9 * least, 1.08), labelExpr="format(datum.value, ',~r')", labelOverlap=True)
+    most = max((figures.finite(cell.high) or _short(ratio) for *_, cell, ratio in drawn), default=2.0)
+    low, high = 0.93, 1.1 * most
+    scale = alt.Scale(type="log", nice=False, domain=[low, high], reverse=True)
+    ticks = alt.Axis(values=_ticks(low, high), labelExpr="format(datum.value, ',~r')", labelOverlap="parity")
     heads = alt.Scale(domain=[head for head, _ in shown.heads])
     x = alt.X("column:N", title=None, scale=heads, axis=alt.Axis(labelAngle=0))
-    y = alt.Y("at:Q", title=f"{kind} over the best's in each column (log)", scale=scale, axis=ticks)
+    y = alt.Y("at:Q", title="times behind the best of each column (log)", scale=scale, axis=ticks)
     colour = alt.Color("name:N", title=None, scale=alt.Scale(domain=names))
     dash = alt.StrokeDash("name:N", title=None, scale=_dashes(names))
     tips = [alt.Tooltip("name:N", title="contender"), alt.Tooltip("column:N"), alt.Tooltip("text:N", title="ratio")]
@@ -292,7 +309,7 @@ def columns(judged: JudgedRace) -> Chart:
     moved = "; ".join(
         f"{change.first} and {change.second} change places" for change in columns_of.changes(judged.parts)
     )
-    about = f"{kind} of each contender over the best's, by column: {listed}. {moved or 'No change shown'}"
+    about = f"how many times the best is ahead of each contender, by column: {listed}. {moved or 'No change shown'}"
     return finished(layers, about)
 
 
@@ -309,11 +326,34 @@ def _limits(fates: Sequence[chart_data.BlockFate], name: str, metric: str) -> tu
 
 def latency(part: Part) -> Chart:
     """Latency at saturation by percentile, the axis in nines."""
-    names = part.names
-    curves = [(name, share, us) for name in names for share, us in latency_of.curve(part.race, name) if us > 0]
+    names, title = part.names, "latency at saturation, µs"
+    curves = {name: latency_of.curve(part.race, name) for name in names}
+    medians = "; ".join(f"{row.name} p50 {figures.microseconds(row.latency_us.get('p50'))}" for row in part.rows)
+    about = f"latency at saturation by percentile, in microseconds: {medians}"
+    return percentile_lines(curves, title, about)
+
+
+def log_axis(low: float, high: float) -> alt.Axis:
+    """An axis with even ticks between two values above 0: 1, 2 and 5 of each power of ten, of many powers only 1."""
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    digits = (1, 2, 5) if len(powers) <= 5 else (1,)
+    ticks = [digit * 10.0**power for power in powers for digit in digits]
+    within = [tick for tick in ticks if low <= tick <= high]
+    # On a narrow scale Vega's own ticks, which are almost even there.
+    return alt.Axis(labelExpr=NUMBER, **({"values": within} if len(within) > 1 else {"tickCount": 5}))
+
+
+def percentile_lines(curves: Mapping[str, Sequence[tuple[float, float]]], title: str, description: str) -> Chart:
+    """Latencies by percentile, a line each, the axis in nines as HdrHistogram's plotter has it.
+
+    Args:
+        curves: by name, each point a percentile and its latency in µs; see ``race.latency.curve_of``.
+    """
+    names = list(curves)
+    points = [(name, share, us) for name, curve in curves.items() for share, us in curve if us > 0]
     data: list[dict[str, object]] = [
         {"name": name, "tail": _short(1 / max(1 - share / 100, 1e-9)), "us": _short(us), "share": f"{share:.6g} %"}
-        for name, share, us in curves
+        for name, share, us in points
     ]
     # A fixed expression over numbers of our own: 1, 10, 100 … read as 0 %, 90 %, 99 % ….
     label = "datum.value <= 1 ? '0 %' : format(100 * (1 - 1 / datum.value), '.6~r') + ' %'"
@@ -321,16 +361,15 @@ def latency(part: Part) -> Chart:
     nines = alt.Axis(values=tails, labelExpr=label, grid=True, labelSeparation=8)
     x = alt.X("tail:Q", title="percentile", scale=alt.Scale(type="log", nice=False), axis=nines)
     # From the least to the most there is: a scale that began at a round number would be half empty.
-    ends = [_short(us) for *_, us in curves] or [1.0]
+    ends = [_short(us) for *_, us in points] or [1.0]
     scale = alt.Scale(type="log", nice=False, domain=[0.95 * min(ends), 1.05 * max(ends)])
-    y = alt.Y("us:Q", title="latency at saturation, µs", scale=scale, axis=alt.Axis(labelExpr=NUMBER))
+    y = alt.Y("us:Q", title=title, scale=scale, axis=log_axis(min(ends), max(ends)))
     colour = alt.Color("name:N", sort=names, scale=alt.Scale(domain=names), title=None)
     tooltip = [alt.Tooltip("name:N"), alt.Tooltip("share:N", title="percentile"), alt.Tooltip("us:Q", title="µs")]
     dash = alt.StrokeDash("name:N", scale=_dashes(names), title=None)
     lines = alt.Chart(_values(data)).mark_line(aria=False, strokeWidth=2)
     lines = lines.encode(x=x, y=y, color=colour, strokeDash=dash, tooltip=tooltip)
-    medians = "; ".join(f"{row.name} p50 {figures.microseconds(row.latency_us.get('p50'))}" for row in part.rows)
-    return finished(lines.properties(height=320), f"latency at saturation by percentile, in microseconds: {medians}")
+    return finished(lines.properties(height=320), description)
 
 
 CHARTS: Mapping[str, Callable[[Part], Chart]] = {
@@ -345,19 +384,35 @@ CHARTS: Mapping[str, Callable[[Part], Chart]] = {
 
 def draw(name: str, part: Part, *, dark: bool = False) -> Chart:
     """A chart that needs no page: sized, coloured, on its own ground, with its subject as its title."""
-    return _alone(CHARTS[name](part), f"{part.race.workload}: {name}", dark=dark)
+    return _alone(CHARTS[name](part), column_badge(part).line, part.race, dark=dark)
 
 
 def draw_columns(judged: JudgedRace, *, dark: bool = False) -> Chart:
     """The chart of all columns, as ``draw`` makes one."""
-    return _alone(columns(judged), ", ".join(part.name for part in judged.parts), dark=dark)
+    return _alone(columns(judged), race_badge(judged).line, judged.record, dark=dark)
 
 
-def _alone(chart: Chart, title: str, *, dark: bool) -> Chart:
+def _alone(chart: Chart, verdict: str, race: Race, *, dark: bool) -> Chart:
+    """The verdict as its title, and below it what was requested, when, and on which machine."""
     colours = DARK if dark else LIGHT
-    head = {"text": figures.visible(title), "anchor": "start", "color": colours["ink"]}
+    where = [race.machine.cpu or "unknown processor", f"{len({*race.server_cores, *race.engine_cores})} cores"]
+    below = [summary.title(race), f"{race.started[:10]}, {', '.join(where)}, race {race.id}"]
+    head: Chart = {
+        "text": _folded(verdict),
+        "subtitle": [line for text in below for line in _folded(text)],
+        "anchor": "start",
+        "color": colours["ink"],
+        "subtitleColor": colours["quiet"],
+        "subtitlePadding": 4,
+        "offset": 12,
+    }
     ground: Chart = {"title": head, "config": config(colours), "background": colours["ground"], "padding": 14}
     return sized(chart, 760) | ground
+
+
+def _folded(text: str) -> list[str]:
+    """Lines that a picture is wide enough for."""
+    return textwrap.wrap(figures.visible(text), TITLE_CHARACTERS) or [""]
 
 
 def sized(chart: Chart, width: int) -> Chart:

@@ -24,11 +24,11 @@ RATES_NOTE = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
+class TableCell:
     """One contender in one column.
 
     Args:
-        ratio, low, high: its speed over the speed of the column's best; None without one.
+        ratio, low, high: how many times the column's best is ahead of it; None without one.
         number: of the best: its own figure with the unit, which the ratios are relative to; at several rates of all.
         letters: contenders that share one in a column are tied; "" for a contender without ties.
         lacks: why a number is missing, in a word or two; "" if it is not.
@@ -49,8 +49,10 @@ class Cell:
         figure = f" = {self.number}" if self.number else ""
         if self.low == self.high == 1.0:
             return f"1{figure}"
-        span = "too early" if figures.finite(self.low) is None else figures.ratio_span(self.low, self.high)
-        return f"{figures.ratio(self.ratio)} ({span}){figure}"
+        if self.ratio is None or self.low is None or self.high is None:
+            return figures.NONE
+        at, span = figures.times(self.ratio, self.low, self.high)
+        return f"{at} ({span or 'too early'}){figure}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +65,7 @@ class Table:
     """
 
     heads: tuple[tuple[str, str], ...]
-    rows: tuple[tuple[str, tuple[Cell, ...]], ...]
+    rows: tuple[tuple[str, tuple[TableCell, ...]], ...]
 
     @property
     def tied(self) -> bool:
@@ -72,7 +74,7 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ColumnChange:
     """Two contenders that change places: the first is ahead in one column, and behind in another."""
 
     first: str
@@ -91,31 +93,33 @@ def table(judged: JudgedRace) -> Table:
     names.sort(key=lambda name: [rank.get(name, len(names)) for rank in ranks])
     # Each pair that is tied there, by the next column that separates it.
     names = list(over_columns(names, (ahead(part.valid_pairs) for part in parts)))
-    missing = Cell(lacks=figures.NONE)
+    missing = TableCell(lacks=figures.NONE)
     return Table(
         heads=tuple((part.name, KNOWN[part.verdict.metric].compared) for part in parts),
         rows=tuple((name, tuple(column.get(name, missing) for column in columns)) for name in names),
     )
 
 
-def _cells(part: Part, *, all_numbers: bool) -> dict[str, Cell]:
+def _cells(part: Part, *, all_numbers: bool) -> dict[str, TableCell]:
     rows, unit = part.valid_rows, KNOWN[part.verdict.metric].head
     letters = summary.tie_letters([row.name for row in rows], part.verdict)
-    cells = {name: Cell(lacks="not served") for name in part.absent}
-    cells |= {entrant.name: Cell(lacks="out" if entrant.out else "no number") for entrant in part.race.entrants}
-    cells |= {name: Cell(lacks="void") for name in part.void_contenders if cells[name].lacks != "out"}
+    cells = {name: TableCell(lacks="not served") for name in part.absent}
+    cells |= {entrant.name: TableCell(lacks="out" if entrant.out else "no number") for entrant in part.race.entrants}
+    cells |= {name: TableCell(lacks="void") for name in part.void_contenders if cells[name].lacks != "out"}
     for row in rows:
         number = figures.per_unit(row.main.estimate, unit)
         if row is rows[0]:
-            cells[row.name] = Cell(ratio=1.0, low=1.0, high=1.0, number=number, letters=letters[row.name])
+            cells[row.name] = TableCell(ratio=1.0, low=1.0, high=1.0, number=number, letters=letters[row.name])
             continue
-        pair = summary.pair_of(part.verdict, row.name, rows[0].name)
+        pair = summary.pair_of(part.verdict, rows[0].name, row.name)
         if pair is None or pair.unfit:
-            cells[row.name] = Cell(lacks="no verdict")
+            cells[row.name] = TableCell(lacks="no verdict")
         else:
             shown_number = number if all_numbers else ""
             letter = letters[row.name]
-            cells[row.name] = Cell(ratio=pair.ratio, low=pair.low, high=pair.high, number=shown_number, letters=letter)
+            cells[row.name] = TableCell(
+                ratio=pair.ratio, low=pair.low, high=pair.high, number=shown_number, letters=letter
+            )
     return cells
 
 
@@ -128,12 +132,12 @@ def leaders(part: Part) -> tuple[str, ...]:
     return part.top_of(names)
 
 
-def changes(parts: Sequence[Part]) -> list[Change]:
+def changes(parts: Sequence[Part]) -> list[ColumnChange]:
     """Pairs that are separated one way in one column and the other way in another."""
     swaps = []
     for (part, winners), (later, others) in combinations(((part, ahead(part.valid_pairs)) for part in parts), 2):
         swaps += [
-            Change(winner, loser, part.name, later.name) for winner, loser in winners if (loser, winner) in others
+            ColumnChange(winner, loser, part.name, later.name) for winner, loser in winners if (loser, winner) in others
         ]
     return swaps
 
@@ -142,7 +146,7 @@ def legend(judged: JudgedRace, shown: Table) -> list[str]:
     """What the table's numbers and letters mean."""
     sure = figures.percent(1 - judged.verdict.alpha)
     lines = [
-        f"Each ratio is relative to the best of its column: 0.5 means {_half(judged.parts)}. "
+        f"Each ratio says how many times the best of its column is ahead: 2 means {_double(judged.parts)}. "
         f"All intervals of all columns hold simultaneously, with {sure} confidence."
     ]
     if shown.tied:
@@ -150,11 +154,11 @@ def legend(judged: JudgedRace, shown: Table) -> list[str]:
     return lines + ([RATES_NOTE] if of_rates(judged.record) else [])
 
 
-def _half(parts: Sequence[Part]) -> str:
-    """What a ratio of 0.5 means, by the metrics that decide."""
+def _double(parts: Sequence[Part]) -> str:
+    """What a ratio of 2 means, by the metrics that decide."""
     metrics = {part.verdict.metric for part in parts}
     if metrics == {"throughput"}:
-        return "half its speed"
+        return "that the best served twice as many requests"
     if metrics == {"cpu"}:
         return "twice its CPU per request"
-    return "half as good"
+    return "that the best was twice as good"

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from dragstrip.analysis import ColumnVerdict
 from dragstrip.analysis.fitness import database_use
+from dragstrip.quantities import as_percent
 from dragstrip.record import Race
 from dragstrip.report import figures
-from dragstrip.report.figures import as_percent
 from dragstrip.store.json_values import JsonObject
 
 

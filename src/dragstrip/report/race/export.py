@@ -13,13 +13,13 @@ from dragstrip.report import figures
 from dragstrip.report.comparison import Ruled
 from dragstrip.report.race import causes, columns, database, external, latency, wording
 from dragstrip.report.race.badge import KIND, column_badge, race_badge
-from dragstrip.report.race.checks import check_text
 from dragstrip.report.race.headline import column_headline, headline
 from dragstrip.report.race.latency import KindRow, kind_rows
-from dragstrip.report.race.messages import event_text, void_text
 from dragstrip.report.race.summary import JudgedRace, Part
+from dragstrip.requested import described
 from dragstrip.store.json_values import JSON_SCHEMA, Json, JsonObject, picked, plain
 from dragstrip.validity import noise
+from dragstrip.validity.messages import event_text, void_text
 
 
 def schema() -> JsonObject:
@@ -58,7 +58,7 @@ def race_json(judged: JudgedRace, rules: Sequence[Ruled] = ()) -> JsonObject:
             for pair in pairs
         ],
         "validity": [
-            {"column": part.name, "check": check.label, "status": check.status, "detail": check_text(check)}
+            {"column": part.name, "check": check.label, "status": check.status, "detail": check.detail}
             for part in parts
             for check in part.checks
         ],
@@ -97,6 +97,7 @@ def _column(part: Part) -> JsonObject:
     return {
         "name": part.name,
         "workload": race.workload,
+        "requests": [plain(one) for one in described(race.columns[0].definition)],
         "rate_per_s": race.load.rate_per_s,
         "pipelining": race.load.pipelining,
         "absent": list(part.absent),
@@ -181,7 +182,7 @@ _PAIR = (
 
 def _pair(pair: Pair) -> JsonObject:
     return picked(pair, *_PAIR) | {
-        "disturbed": wording.disturbed_text(pair.disturbed),
+        "disturbed": pair.disturbed.text if pair.disturbed else "",
         "widened": pair.widened,
         "sentence": wording.ended(wording.sentence(pair)),
     }

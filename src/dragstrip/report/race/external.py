@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
-from dragstrip.compat.outputs import ForeignRun
 from dragstrip.record import EventKind, Race
 from dragstrip.store.json_values import JsonObject, decode
 
@@ -14,6 +14,29 @@ from dragstrip.store.json_values import JsonObject, decode
 KIND = EventKind.FOREIGN
 
 NOTE = "Counted by another tool, without intervals or response checks: shown for reference and never compared."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForeignRun:
+    """One run of another tool.
+
+    Args:
+        tool: "wrk", "ab", "hey", "oha", "h2load" or "k6".
+        rate_per_s: responses per second as the tool counts them; few tools check that they are correct.
+        requests, duration_s, connections, failed: as reported; None if not reported.
+        keepalive: None if unknown. http: "1.0", "1.1" or "2"; None if unknown: hey, oha and k6 never print it.
+        latency_us: percentiles by name ("p50"), in microseconds.
+    """
+
+    tool: str
+    rate_per_s: float
+    requests: int | None = None
+    duration_s: float | None = None
+    connections: int | None = None
+    failed: int | None = None
+    keepalive: bool | None = None
+    http: str | None = None
+    latency_us: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

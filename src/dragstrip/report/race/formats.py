@@ -16,10 +16,9 @@ from xml.etree import ElementTree
 from dragstrip.analysis import Interval
 from dragstrip.record import Race
 from dragstrip.report import figures
-from dragstrip.report.comparison import Outcome, Ruled, Ruling
+from dragstrip.report.comparison import Ruled, Ruling, RulingOutcome
 from dragstrip.report.race import export as race_export
-from dragstrip.report.race import summary, tables
-from dragstrip.report.race.checks import check_text
+from dragstrip.report.race import markdown, summary, tables
 from dragstrip.report.race.headline import column_headline
 from dragstrip.report.race.summary import JudgedRace, Part
 from dragstrip.store.json_values import Json, JsonObject
@@ -105,7 +104,7 @@ def junit(judged: JudgedRace, rules: Sequence[Ruled] = ()) -> str:
         for entrant in part.race.entrants:
             _case(suite, "contenders", entrant.name, failed=entrant.out, text=entrant.version)
         for check in part.checks:
-            detail = check_text(check)
+            detail = check.detail
             void = detail if check.status is Status.VOID else ""
             _case(suite, "validity", check.label, failed=void, text=f"{check.status}: {detail}")
     return _xml(*suites)
@@ -128,8 +127,15 @@ def junit_rules(compared: Sequence[tuple[Sequence[Ruling], Sequence[tuple[str, s
 
 def _rule_cases(suite: ElementTree.Element, rulings: Sequence[Ruling]) -> None:
     for ruling in rulings:
-        failed = ruling.text if ruling.outcome is Outcome.FAILS else ""
-        _case(suite, ruling.rule, ruling.name, failed=failed, text=ruling.text, skipped=ruling.outcome is Outcome.OPEN)
+        failed = ruling.text if ruling.outcome is RulingOutcome.FAILS else ""
+        _case(
+            suite,
+            ruling.rule,
+            ruling.name,
+            failed=failed,
+            text=ruling.text,
+            skipped=ruling.outcome is RulingOutcome.OPEN,
+        )
 
 
 def openmetrics(judged: JudgedRace) -> str:
@@ -189,6 +195,7 @@ def _rows(judged: JudgedRace) -> Iterator[tuple[Part, summary.Row]]:
 #: By the word of ``--as``; the command chooses ``.json`` and the like by the file's name.
 MAKERS: Mapping[str, Maker] = {
     "json": race_json,
+    "markdown": markdown.race,
     "bencher": bencher,
     # Its customBiggerIsBetter and customSmallerIsBetter.
     "github-bigger": partial(_github, measure="throughput_per_s", unit="requests/s"),

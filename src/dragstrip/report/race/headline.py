@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dragstrip.analysis.fitness import unfit_text
 from dragstrip.metrics import KNOWN, PairVerdict
-from dragstrip.record import Race
+from dragstrip.record import METHOD_VERSION, EventKind, Race
 from dragstrip.report import figures
-from dragstrip.report.race.checks import check_text
 from dragstrip.report.race.columns import changes, leaders
 from dragstrip.report.race.summary import JudgedRace, Part, Row, Standing, pair_of
-from dragstrip.report.race.wording import ended, metric_reason_text, sentence, unfit_text
+from dragstrip.report.race.wording import ended, metric_reason_text, sentence
 from dragstrip.validity import Check, CheckName, Status
 
 #: This many pairs that change places are named, the others are counted.
@@ -19,20 +19,33 @@ MAX_CHANGES = 2
 
 def headline(judged: JudgedRace) -> str:
     """The race in a sentence or two; of several columns: the leaders, changed places, and open pairs."""
+    return " ".join(filter(None, (_verdict(judged), _older_method(judged.record))))
+
+
+def _older_method(race: Race) -> str:
+    """That another method raced it than judges it here, and what its verdict was then."""
+    if race.method == METHOD_VERSION:
+        return ""
+    then = [event.text for event in race.events if event.kind is EventKind.VERDICT]
+    verdict = f"; its verdict then: {then[-1]}" if then else ""
+    return f"It was raced by method {race.method}, and is judged here by method {METHOD_VERSION}{verdict}."
+
+
+def _verdict(judged: JudgedRace) -> str:
     parts, pairs = judged.parts, judged.verdict.pairs
     if len(parts) == 1:
         return column_headline(parts[0])
     void = [part for part in parts if part.void]
     if len(void) == len(parts):
         causes = [check for check in judged.checks if check.status is Status.VOID]
-        why = check_text(causes[0]) if causes else "too many of its rounds are void"
+        why = causes[0].detail if causes else "too many of its rounds are void"
         return f"This race is void, so it has no verdict: {why}"
     sentences = [_leads(parts)] if any(map(leaders, parts)) else []
     silent = tuple(part.name for part in parts if not leaders(part) and part not in void)
     if silent:
         sentences.append(f"No verdict yet at {figures.several(silent)}.")
     for part in void:
-        cause = check_text(part.void_checks[0]) if part.void_checks else "too many of its rounds are void"
+        cause = part.void_checks[0].detail if part.void_checks else "too many of its rounds are void"
         sentences.append(f"Void at {part.name}: {ended(cause)}")
     sentences += _order(parts)
     sentences += _reasons(parts)
@@ -47,12 +60,12 @@ def column_headline(part: Part) -> str:
     causes, verdict = part.void_checks, part.verdict
     if part.void:
         if causes:
-            return f"This race is void, so it has no verdict: {check_text(causes[0])}"
+            return f"This race is void, so it has no verdict: {causes[0].detail}"
         return "This race is void: the machine disturbed too many rounds; run the race again when the machine is quiet."
     bad, noted = part.void_contenders, part.unjudged
     text = _lead(part, [row for row in part.valid_rows if row.name not in noted])
     if causes:
-        text += f" Excluded as void: {figures.several(tuple(sorted(bad)))}, because {ended(check_text(causes[0]))}"
+        text += f" Excluded as void: {figures.several(tuple(sorted(bad)))}, because {ended(causes[0].detail)}"
     if noted:
         why = dict.fromkeys(unfit_text([(why, (name,))]) for name, why in noted.items())
         text += f" Not compared: {figures.several(tuple(noted))}, {ended(', '.join(why))}"

@@ -12,6 +12,7 @@ from markupsafe import Markup
 
 from dragstrip.analysis.call_tree import CallNode, call_tree
 from dragstrip.analysis.causes import extra_launches, is_of_revisions
+from dragstrip.quantities import two_digits
 from dragstrip.record import CodePlace, Profile, Race
 from dragstrip.report import figures
 
@@ -96,7 +97,7 @@ def _difference(node: CallNode) -> str:
     if node.difference is None:
         return ""
     by = node.difference.interval
-    half = figures.two_digits((by.high - by.low) / 2) if node.difference.significant else ""
+    half = two_digits((by.high - by.low) / 2) if node.difference.significant else ""
     return f"{by.estimate:+.3f} ± {half} ●" if half else f"{by.estimate:+.3f}"
 
 

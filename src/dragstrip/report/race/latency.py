@@ -74,8 +74,11 @@ def _added(total: HdrHistogram | None, latency_hdr: bytes) -> HdrHistogram:
 def curve(race: Race, name: str, points: int = 80) -> list[tuple[float, float]]:
     """Latency in microseconds by percentile, even steps in nines as far as the count of responses allows."""
     histogram = histograms(race).get(name)
-    if histogram is None or not histogram.total_count:
-        return []
+    return [] if histogram is None or not histogram.total_count else curve_of(histogram, points)
+
+
+def curve_of(histogram: HdrHistogram, points: int = 80) -> list[tuple[float, float]]:
+    """The same of a histogram of nanoseconds that is not empty."""
     nines = min(math.log10(max(histogram.total_count, 10)), MAX_NINES)
     percentiles = [100 * (1 - 10 ** (-nines * step / (points - 1))) for step in range(points)]
     values = histogram.get_percentile_to_value_dict(percentiles)  # all of them in one pass

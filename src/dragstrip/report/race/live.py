@@ -18,7 +18,6 @@ from dragstrip.analysis import EARLY, FLOOR, LEAST_APART, Verdict
 from dragstrip.record import Race
 from dragstrip.report import figures, glyphs
 from dragstrip.report.race import terminal as race_terminal
-from dragstrip.report.race.checks import check_text
 from dragstrip.report.race.summary import JudgedRace
 from dragstrip.validity import CheckName, Status, inspect
 
@@ -29,7 +28,7 @@ MAX_TROUBLES = 4
 WAITING_S = 5.0
 
 
-class Progress:
+class LiveProgress:
     """Shows phases, contenders and, after each round, the standings; a context manager.
 
     On a terminal it redraws in place and leaves nothing behind; elsewhere it writes plain lines, few of
@@ -86,9 +85,10 @@ class Progress:
         self._out.discard(name)
         self._show("")
 
-    def ready(self, name: str, proved_at: str | None = None) -> None:
+    def ready(self, name: str, proved_at: str | None = None, note: str = "") -> None:
         """Shows that a contender passed; ``proved_at``: when, if an earlier result is used again."""
-        self._contender(name, f"ready (passed scrutineering {proved_at})" if proved_at else "ready")
+        passed = f"ready (passed scrutineering {proved_at})" if proved_at else "ready"
+        self._contender(name, f"{passed}; it {note}" if note else passed)
 
     def out(self, name: str, reason: str) -> None:
         """Shows that a contender is out of the race."""
@@ -203,7 +203,7 @@ def check_marks(race: Race) -> list[RenderableType]:
     # Too few rounds are expected while a race runs.
     troubled = [check for check in checks if check.status is not Status.PASS and check.name is not CheckName.ROUNDS]
     sentences = [
-        Text.assemble((f"{check.status} ", glyphs.STATUS_STYLE[check.status]), _first_line(check_text(check)))
+        Text.assemble((f"{check.status} ", glyphs.STATUS_STYLE[check.status]), _first_line(check.detail))
         for check in troubled[:MAX_TROUBLES]
     ]
     return [row, *sentences]

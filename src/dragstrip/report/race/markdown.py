@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dragstrip.metrics import KNOWN
-from dragstrip.report import figures
 from dragstrip.report.comparison import Ruled, cell, ruling_items
 from dragstrip.report.race import causes, columns
-from dragstrip.report.race.checks import check_text
 from dragstrip.report.race.headline import headline
-from dragstrip.report.race.summary import JudgedRace, Part, pair_of
+from dragstrip.report.race.summary import JudgedRace, Part, behind, compared, leading_figures, title
 from dragstrip.validity import Status
 
 
@@ -22,6 +20,7 @@ def race(judged: JudgedRace, rules: Sequence[Ruled] = ()) -> str:
     """
     record, parts = judged.record, judged.parts
     lines = [f"**{cell(headline(judged))}**", ""]
+    lines += [*(f"{cell(line)}\n" for line in compared(record))]
     lines += [*held, ""] if (held := ruling_items([(rule.column, rule.ruling) for rule in rules])) else []
     lines += _ranking(parts[0]) if len(parts) == 1 else _columns(judged)
     lines += [
@@ -31,13 +30,13 @@ def race(judged: JudgedRace, rules: Sequence[Ruled] = ()) -> str:
     for check in judged.checks:
         if check.status is not Status.PASS:
             at = f"at {cell(check.column)}: " if len(parts) > 1 else ""
-            lines.append(f"- {check.status}: {at}{cell(check_text(check))}")
+            lines.append(f"- {check.status}: {at}{cell(check.detail)}")
     for part in parts:
         explained = causes.markdown(part.race)
         named = [f"{line} at {cell(part.name)}" if line.startswith("### ") else line for line in explained]
         lines += named if len(parts) > 1 else explained
     ended = judged.ended or "interrupted, or still running"
-    told = f"{len(record.rounds)} rounds, workload {cell(record.workload)}, ended: {ended}"
+    told = f"{len(record.rounds)} rounds, {cell(title(record))}, ended: {ended}"
     lines += ["", f"race {cell(record.id)}, {told}"]
     return "\n".join(lines) + "\n"
 
@@ -60,14 +59,13 @@ def _columns(judged: JudgedRace) -> list[str]:
 
 def _ranking(part: Part) -> list[str]:
     verdict, rows = part.verdict, part.rows
-    head, lines = KNOWN[verdict.metric].head, list[str]()
-    if rows:
-        lines += [f"| contender | version | {cell(head)} | interval | relative to the first |", "|-|-|-:|-:|-:|"]
+    if not rows:
+        return []
+    measured = {row.name: leading_figures(row, verdict.metric) for row in rows}
+    heads = [f"**{one.head} (decides)**" if one.decides else one.head for one in measured[rows[0].name]]
+    lines = [f"| contender | version | {' | '.join(heads)} | behind the first |", f"|-|-|{'-:|' * len(heads)}-:|"]
     for row in rows:
-        interval = figures.span(row.main.low, row.main.high)
-        pair = pair_of(verdict, row.name, rows[0].name)
-        beside = f"{figures.ratio(pair.ratio)} ({figures.ratio_span(pair.low, pair.high)})" if pair else ""
-        beside = "1" if row is rows[0] else beside
-        cells = (row.name, row.entrant.version, figures.figure(row.main.estimate), interval, beside)
+        figures_of = [f"{one.text} ({one.span})" if one.span else one.text for one in measured[row.name]]
+        cells = (row.name, row.entrant.version, *figures_of, behind(verdict, row.name, rows[0].name))
         lines.append(f"| {' | '.join(cell(text) for text in cells)} |")
-    return lines
+    return [*lines, "", f"By {cell(KNOWN[verdict.metric].over)}."]

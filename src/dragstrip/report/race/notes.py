@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from dragstrip.quantities import two_digits
 from dragstrip.record import Ending, Race
 from dragstrip.report import figures
-from dragstrip.report.race.checks import check_remedy, check_text
 from dragstrip.report.race.summary import JudgedRace, Part
 from dragstrip.report.race.wording import contradiction_text, pauses_text
 from dragstrip.validity import Check, CheckName, Status, noise
-from dragstrip.validity.observation import RaceShare, Share
 
 #: This many notes are shown unasked. One longer than this many characters is cut at a word, what was seen after the
 #: second number of them at the earliest.
@@ -48,7 +47,7 @@ _LEVELS = {"quiet": Status.PASS, "disturbed": Status.WARN, "very disturbed": Sta
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class RaceNote:
     """One thing to know; ``head``: the checks that it comes from ("" if none).
 
     ``remedy``: what to do, if the text ends in it.
@@ -79,7 +78,7 @@ def noise_level(race: Race) -> NoiseLevel:
     lost = f"other programs and the hypervisor took {figures.percent(round(measured.lost, 3))} of its cores' time"
     wider = ""
     if measured.factor is not None:
-        about = f"about {figures.two_digits(measured.factor)} times as wide as"
+        about = f"about {two_digits(measured.factor)} times as wide as"
         often = "hardly wider than" if measured.factor < 1.15 else about
         wider = f"; intervals are {often} on a quiet machine"
     return NoiseLevel(_LEVELS[measured.level], f"{measured.level} machine: {lost}{wider}")
@@ -110,33 +109,32 @@ def undecided_hint(judged: JudgedRace, run: str) -> str:
     return f"{which} open; about {about} more would decide {it}: dragstrip race --resume {run} --budget +{needed}"
 
 
-def notes(part: Part) -> list[Note]:
+def notes(part: Part) -> list[RaceNote]:
     """Everything that warns, heaviest first, each remedy once; the first void check is in the headline already."""
     disturbed = noise_level(part.race).status in (Status.WARN, Status.VOID)
     in_headline = next((check.label for check in part.void_checks), "")
-    listed = [Note(Status.WARN, "", contradiction_text(both), _CONTRADICTION) for both in part.verdict.contradictions]
-    listed += [Note(Status.WARN, "", pauses_text(pauses, part.verdict), _PAUSE) for pauses in part.verdict.pauses]
+    listed = [
+        RaceNote(Status.WARN, "", contradiction_text(both), _CONTRADICTION) for both in part.verdict.contradictions
+    ]
+    listed += [RaceNote(Status.WARN, "", pauses_text(pauses, part.verdict), _PAUSE) for pauses in part.verdict.pauses]
     for check in part.checks:
         if check.status is not Status.PASS and check.label != in_headline:
             weight = _WEIGHTS.get(check.name, _OTHER)
             if check.name in _NOISE or _says_only_disturbed(check):
                 weight = 5 if disturbed else 40
             weight += _VOID if check.status is Status.VOID else 0
-            listed.append(
-                Note(check.status, figures.check(check.label), check_text(check), weight, check_remedy(check))
-            )
+            listed.append(RaceNote(check.status, figures.check(check.label), check.detail, weight, check.remedy))
     return sorted(grouped(listed), key=lambda note: -note.weight)
 
 
 def _says_only_disturbed(check: Check) -> bool:
     """Whether all that a check found is that the machine was too disturbed for it."""
-    seen = [finding.observation for finding in check.findings]
-    return bool(seen) and all(isinstance(one, RaceShare) and one.kind is Share.LITTLE_UNJUDGED for one in seen)
+    return bool(check.findings) and all(finding.unjudged for finding in check.findings)
 
 
-def all_notes(parts: Sequence[Part]) -> list[Note]:
+def all_notes(parts: Sequence[Part]) -> list[RaceNote]:
     """Every column's notes, heaviest first; notes that several columns share once."""
-    alike: dict[tuple[str, str, str], list[tuple[str, Note]]] = {}
+    alike: dict[tuple[str, str, str], list[tuple[str, RaceNote]]] = {}
     for part in parts:
         for note in notes(part):
             alike.setdefault((note.status, note.head, note.text), []).append((part.name, note))
@@ -148,9 +146,9 @@ def all_notes(parts: Sequence[Part]) -> list[Note]:
     return sorted(merged, key=lambda note: -note.weight)
 
 
-def grouped(ungrouped: Sequence[Note]) -> list[Note]:
+def grouped(ungrouped: Sequence[RaceNote]) -> list[RaceNote]:
     """Notes that end in the same remedy ("seen: what to do") as one, with the remedy once."""
-    alike: dict[tuple[str, str], list[Note]] = {}
+    alike: dict[tuple[str, str], list[RaceNote]] = {}
     for at, note in enumerate(ungrouped):
         alike.setdefault((note.status, note.remedy) if note.remedy else (note.text, str(at)), []).append(note)
     notes = []
@@ -161,11 +159,11 @@ def grouped(ungrouped: Sequence[Note]) -> list[Note]:
         texts = "; ".join(note.text.removesuffix(remedy).rstrip(" :;") for note in together)
         heads = ", ".join(dict.fromkeys(note.head for note in together if note.head))
         weight = max(note.weight for note in together)
-        notes.append(Note(together[0].status, heads, f"{texts}: {remedy}", weight, remedy))
+        notes.append(RaceNote(together[0].status, heads, f"{texts}: {remedy}", weight, remedy))
     return notes
 
 
-def clipped(note: Note) -> str:
+def clipped(note: RaceNote) -> str:
     """A note's text, shortened before its remedy, which stays whole; the page and ``--verbose`` show all of it.
 
     Of several contenders with the same remedy, those after the first are left out.

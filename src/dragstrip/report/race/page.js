@@ -15,11 +15,12 @@ function draw() {
     const narrow = room < 560;
     // Labels and axes stand beside the drawing: `room` is what both may take together.
     // The limit is for an axis of numbers, too: names of one letter must not cut "100k" short.
-    const labels = Math.max(Math.min(narrow ? 110 : 240, 8 * told.longest + 12), 64);
     // Of a race of several columns "c2-blocks" is the second one's "blocks".
     const kind = name.replace(/^c\d+-/, "");
-    const after = kind === "pairs" ? 112 : 0;
-    const width = Math.max(room - after - (["blocks", "latency", "columns"].includes(kind) ? 58 : labels + 24), 90);
+    const letters = told.longest + (kind === "pairs" ? "against ".length : 0);
+    const labels = Math.max(Math.min(narrow ? 110 : 240, 8 * letters + 12), 64);
+    const after = kind === "pairs" ? (narrow ? 120 : 150) : 0;
+    const width = Math.max(room - after - (["blocks", "latency", "columns", "rate", "times"].includes(kind) ? 58 : labels + 24), 90);
     const spec = structuredClone(chart);
     if (spec.spec) spec.spec.width = width; else spec.width = width;
     const config = structuredClone(told.config);

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import gzip
-import hashlib
-import json
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
@@ -13,30 +11,36 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from jinja2 import Template
 from markupsafe import Markup, escape
 
 from dragstrip import paths
 from dragstrip.metrics import KNOWN, MetricChoice
-from dragstrip.record import Entrant, EventKind, Race
-from dragstrip.report import figures, glyphs
-from dragstrip.report.race import causes, charts, columns, database, external, icicle, notes, tables, vega, wording
+from dragstrip.record import SECRET, VARIABLE, Entrant, EventKind, Race
+from dragstrip.report import figures, pages
+from dragstrip.report.race import causes, charts, columns, database, external, icicle, notes, tables, wording
 from dragstrip.report.race import definitions as definitions_of
 from dragstrip.report.race import export as race_export
 from dragstrip.report.race import terminal as race_terminal
 from dragstrip.report.race.badge import race_badge
-from dragstrip.report.race.checks import check_text
 from dragstrip.report.race.latency import QUANTILES, kind_rows
 from dragstrip.report.race.summary import (
     DISTURBED_EACH,
     JudgedRace,
     Part,
+    behind,
+    better_first,
+    compared,
+    leading_figures,
     of_rates,
     pair_of,
+    requests,
     shown_beside,
     shown_pairs,
     ties_wide,
+    title,
 )
+from dragstrip.requested import typed_as, typed_words
 from dragstrip.store.json_values import Json, encode
 
 #: A page stays below 3 MiB: a longer race's blocks are exported instead. Bytes of base64.
@@ -49,7 +53,6 @@ _BYTES = "_bytes"
 def render(judged: JudgedRace) -> str:
     """The whole page as text."""
     content = race_export.race_json(judged)
-    data = json.dumps(content, indent=1, ensure_ascii=True)
     race, parts = judged.record, judged.parts
     several = len(parts) > 1
     each = [
@@ -61,8 +64,6 @@ def render(judged: JudgedRace) -> str:
     overview = columns.table(judged) if several else None
     if overview:
         drawn["columns"] = charts.columns(judged)
-    scripts = _scripts() if drawn else _scripts()[1:]  # ours alone, for the theme
-    drawing = {"charts": drawn, "config": charts.config(charts.PAGE), "longest": max(map(len, names), default=1)}
     return _template().render(
         race=race,
         verdict=judged.verdict,
@@ -74,17 +75,18 @@ def render(judged: JudgedRace) -> str:
         headline=content["headline"],
         void=content["void"],
         events=content["events"],
-        title=f"{race.workload}: {', '.join(names or [e.name for e in race.entrants])}",
+        title=f"{title(race)}: {', '.join(names or [e.name for e in race.entrants])}",
+        requested=title(race),
+        compared=compared(race),
+        requests=requests(race),
         summary=race_terminal.summary(judged),
-        drawing=_inside_script(json.dumps(drawing, separators=(",", ":"))),
-        scripts=scripts,
-        allowed=" ".join(map(_allowed, scripts)),
+        **pages.frame("race", content, drawn, longest=max(map(len, names), default=1), software=race.software),
         sections=_sections(race, each),
         definitions=definitions_of.files(race),
         raw=_raw(race),
         foreign=external.figures(race),
         foreign_note=external.NOTE,
-        by={name: metric.compared for name, metric in KNOWN.items()},
+        known=KNOWN,
         badge=race_badge(judged),
         notes=notes.all_notes(parts),
         most_notes=notes.MAX_NOTES,
@@ -93,9 +95,6 @@ def render(judged: JudgedRace) -> str:
         facts=machine_words(encode(race.machine)),
         command=command(race),
         quantiles=list(QUANTILES),
-        data=_inside_script(data),
-        download=base64.b64encode(data.encode()).decode(),
-        marks=glyphs.VERDICT_MARK | glyphs.STATUS_MARK,
     )
 
 
@@ -135,20 +134,6 @@ def _charts(part: Part) -> dict[str, charts.Chart]:
     return {name: make(part) for name, make in charts.CHARTS.items() if part.rows and not lacking.get(name)}
 
 
-@cache
-def _scripts() -> list[Markup]:
-    """Vega, Vega-Lite and vega-embed, then our own script; neither comes from input."""
-    ours = (Path(__file__).parent / "page.js").read_text(encoding="utf-8")
-    # An end tag in a string of theirs would end the element; in JavaScript <\/ is the same text.
-    return [Markup(text.replace("</script", "<\\/script")) for text in (vega.scripts(), ours)]
-
-
-def _allowed(script: str) -> str:
-    """What the page's policy lets run: these very scripts by their digest, and nothing that slipped in."""
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return f"'sha256-{digest}'"
-
-
 #: A section's name in the page's own list, if that is not its place.
 _WORDS = {
     "columns": "all columns",
@@ -171,6 +156,7 @@ def _sections(race: Race, each: Sequence[ColumnSections]) -> list[tuple[str, str
         checked = ("validity", "parity") if has_parity else ("validity",)
         entries += [(f"{column.at}{name}", f"{column.head}{name}") for name in checked]
     after = ("contenders", "method", "machine", "data") if race.entrants else ("method", "machine", "data")
+    after = ("requests", *after) if requests(race) else after
     return [*entries, *((name, name) for name in after)]
 
 
@@ -199,28 +185,16 @@ def _raw(race: Race) -> str:
 
 @cache
 def _template() -> Template:
-    place = Path(__file__).parent
-    environment = Environment(
-        loader=FileSystemLoader(place),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=harmless,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = pages.templates(Path(__file__).parent)
     environment.filters |= {
-        "figure": figures.figure,
-        "span": lambda interval: figures.span(interval.low, interval.high),
-        "ratio": figures.ratio,
         "micro": figures.microseconds,
         "memory": figures.memory,
         "count": figures.count,
         "percent": figures.percent,
-        "failures": figures.errors,
         "options": _with_whole_options,
     }
     environment.globals |= {
-        "style": Markup(style()),
+        "pair_times": lambda pair: figures.times(pair.ratio, pair.low, pair.high),
         "sentence": lambda pair: wording.ended(wording.sentence(pair)),
         "check_name": figures.check,
         "database_text": database.text,
@@ -228,8 +202,9 @@ def _template() -> Template:
         "causes_note": causes.NOTE,
     }
     functions: Sequence[Callable[..., object]] = (
-        *(figures.ratio_span, figures.called, figures.meaning, figures.null_race, notes.clipped, check_text),
-        *(wording.disturbed_text, wording.unequal_pairs_text, kind_rows, pair_of, shown_pairs, shown_beside, ties_wide),
+        *(figures.called, figures.meaning, figures.null_race, notes.clipped),
+        *(wording.unequal_pairs_text, kind_rows, pair_of, better_first, leading_figures, behind),
+        *(shown_pairs, shown_beside, ties_wide),
         *(launches, race_terminal.parity_rows, causes.compared_causes, icicle.icicles),
     )
     environment.globals |= {function.__name__: function for function in functions}
@@ -239,32 +214,8 @@ def _template() -> Template:
 def _with_whole_options(text: str) -> Markup:
     """A sentence whose options are not broken after their dashes."""
     return Markup(
-        re.sub(r"(?<![\w-])--[a-z][a-z-]*", r'<span class="option">\g<0></span>', str(escape(harmless(text))))
+        re.sub(r"(?<![\w-])--[a-z][a-z-]*", r'<span class="option">\g<0></span>', str(escape(pages.harmless(text))))
     )
-
-
-def harmless(value: object) -> object:
-    """Control characters from outside are shown as such; markup of our own stays as it is."""
-    return figures.visible(value, lines=True) if isinstance(value, str) and not isinstance(value, Markup) else value
-
-
-def style() -> str:
-    """The style sheet with the charts' colours filled in as variables."""
-    text = (Path(__file__).parent / "page.css").read_text(encoding="utf-8")
-    dark = "color-scheme: dark; --raised: #1d2126; --better: #173a53; --worse: #4d3413; --even: #2a2f36;"
-    dark += " --pass: #56b4e9; --warn: #f0a33c;"
-    for name, more, colours in (("LIGHT", "", charts.LIGHT), ("DARK", dark, charts.DARK)):
-        listed = " ".join(f"--{key}: {colour};" for key, colour in colours.items())
-        text = text.replace(f"{{{{ {name} }}}}", f"{more} {listed}".strip())
-    return text
-
-
-def _inside_script(text: str) -> Markup:
-    """JSON that no parser can take for the end of its script element."""
-    # Each of these characters can only be inside a JSON string, in which \uXXXX means the same.
-    for character in "<>&":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return Markup(text)
 
 
 def launches(part: Part) -> list[tuple[str, dict[str, str]]]:
@@ -307,14 +258,13 @@ def command(race: Race) -> str:
         # Commands that are built of commits run nowhere else; the workloads are those of the project's file.
         uncommitted = any(entrant.name.endswith(" + changes)") for entrant in race.entrants)
         parts = ["dragstrip", "diff", *(name[:12] for name in (compared[:1] if uncommitted else compared))]
-        return shlex.join([*parts, *_common_words(race)])
+        return shlex.join([*parts, *_typed_requests(race), *_common_words(race)])
     places = {str(e.parameters["folder"]) for e in race.entrants if e.kind == "serve" and "folder" in e.parameters}
-    # Commands of your own start in the directory of the race; one line can't name several.
     parts = ["cd", *places, "&&"] if len(places) == 1 else []
     parts += ["dragstrip", "race"]
     for entrant in race.entrants:
-        parts += _entry_words(entrant)
-    parts += ["--workload", race.workload, "--threads", str(load.threads)]
+        parts += _entry_words(entrant, folder=len(places) > 1)
+    parts += [*_request_words(race), "--threads", str(load.threads)]
     parts += ["--efficiency"] if of_rates(race) else []
     parts += [] if load.keepalive else ["--no-keepalive"]
     parts += [] if load.http == "1.1" else ["--http", load.http]
@@ -327,6 +277,23 @@ def command(race: Race) -> str:
     parts += ["--typical"] if MetricChoice.of(plan.metric).typical else []
     parts += _common_words(race)
     return " ".join(part if part == "&&" else shlex.quote(part) for part in parts)
+
+
+def _request_words(race: Race) -> list[str]:
+    """What is requested: a typed request as it was typed, other workloads by their names."""
+    definitions = {column.workload: column.definition for column in race.columns}
+    named = [name for name, definition in definitions.items() if not typed_as(definition)]
+    return [*(["--workload", ",".join(named)] if named else []), *_typed_requests(race)]
+
+
+def _typed_requests(race: Race) -> list[str]:
+    """The options of typed requests; all have the same but their paths."""
+    typed = [column.definition for column in race.columns if typed_as(column.definition)]
+    words = [
+        typed_words(definition) if at == 0 else typed_words(definition)[:2]
+        for at, definition in enumerate(dict.fromkeys(typed))
+    ]
+    return [word for one in words for word in one]
 
 
 def _common_words(race: Race) -> list[str]:
@@ -343,10 +310,17 @@ def _common_words(race: Race) -> list[str]:
     return parts
 
 
-def _entry_words(entrant: Entrant) -> list[str]:
+def _entry_words(entrant: Entrant, *, folder: bool) -> list[str]:
+    """The words that name a contender; ``folder``: with the folder of its command."""
     if entrant.kind != "serve":
         return [entrant.name]
     option = "image" if "image" in entrant.parameters else "serve"
     text = entrant.parameters.get("image" if option == "image" else "command", "…")
     wake = ["--wake", f"{entrant.parameters['wake_s']}s"] if "wake_s" in entrant.parameters else []
-    return [f"--{option}", f"{entrant.name}={text}", *wake]
+    started = ["--in", f"{entrant.name}={entrant.parameters['folder']}"] if folder and option == "serve" else []
+    for key, value in entrant.parameters.items():
+        if key.startswith(VARIABLE):
+            started += ["--env", f"{entrant.name}.{key.removeprefix(VARIABLE)}={value}"]
+        elif key.startswith(SECRET):  # taken from the environment of whoever types it
+            started += ["--env", f"{entrant.name}.{key.removeprefix(SECRET)}"]
+    return [f"--{option}", f"{entrant.name}={text}", *started, *wake]

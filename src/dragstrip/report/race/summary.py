@@ -17,6 +17,7 @@ from dragstrip.metrics import KNOWN
 from dragstrip.record import Ending, Entrant, Race
 from dragstrip.report import figures
 from dragstrip.report.race import latency
+from dragstrip.requested import DescribedRequest, described, title_of
 from dragstrip.validity import Check, Status, inspect
 
 #: This many pairs that the machine disturbed unequally have a sentence each; more have one together.
@@ -234,6 +235,25 @@ class JudgedRace:
         return self.standing is Standing.VOID
 
 
+def title(race: Race) -> str:
+    """What the race requests, in a line: ``POST /orders → 201``, or ``hello: GET / → 200``."""
+    return figures.several(tuple(dict.fromkeys(title_of(part.workload, part.definition) for part in race.columns)))
+
+
+def requests(race: Race) -> list[tuple[str, tuple[DescribedRequest, ...]]]:
+    """Each workload's title and requests; of older races none."""
+    definitions = {column.workload: column.definition for column in race.columns if column.definition}
+    return [(title_of(*one), described(one[1])) for one in definitions.items() if described(one[1])]
+
+
+def compared(race: Race) -> list[str]:
+    """A line for each workload: its title, and what of its responses was compared."""
+    return [
+        f"{name}; compared: {'; '.join(dict.fromkeys(one.compared for one in listed))}"
+        for name, listed in requests(race)
+    ]
+
+
 def of_rates(race: Race) -> bool:
     """Whether some of its columns are one workload at several rates."""
     return len({column.workload for column in race.columns}) < len(race.columns)
@@ -323,6 +343,11 @@ def oriented(pair: Pair, first: str) -> Pair:
     )
 
 
+def better_first(pair: Pair) -> Pair:
+    """The pair with the better estimate first, so that its ratio is not below 1."""
+    return oriented(pair, pair.b) if pair.ratio < 1 else pair
+
+
 def pair_of(verdict: ColumnVerdict, a: str, b: str, metric: str | None = None) -> Pair | None:
     """The pair of these two, seen from a; None if they were never compared. ``metric``: if not the deciding one."""
     for pair in verdict.pairs if metric is None else verdict.beside.get(metric, ()):
@@ -332,27 +357,72 @@ def pair_of(verdict: ColumnVerdict, a: str, b: str, metric: str | None = None) -
 
 
 def shown_pairs(verdict: ColumnVerdict, names: Sequence[str], *, every: bool) -> list[Pair]:
-    """Pairs worth a line, the faster first in each: neighbours, and the fastest against all; or every pair.
+    """Pairs worth a line, the better first in each: neighbours, and the fastest against all; or every pair.
 
     If the machine disturbed at most ``DISTURBED_EACH`` pairs unequally, these are always among them.
     """
     wanted = [
         (a, b) for row, a in enumerate(names) for b in names[row + 1 :] if every or row == 0 or b == names[row + 1]
     ]
-    pairs = [pair for pair in (pair_of(verdict, a, b) for a, b in wanted) if pair is not None]
+    pairs = [better_first(pair) for pair in (pair_of(verdict, a, b) for a, b in wanted) if pair is not None]
     listed = {frozenset((pair.a, pair.b)) for pair in pairs}
     disturbed = [pair for pair in verdict.pairs if pair.disturbed]
     more = [pair for pair in disturbed if frozenset((pair.a, pair.b)) not in listed]
     if len(disturbed) > DISTURBED_EACH:
         return pairs
-    return [*pairs, *(oriented(pair, min(pair.a, pair.b, key=names.index)) for pair in more if pair.a in names)]
+    return [*pairs, *(better_first(pair) for pair in more if pair.a in names)]
 
 
 def shown_beside(verdict: ColumnVerdict, names: Sequence[str], *, every: bool) -> list[Pair]:
     """By each metric that does not decide: the fastest against all others; or every pair."""
     wanted = [(a, b) for row, a in enumerate(names) for b in names[row + 1 :] if every or row == 0]
     pairs = (pair_of(verdict, a, b, metric) for a, b in wanted for metric in verdict.beside)
-    return [pair for pair in pairs if pair is not None and figures.finite(pair.low) is not None]
+    return [better_first(pair) for pair in pairs if pair is not None and figures.finite(pair.low) is not None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeadingFigure:
+    """One of the figures that stand beside each other in the first table.
+
+    Args:
+        head: with the unit. decides: the race is judged by it. text, span: the number, and its interval.
+    """
+
+    head: str
+    decides: bool
+    text: str
+    span: str
+
+
+def leading_figures(row: Row, metric: str) -> list[LeadingFigure]:
+    """The deciding figure, then requests per second and CPU per request, as far as they are others.
+
+    A latency is of one offered rate, so that requests per second say nothing beside it.
+    """
+    beside = {"throughput": row.estimate.throughput_per_s, "cpu": row.estimate.server_cpu_us_per_request}
+    if KNOWN[metric].quantile:
+        del beside["throughput"]
+    intervals = {metric: row.main} | {name: interval for name, interval in beside.items() if name != metric}
+    return [
+        LeadingFigure(
+            head=KNOWN[name].head,
+            decides=name == metric,
+            text=figures.NONE if interval is None else figures.figure(interval.estimate),
+            span="" if interval is None else figures.span(interval.low, interval.high),
+        )
+        for name, interval in intervals.items()
+    ]
+
+
+def behind(verdict: ColumnVerdict, name: str, first: str) -> str:
+    """How many times the first contender is ahead of this one, with the interval; "1" of the first itself."""
+    if name == first:
+        return "1"
+    pair = pair_of(verdict, first, name)
+    if pair is None or figures.finite(pair.ratio) is None:
+        return figures.NONE
+    at, span = figures.times(pair.ratio, pair.low, pair.high)
+    return f"{at} × ({span})" if span else f"{at} ×"
 
 
 def ties_wide(rows: Sequence[Row]) -> int:

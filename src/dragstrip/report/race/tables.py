@@ -8,12 +8,14 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 
-from dragstrip.analysis import by_column, round_numbers
+from dragstrip.analysis import Interval, by_column, round_numbers
 from dragstrip.errors import BadUsage
 from dragstrip.record import Counted, Race
 from dragstrip.report import figures
 from dragstrip.report.race import chart_data
-from dragstrip.report.race.messages import void_text
+from dragstrip.report.race.summary import JudgedRace, better_first, pair_of, title
+from dragstrip.report.race.wording import ended, sentence
+from dragstrip.validity.messages import void_text
 
 #: What one cell can hold.
 Cell = None | bool | int | float | str
@@ -36,6 +38,13 @@ BLOCKS = (
     *("race", "started", "workload", "kind", "at_s"),
     *_BLOCK,
     *("throughput_per_s", "server_cpu_us_per_request"),
+)
+_MEASURED = ("throughput_per_s", "server_cpu_us_per_request")
+RANKING = (
+    *("race", "started", "column", "request", "rank", "contender", "version", "decides"),
+    *(f"{name}{end}" for name in _MEASURED for end in ("", "_low", "_high")),
+    *("peak_memory_bytes", "p50_us", "p99_us", "times_behind", "times_behind_low", "times_behind_high"),
+    *("errors", "rounds", "void", "out"),
 )
 ROUNDS = ("race", "workload", "round", "contender", *ROUND_COLUMNS.values(), "settled")
 
@@ -73,6 +82,76 @@ def round_rows(race: Race) -> Iterator[Row]:
                 place: Row = {"race": race.id, "workload": race.workload, "round": index, "contender": name}
                 numbers = {key: figures.finite(table.totals[row, column]) for key, table in tables.items()}
                 yield {**place, **numbers, "settled": bool(first.settled[row, column])}
+
+
+def ranking_rows(race: Race) -> Iterator[Row]:
+    """One row per contender of each column, best first: its numbers with their intervals, and how far it is behind.
+
+    ``times_behind``: how many times the first is ahead, by the metric that decides. A contender that is out has a
+    reason and no numbers.
+    """
+    for part in JudgedRace.of(race).parts:
+        metric, names = part.verdict.metric, part.names
+        place: Row = {"race": race.id, "started": race.started, "column": part.name, "request": title(part.race)}
+        for rank, row in enumerate(part.rows, 1):
+            ahead = pair_of(part.verdict, names[0], row.name) if rank > 1 else None
+            estimate, us = row.estimate, row.latency_us
+            yield {
+                **place,
+                "rank": rank,
+                "contender": row.name,
+                "version": row.entrant.version,
+                "decides": metric,
+                **_ends("throughput_per_s", estimate.throughput_per_s),
+                **_ends("server_cpu_us_per_request", estimate.server_cpu_us_per_request),
+                "peak_memory_bytes": estimate.peak_memory_bytes,
+                **{f"{label}_us": us.get(label) for label in ("p50", "p99")},
+                **_ends("times_behind", ahead.interval if ahead else None),
+                "errors": sum(estimate.errors.values()),
+                "rounds": estimate.rounds,
+                "void": row.name in part.void_contenders,
+                "out": "",
+            }
+        for entrant in part.out:
+            empty = dict.fromkeys(RANKING)
+            yield {**empty, **place, "contender": entrant.name, "version": entrant.version, "out": entrant.out}
+
+
+def pair_rows(race: Race) -> Iterator[Row]:
+    """One row per pair and metric of each column, the better estimate first, as reports show it."""
+    for part in JudgedRace.of(race).parts:
+        for pairs in (part.verdict.pairs, *part.verdict.beside.values()):
+            for pair in map(better_first, pairs):
+                yield {
+                    "race": race.id,
+                    "started": race.started,
+                    "column": part.name,
+                    "request": title(part.race),
+                    "metric": pair.metric,
+                    "decides": pair.metric == part.verdict.metric,
+                    "better": pair.a,
+                    "other": pair.b,
+                    **_ends("times", pair.interval),
+                    "verdict": figures.called(pair),
+                    "void": bool({pair.a, pair.b} & part.void_contenders),
+                    "rounds": pair.rounds,
+                    "sentence": ended(sentence(pair)),
+                }
+
+
+def _ends(name: str, interval: Interval | None) -> Row:
+    """A number and the ends of its interval; None is unknown."""
+    ends = (None, None, None) if interval is None else (interval.estimate, interval.low, interval.high)
+    return dict(zip((name, f"{name}_low", f"{name}_high"), map(figures.finite, ends), strict=True))
+
+
+#: By the word of ``--rows``: what a row is.
+ROWS: Mapping[str, Callable[[Race], Iterator[Row]]] = {
+    "blocks": block_rows,
+    "rounds": round_rows,
+    "ranking": ranking_rows,
+    "pairs": pair_rows,
+}
 
 
 def _by_column(race: Race, rows_of: Callable[[Race], Iterator[Row]]) -> Iterator[Row]:

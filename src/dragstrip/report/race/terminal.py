@@ -14,11 +14,12 @@ from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
 from dragstrip.analysis import ColumnVerdict, Pair, by_column
+from dragstrip.analysis.fitness import unfit_text
 from dragstrip.metrics import KNOWN
-from dragstrip.record import Race
+from dragstrip.record import EventKind, Race
 from dragstrip.report import figures, glyphs
 from dragstrip.report.console import Console
-from dragstrip.report.race import causes, columns, database, external, notes, wording
+from dragstrip.report.race import columns, notes, wording
 from dragstrip.report.race.badge import column_badge, race_badge
 from dragstrip.report.race.headline import headline
 from dragstrip.report.race.latency import kind_rows
@@ -27,11 +28,15 @@ from dragstrip.report.race.summary import (
     JudgedRace,
     Part,
     Row,
+    compared,
+    leading_figures,
     of_rates,
     shown_beside,
     shown_pairs,
     ties_wide,
+    title,
 )
+from dragstrip.requested import title_of
 from dragstrip.validity import Status
 
 #: From this width everything fits next to the bars; below, the other figures get a table of their own.
@@ -58,7 +63,7 @@ def show_race(
     shown = _Shown(width=console.width, all_pairs=all_pairs, verbose=verbose)
     badge, parts = race_badge(judged), judged.parts
     line = Text.assemble((f" {badge.word} ", glyphs.BADGE_STYLE[badge.kind]), " ", (badge.text, "bold"))
-    lines: list[RenderableType] = [line, Text(headline(judged)), Text()]
+    lines: list[RenderableType] = [line, Text(headline(judged)), *map(Text, compared(judged.record)), Text()]
     if len(parts) > 1:
         lines += columns_table(judged, console.width)
     for part in parts:
@@ -67,7 +72,10 @@ def show_race(
         lines += _measured(part, shown)
         if verbose:
             lines += [*_rest(part, shown), Text()]
-        lines += causes.lines(part.race)
+        if part.race.profiles:
+            from dragstrip.report.race import causes  # of few races
+
+            lines += causes.lines(part.race)
     lines += _foreign(judged.record)
     lines += _beside_the_verdict(judged, run or judged.record.id, every=verbose)
     lines.append(Text(summary(judged), style="dim"))
@@ -92,8 +100,11 @@ def _measured(part: Part, shown: _Shown) -> list[RenderableType]:
     """One column's ranking, which contenders are out of it, and its pairs."""
     lines: list[RenderableType] = [ranking(part.verdict, part.rows, beside=shown.wide), Text()] if part.rows else []
     lines += _by_kind(part.race)
-    if costs := database.text(part.race, part.verdict, part.names):
-        lines += [Text(costs), Text()]
+    if part.race.machine.database:
+        from dragstrip.report.race import database  # few races have one
+
+        if costs := database.text(part.race, part.verdict, part.names):
+            lines += [Text(costs), Text()]
     for entrant in part.out:
         when = "" if entrant.out_round is None else f" in round {entrant.out_round + 1}"
         lines.append(Text.assemble(("■ ", "magenta"), (entrant.name, "bold"), f" is out{when}: {entrant.out}"))
@@ -127,7 +138,7 @@ def columns_table(judged: JudgedRace, width: int, *, legend: bool = True) -> lis
     return lines
 
 
-def _cell_text(cell: columns.Cell) -> Text:
+def _cell_text(cell: columns.TableCell) -> Text:
     style = "bold" if cell.number else "dim" if cell.lacks else ""
     return Text.assemble((cell.text, style), (f" {cell.letters}" if cell.letters else "", "yellow"))
 
@@ -169,7 +180,7 @@ def _rest(part: Part, shown: _Shown) -> list[RenderableType]:
     """What is shown on request: figures, other metrics, checks that passed, what the words mean."""
     lines: list[RenderableType] = [Text()]
     if part.rows and not shown.wide:
-        beside = {row.name: _figures(row, part.verdict.metric) for row in part.rows}
+        beside = {row.name: _figures(row) for row in part.rows}
         table = _table(numbers=[*beside[part.rows[0].name]], max_width=26)
         for name, cells in beside.items():
             table.add_row(name, *cells.values())
@@ -191,19 +202,25 @@ def ranking(verdict: ColumnVerdict, rows: Sequence[Row], *, beside: bool) -> Tab
     tied = ties_wide(rows)
     if tied:
         table.add_column("", width=tied, no_wrap=True)
-    table.add_column("contender", no_wrap=True, overflow="ellipsis", min_width=10, max_width=32)
-    table.add_column(KNOWN[metric].head, justify="right", no_wrap=True)
-    table.add_column("interval", no_wrap=True)
-    table.add_column("" if KNOWN[metric].more_is_better else "less is better", ratio=1, no_wrap=True)
-    for head in _figures(rows[0], metric) if beside else ():
+    # Each head has two lines, so that all of them begin in the first.
+    table.add_column("contender\n", no_wrap=True, overflow="ellipsis", min_width=10, max_width=32)
+    for one in leading_figures(rows[0], metric):
+        mark = ("\ndecides", "dim") if one.decides else "\n"
+        table.add_column(Text.assemble(one.head, mark), justify="right", no_wrap=True)
+        if one.decides:
+            table.add_column("interval\n", no_wrap=True)
+    table.add_column("\n" if KNOWN[metric].more_is_better else "less is better\n", ratio=1, no_wrap=True)
+    for head in _figures(rows[0]) if beside else ():
         table.add_column(head, justify="right", no_wrap=True)
     scale = max(figures.finite(row.main.high) or row.main.estimate for row in rows)
     for row in rows:
         main = row.main
         cells: list[RenderableType] = [glyphs.ties(row.ties)] if tied else []
-        bar = glyphs.Bar(main.estimate, main.low, main.high, scale)
-        cells += [row.name, figures.figure(main.estimate), figures.span(main.low, main.high), bar]
-        table.add_row(*cells, *(_figures(row, metric).values() if beside else ()))
+        cells.append(row.name)
+        for one in leading_figures(row, metric):
+            cells += [one.text, one.span] if one.decides else [one.text]
+        cells.append(glyphs.Bar(main.estimate, main.low, main.high, scale))
+        table.add_row(*cells, *(_figures(row).values() if beside else ()))
     return table
 
 
@@ -230,16 +247,10 @@ def _by_kind(race: Race) -> list[RenderableType]:
     return [table, Text()]
 
 
-def _figures(row: Row, metric: str) -> dict[str, str]:
+def _figures(row: Row) -> dict[str, str]:
     """The other figures of a contender, by their columns' heads."""
     estimate, latency_us = row.estimate, row.latency_us
-    rate, cost = estimate.throughput_per_s, estimate.server_cpu_us_per_request
-    if metric == "cpu":
-        other = {"req/s": figures.brief(rate.estimate if rate else None)}
-    else:
-        other = {"CPU µs/req": figures.microseconds(cost.estimate if cost else None)}
     return {
-        **other,
         "p50 µs*": figures.microseconds(latency_us.get("p50")),
         "p99 µs*": figures.microseconds(latency_us.get("p99")),
         "memory": figures.memory(estimate.peak_memory_bytes),
@@ -261,21 +272,22 @@ def _forest(pairs: Sequence[Pair], part: Part, width: int, *, verbose: bool = Fa
     """
     axis = glyphs.Axis.of([_pair_span(pair) for pair in pairs], pairs[0].margin)
     lines = [_pair_line(pair, axis, void=bool({pair.a, pair.b} & part.void_contenders)) for pair in pairs]
-    count, compared = len(part.verdict.pairs), KNOWN[pairs[0].metric].compared
+    count, over = len(part.verdict.pairs), KNOWN[pairs[0].metric].over
     listed = "pairs" if len(pairs) == count else f"{len(pairs)} of {count} pairs"
-    heads = (f"{compared}, {listed}", "", "×", "interval", "verdict")
+    heads = (listed, "", "×", "interval", "verdict")
     least = [max(len(str(line[at])) for line in (heads, *lines)) for at in range(5)]
     # Names and words may fold, numbers never do; the plot takes the rest.
     limits = (max(width * 3 // 8, 20), 0, least[2], least[3], max(width // 6, 12))
     sizes = [min(size, limit) for size, limit in zip(least, limits, strict=True)]
-    parts: list[RenderableType] = [table := _forest_table(sizes, heads)]
+    about = Text(f"by {over}", style="dim")
+    parts: list[RenderableType] = [about, table := _forest_table(sizes, heads)]
     disturbed = [pair for pair in pairs if pair.disturbed]
     separately = verbose or len(disturbed) <= DISTURBED_EACH
     for line, pair in zip(lines, pairs, strict=True):
         table.add_row(*line)
         if pair.disturbed and separately:
             parts += [
-                Padding(Text(f"▲ {wording.disturbed_text(pair.disturbed)}", style="yellow"), (0, 0, 0, 2)),
+                Padding(Text(f"▲ {pair.disturbed.text}", style="yellow"), (0, 0, 0, 2)),
                 table := _forest_table(sizes, None),
             ]
     table.add_row("", axis)
@@ -290,7 +302,7 @@ def _word(pair: Pair) -> Text:
     if pair.within_margin and pair.verdict.separated:
         verdict.append(f", by under {figures.percent(pair.margin)}")
     if pair.unfit:
-        verdict.append(f", {wording.unfit_text(pair.unfit)}")
+        verdict.append(f", {unfit_text(pair.unfit)}")
     if pair.disturbed:
         verdict.append(" ▲", style="yellow")
     return verdict
@@ -303,12 +315,12 @@ def _pair_span(pair: Pair) -> tuple[float, float]:
 
 
 def _pair_line(pair: Pair, axis: glyphs.Axis, *, void: bool) -> tuple[RenderableType, ...]:
-    names = Text.assemble((pair.a, "bold"), " / ", pair.b)
+    names = Text.assemble((pair.a, "bold"), " against ", pair.b)
     whisker = glyphs.Whisker(pair.ratio, pair.low, pair.high, axis, glyphs.VERDICT_STYLE[pair.verdict])
     bounded = figures.finite(pair.low) is not None
-    interval = figures.ratio_span(pair.low, pair.high) if bounded else ""
+    at, interval = figures.times(pair.ratio, pair.low, pair.high)
     verdict = Text("void", style=glyphs.STATUS_STYLE["void"]) if void else _word(pair) if bounded else Text("too early")
-    return names, whisker, Text(figures.ratio(pair.ratio)), Text(interval), verdict
+    return names, whisker, Text(at), Text(interval), verdict
 
 
 def _forest_table(sizes: Sequence[int], heads: Sequence[str] | None) -> Table:
@@ -330,13 +342,17 @@ def _by_other_metrics(pairs: Sequence[Pair]) -> Table:
     table.add_column("interval", no_wrap=True)
     table.add_column("verdict", overflow="fold")
     for pair in pairs:
-        ratio, interval = figures.ratio(pair.ratio), figures.ratio_span(pair.low, pair.high)
+        ratio, interval = figures.times(pair.ratio, pair.low, pair.high)
         table.add_row(pair.a, pair.b, KNOWN[pair.metric].compared, ratio, interval, _word(pair))
     return table
 
 
 def _foreign(race: Race) -> list[RenderableType]:
     """Other tools' figures, apart from what was raced."""
+    if not any(event.kind == EventKind.FOREIGN for event in race.events):
+        return []
+    from dragstrip.report.race import external
+
     runs = external.figures(race)
     if not runs:
         return []
@@ -386,10 +402,10 @@ def summary(judged: JudgedRace) -> str:
 def _asked(race: Race) -> str:
     """The workload; of several columns all of them, with the rates at which each is offered."""
     if not of_rates(race):
-        return figures.several(tuple(column.workload for column in race.columns))
+        return title(race)
     rates: dict[str, list[str]] = {}
     for column in race.columns:
-        rates.setdefault(column.workload, []).append(f"{column.load.rate_per_s:,g}/s")
+        rates.setdefault(title_of(column.workload, column.definition), []).append(f"{column.load.rate_per_s:,g}/s")
     return figures.several(tuple(f"{name} at {figures.several(tuple(offered))}" for name, offered in rates.items()))
 
 
@@ -441,7 +457,7 @@ def parity_rows(race: Race) -> list[tuple[str, list[str], bool]]:
     return rows
 
 
-def terminal_svg(judged: JudgedRace, *, columns: int = 110, title: str = "dragstrip race") -> str:
+def terminal_svg(judged: JudgedRace, *, columns: int = 110) -> str:
     """What ``show_race`` prints, in colour, as an SVG picture that loads nothing."""
     console = Console(
         record=True,
@@ -453,7 +469,7 @@ def terminal_svg(judged: JudgedRace, *, columns: int = 110, title: str = "dragst
         no_color=False,
     )
     show_race(console, judged)
-    svg = console.export_svg(title=title, theme=_THEME)
+    svg = console.export_svg(title=figures.visible(title(judged.record)), theme=_THEME)
     # rich names a web font's address; a picture in a README must fetch nothing, and monospace will do.
     svg = re.sub(r"@font-face\s*\{.*?\}", "", svg, flags=re.DOTALL)
     return re.sub(r"<!--.*?-->", "", svg, flags=re.DOTALL)

@@ -6,13 +6,14 @@ import math
 from collections.abc import Iterator, Sequence
 
 from dragstrip.analysis import Pair
+from dragstrip.analysis.fitness import unfit_text
 from dragstrip.analysis.gates import Rule, edge
 from dragstrip.analysis.pairs import MAX_FORECAST
 from dragstrip.metrics import KNOWN
 from dragstrip.report import figures
-from dragstrip.report.comparison import Outcome, Ruled, Ruling, ruling
+from dragstrip.report.comparison import Ruled, Ruling, RulingOutcome, ruling
 from dragstrip.report.race.summary import JudgedRace, Part, pair_of
-from dragstrip.report.race.wording import early_text, unfit_text
+from dragstrip.report.race.wording import early_text
 
 
 def rulings(judged: JudgedRace, rules: Sequence[Rule], *, except_for: str = "") -> list[Ruled]:
@@ -37,7 +38,7 @@ def rulings(judged: JudgedRace, rules: Sequence[Rule], *, except_for: str = "") 
 def _judged(part: Part, rule: Rule, name: str, first: str) -> Iterator[tuple[Ruling, bool]]:
     out = {entrant.name: entrant.out for entrant in part.race.entrants if entrant.out}
     if name in out:
-        yield Ruling(rule[0], name, Outcome.FAILS, f"{name} is out: {out[name].splitlines()[0]}"), True
+        yield Ruling(rule[0], name, RulingOutcome.FAILS, f"{name} is out: {out[name].splitlines()[0]}"), True
         return
     pair, spoils = pair_of(part.verdict, name, first), part.void_contenders & {name, first}
     lack = (
@@ -56,8 +57,8 @@ def _judged(part: Part, rule: Rule, name: str, first: str) -> Iterator[tuple[Rul
     if lack or pair is None:
         yield ruling(rule, name, None, lack=lack), False
         return
-    measure = f" of {first}, {KNOWN[pair.metric].compared}"
-    yield ruling(rule, name, (pair.low, pair.high), of=measure, more=_missing(pair, edge(rule))), True
+    more, told = _missing(pair, edge(rule)), KNOWN[pair.metric].sentence
+    yield ruling(rule, name, (pair.low, pair.high), sentence=told, names=(name, first), more=more), True
 
 
 def _missing(pair: Pair, limit: float) -> str:

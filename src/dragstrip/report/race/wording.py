@@ -3,45 +3,43 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from dragstrip.analysis import ColumnVerdict, Contradiction, Pair, Pauses
-from dragstrip.analysis.fitness import GeneratorLimit, MetricReason, SameRate, TimeTaken, UnfitReason
+from dragstrip.analysis.fitness import GeneratorLimit, MetricReason, SameRate, TimeTaken, unfit_text
 from dragstrip.analysis.interval import EARLY, FLOOR, LEAST_APART
-from dragstrip.analysis.unequal_disturbance import Disturbed
 from dragstrip.metrics import KNOWN, PairVerdict
-from dragstrip.report.figures import as_percent, decimals, more_time, two_digits
-
-#: Text before the names of the contenders concerned.
-_UNFIT = {
-    UnfitReason.GENERATOR: "limited by the load generator",
-    UnfitReason.RATE: "could not sustain the offered rate",
-    UnfitReason.WARMING: "still warming up",
-    UnfitReason.DATABASE: "limited by the database",
-    UnfitReason.SAME_RATE: "offered the same rate, which their throughput can't exceed",
-}
+from dragstrip.quantities import as_percent, two_digits
+from dragstrip.report import figures
+from dragstrip.report.figures import more_time
+from dragstrip.report.race.summary import better_first
 
 
 def sentence(pair: Pair) -> str:
-    """The pair's verdict in words, without a full stop; if they are separated, the better one comes first."""
+    """The pair's verdict in words, without a full stop; the better one comes first, and its ratio is not below 1."""
+    pair = better_first(pair)
     names = f"{pair.a} against {pair.b}"
     if pair.rounds == 0:
         return f"{names}: no verdict, no valid round of both{KNOWN[pair.metric].lack}"
     if pair.unfit:
-        so_far = f"so far {_times(pair.ratio)} times the speed, {_spent(pair)}"
-        return f"{names}: no verdict, {unfit_text(pair.unfit)} ({so_far})"
+        return f"{names}: no verdict, {unfit_text(pair.unfit)} (so far {_said(pair)}, {_spent(pair)})"
+    at, span = figures.times(pair.ratio, pair.low, pair.high)
     if pair.verdict is PairVerdict.SAME:
-        places = decimals(pair.low, pair.high, percent=False)
-        span = f"{_times(pair.low, places)}–{_times(pair.high, places)}"
-        return f"{pair.a} and {pair.b}: same within {as_percent(pair.margin)} ({span}, {_spent(pair)})"
+        return f"{pair.a} and {pair.b}: same within {as_percent(pair.margin)} ({span} ×, {_spent(pair)})"
     if pair.decided:
-        return _separated(pair)
+        little = f"; by less than {as_percent(pair.margin)}" if pair.within_margin else ""
+        return f"{_said(pair, at)} ({span}, {_spent(pair)}{little})"
     if not math.isfinite(pair.low):
-        least = early_text(pair)
-        return f"{names}: too early to call after {_spent(pair)}, {least} (so far {_times(pair.ratio)} times the speed)"
+        return f"{names}: too early to call after {_spent(pair)}, {early_text(pair)} (so far {_said(pair)})"
     more = "" if pair.more_s is None else f"; about {more_time(pair.more_s)} more would decide it if this trend holds"
-    edges = f"between {_edge(pair.low)} and {_edge(pair.high)}"
-    return f"{names}: too close to call, {edges} ({_spent(pair)}{more})"
+    low, _, high = span.partition("–")
+    return f"{names}: too close to call, {_said(pair, f'between {low} and {high}')} ({_spent(pair)}{more})"
+
+
+def _said(pair: Pair, ratio: str = "") -> str:
+    """How many times one contender's number is the other's."""
+    told = ratio or figures.times(pair.ratio, pair.low, pair.high)[0]
+    return KNOWN[pair.metric].sentence.format(best=pair.a, other=pair.b, ratio=told)
 
 
 def early_text(pair: Pair) -> str:
@@ -59,35 +57,6 @@ def early_text(pair: Pair) -> str:
 def ended(text: str) -> str:
     """A sentence with its full stop."""
     return text if text.endswith(".") else f"{text}."
-
-
-def _separated(pair: Pair) -> str:
-    best, other = (pair.a, pair.b) if pair.verdict is PairVerdict.FASTER else (pair.b, pair.a)
-    low, ratio, high = pair.low, pair.ratio, pair.high
-    if pair.verdict is PairVerdict.SLOWER:
-        low, ratio, high = 1 / high, 1 / ratio, 1 / low
-    places = decimals(low, high, percent=False)
-    span = f"{_times(low, places)}–{_times(high, places)}, {_spent(pair)}"
-    little = f"; by less than {as_percent(pair.margin)}" if pair.within_margin else ""
-    text = KNOWN[pair.metric].sentence.format(best=best, other=other, ratio=_times(ratio, places))
-    return f"{text} ({span}{little})"
-
-
-def unfit_text(groups: Iterable[tuple[UnfitReason, tuple[str, ...]]]) -> str:
-    """Why contenders get no verdict: each reason once, then their names; "" without any."""
-    return "; ".join(f"{_UNFIT[why]}: {', '.join(names)}" for why, names in groups)
-
-
-def disturbed_text(disturbed: Disturbed | None) -> str:
-    """Which contender the machine disturbed more, by how much, and what that does to the interval; "" for neither."""
-    if disturbed is None:
-        return ""
-    more, less = disturbed.more, disturbed.less
-    return (
-        f"{more} was disturbed more than {less}: other programs and the hypervisor took "
-        f"{as_percent(disturbed.lost_more)} of its time, but {as_percent(disturbed.lost_less)} of {less}'s; "
-        f"both ends of the interval were moved out by {as_percent(math.expm1(disturbed.widened))} to allow for this"
-    )
 
 
 def unequal_pairs_text(disturbed: Sequence[Pair]) -> str:
@@ -139,19 +108,6 @@ def metric_reason_text(reason: MetricReason | None) -> str:
         case TimeTaken(share, stolen):
             others = "other programs and the hypervisor" if stolen else "other programs"
             return f"{others} kept servers or load generator waiting for {100 * share:.0f} % of the time"
-
-
-def _times(ratio: float, places: int | None = None) -> str:
-    return f"{ratio:.{places if places is not None else 2 if ratio > 1.1 or ratio < 0.9 else 3}f}"
-
-
-def _edge(ratio: float) -> str:
-    """One end of an interval: ``1.2 % slower``, ``0.9 % faster``, ``3.1 times as fast``."""
-    if ratio >= 2:
-        return f"{ratio:.1f} times as fast"
-    if ratio >= 1:
-        return f"{as_percent(ratio - 1)} faster"
-    return f"{as_percent(1 - ratio)} slower"
 
 
 def _spent(pair: Pair) -> str:

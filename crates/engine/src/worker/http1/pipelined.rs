@@ -328,7 +328,7 @@ impl<T: Transport> Worker<T, Http1<Pipelined>> {
                 for _ in 1..count {
                     block_run.return_permit();
                 }
-                return self.unsendable(index, error, now_ns, block_run);
+                return self.unsendable(index, &error, now_ns, block_run);
             }
             // Other requests are in flight on this connection: the next read fails all of them.
             Err(_) => {}

@@ -120,29 +120,6 @@ impl<T: Transport, M: Mode> Worker<T, Http1<M>> {
         }
         self.send_next(index, now_ns, block_run);
     }
-
-    /// The outstanding request failed with its connection.
-    #[cold]
-    pub(super) fn lost(
-        &mut self,
-        index: usize,
-        failure: Failure,
-        why: &str,
-        now_ns: u64,
-        block_run: &mut BlockRun<impl LoadModel>,
-    ) {
-        self.core.ledger.outstanding -= 1;
-        self.count_failed(index, failure, block_run);
-        M::fail_behind(self, index, failure, block_run);
-        self.core.judge.sample.note(failure, why.as_bytes());
-        let fresh = self.place(index).fresh;
-        self.discard(index);
-        if fresh {
-            self.rest(index, now_ns); // don't hammer a server that accepts connections and drops them
-        } else {
-            self.send_next(index, now_ns, block_run);
-        }
-    }
 }
 
 /// The verdict on a response followed by more bytes, without another request: neither its framing nor what follows can be

@@ -2,7 +2,7 @@
 
 use super::super::link::State;
 use super::super::{LOOK_LIMIT, MAX_FAILURES, Worker};
-use super::{Http2, LinkState, socket_of, why_broken};
+use super::{Http2, Http2Link, LinkState, socket_of, why_broken};
 use crate::block_run::{BlockRun, LoadModel};
 use crate::failure::Failure;
 use crate::http2::{Connection, Event};
@@ -25,21 +25,8 @@ impl<T: Transport> Worker<T, Http2> {
         for link in 0..self.links.len() {
             self.open_link_waiting(link, limit, &mut buffer).map_err(|error| (link, error))?;
         }
-        let patience = self.core.patience(limit);
-        while let Some(silent) = self.links.iter().position(|link| link.proto.state == LinkState::Greeting) {
-            if !patience.lasts() {
-                let error = Error::new(ErrorKind::TimedOut, "HTTP/2: no SETTINGS from the server in time");
-                return Err((silent, error));
-            }
-            for index in 0..self.io.wait(sys::now_ns(), patience.next_wait_ns(), None) {
-                let Some(event) = self.io.event(index) else { continue };
-                let (link, generation) = split_token(event.token);
-                if self.links[link].generation == generation {
-                    self.listen(link, &self.core.patience(LOOK_LIMIT), &mut buffer).map_err(|error| (link, error))?;
-                }
-            }
-        }
-        Ok(())
+        let greeting = |link: &Http2Link| link.state == LinkState::Greeting;
+        self.await_all(limit, &mut buffer, greeting, "HTTP/2: no SETTINGS from the server in time", Self::listen)
     }
 
     fn open_link_waiting(&mut self, link: usize, limit: Duration, buffer: &mut [u8]) -> Result<(), Error> {

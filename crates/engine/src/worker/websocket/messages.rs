@@ -62,23 +62,6 @@ impl<T: Transport> Worker<T, WebSocket> {
         block_run.counts.bytes_out += sent as u64;
     }
 
-    /// Nothing of the message was sent. On a connection that had been idle this only means that the server had closed it;
-    /// on a new one it is a failure.
-    #[cold]
-    fn unsendable(&mut self, index: usize, error: &Error, now_ns: u64, block_run: &mut BlockRun<impl LoadModel>) {
-        let fresh = self.place(index).fresh;
-        self.discard(index);
-        if fresh {
-            block_run.counts.sent += 1;
-            self.count_failed(index, Failure::Send, block_run);
-            self.core.judge.sample.note(Failure::Send, format!("send: {error}").as_bytes());
-            self.rest(index, now_ns);
-        } else {
-            block_run.keep_permit(&mut self.place(index).due_ns);
-            self.begin_link(index, now_ns, block_run);
-        }
-    }
-
     /// There is room to send: sends what waits.
     pub(super) fn go_on(&mut self, index: usize) {
         let link = &mut self.links[index];

@@ -1,0 +1,1 @@
+"""Entries of TechEmpower and HttpArena, imported as contenders."""

@@ -1,0 +1,175 @@
+"""Workloads of requests that the user typed: what a server responds to them is the correct response.
+
+Several responses, some time apart, show what changes by itself. A body that stays the same is compared byte by byte. Of
+a JSON text, the fields that change are compared by their type and all others by value. Of any other body that changes,
+the length is compared if that stays the same, otherwise nothing.
+"""
+
+# House: an edge: definitions as JSON.
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dragstrip import json_by_value
+from dragstrip.errors import BadUsage
+from dragstrip.workload.definition import ANY_TYPE, Workload
+from dragstrip.workload.exchange import IDENTITY
+from dragstrip.workload.reading import loads
+from dragstrip.workload.typed import TypedRequest
+
+#: Bytes of a body that is compared by more than its length: the record holds it.
+MAX_BODY_BYTES = 2**20
+
+#: Where its definition comes from, in messages.
+PLACE = "the request"
+
+#: Content codings that a comparison can undo.
+_CODINGS = {"gzip", "br", IDENTITY}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenResponse:
+    """A response.
+
+    Args:
+        body: without its content coding. whole: it was read and decoded. coded: it had a content coding.
+        telling: what the server says about its status.
+    """
+
+    status: int
+    body: bytes
+    whole: bool = True
+    coded: bool = False
+    telling: str = ""
+
+
+def unanswered(typed: TypedRequest) -> Workload:
+    """The request, with any response but status 503 as the correct one."""
+    made = loads(_text(typed, {"status": 200, "compare": "status"}), PLACE)
+    (kind,) = made.kinds
+    return replace(made, kinds=(replace(kind, answer=kind.answer.model_copy(update={"status": 0})),))
+
+
+def answered(typed: TypedRequest, seen: Sequence[SeenResponse], name: str) -> Workload:
+    """The request, with what these responses have in common as the correct one.
+
+    Args:
+        seen: at least two responses. name: of the contender that sent them, for messages.
+
+    Raises:
+        BadUsage: the status is not the expected one, or what ``check`` asks to compare changes by itself.
+    """
+    _refuse_status(typed, seen, name)
+    return loads(_text(typed, {"status": seen[0].status, **_compared(typed, seen, name)}), PLACE)
+
+
+def _refuse_status(typed: TypedRequest, seen: Sequence[SeenResponse], name: str) -> None:
+    statuses = sorted({one.status for one in seen})
+    if len(statuses) > 1:
+        listed = ", ".join(map(str, statuses))
+        raise BadUsage(f"{name}: {typed.shown} got different statuses ({listed}); use a request whose status stays")
+    status = statuses[0]
+    if typed.status is not None and status != typed.status:
+        raise BadUsage(f"{name}: {typed.shown} got status {status}, but --status {typed.status} was given{_told(seen)}")
+    if typed.status is None and not 200 <= status < 300:
+        raise BadUsage(
+            f"{name}: {typed.shown} got status {status}, which is not 2xx{_told(seen)}; correct the request or the "
+            f"server, or add --status {status} if that is expected"
+        )
+
+
+def _told(seen: Sequence[SeenResponse]) -> str:
+    return f" ({seen[0].telling})" if seen[0].telling else ""
+
+
+def _compared(typed: TypedRequest, seen: Sequence[SeenResponse], name: str) -> dict[str, Any]:
+    """The keys of ``[answer]`` that say what is compared."""
+    bodies = [one.body for one in seen]
+    whole, plain_bytes = all(one.whole for one in seen), not any(one.coded for one in seen)
+    same, alike = len(set(bodies)) == 1, len({len(body) for body in bodies}) == 1 and plain_bytes
+    values = _json(bodies) if whole else None
+    if typed.ignore and (values is None or typed.check not in ("auto", "full")):
+        raise BadUsage(f"--ignore {typed.ignore[0]}: {name} does not respond to {typed.shown} with JSON; leave it out")
+    if typed.check == "status" or not whole:
+        return {"compare": "status"}
+    if typed.check == "length" and not alike:
+        lengths = " and ".join(f"{len(body):,}" for body in bodies[:2])
+        raise BadUsage(f"{name}: {typed.shown} got bodies of {lengths} bytes; --check status compares only statuses")
+    if typed.check == "full" and not same and not typed.ignore:
+        raise BadUsage(
+            f"{name}: {typed.shown} got bodies that differ, and --check full compares every byte; leave it out, and "
+            "fields of JSON that change are found, or compare less: --check status"
+        )
+    if typed.check != "length" and len(bodies[0]) <= MAX_BODY_BYTES:
+        if values is not None and (typed.check == "auto" or typed.ignore):
+            changing = _changing(typed, values, name)
+            if "" not in changing:
+                return {"compare": "values", "changing": changing, "content_type": ANY_TYPE, **_body(bodies[0])}
+        elif same:
+            return {"content_type": ANY_TYPE, **_body(bodies[0])}
+    if not alike:
+        return {"compare": "status"}
+    of_length = {"length": len(bodies[0]), "content_type": ANY_TYPE}
+    if same and typed.check != "length":
+        return {"compare": "digest", "sha256": hashlib.sha256(bodies[0]).hexdigest(), **of_length}
+    return {"compare": "length", **of_length}
+
+
+def _json(bodies: Sequence[bytes]) -> list[object] | None:
+    """The bodies as JSON; None if one of them is not an object or an array."""
+    try:
+        values = [json_by_value.parsed(body) for body in bodies]
+    except ValueError:
+        return None
+    return values if all(isinstance(value, dict | list) for value in values) else None
+
+
+def _changing(typed: TypedRequest, values: Sequence[object], name: str) -> list[str]:
+    known = set(json_by_value.pointers(values[0]))
+    if unknown := next((pointer for pointer in typed.ignore if pointer not in known), None):
+        listed = ", ".join(sorted(known - {""})[:8])
+        raise BadUsage(f"--ignore {unknown}: {name} sends no such field; it sends {listed}")
+    return list(dict.fromkeys([*typed.ignore, *json_by_value.changing(values)]))
+
+
+def _body(body: bytes) -> dict[str, str]:
+    """A body as a template without names, or in base64 if it is not a text."""
+    try:
+        text = body.decode()
+    except UnicodeDecodeError:
+        return {"body_base64": base64.b64encode(body).decode()}
+    return {"body": plain(text)}
+
+
+def plain(text: str) -> str:
+    """A text as a template that becomes this text: its braces begin nothing."""
+    return re.sub(r"\{(?=[{%#])", "{{ '{' }}", text)
+
+
+def _text(typed: TypedRequest, answer: dict[str, Any]) -> str:
+    """The definition, as JSON."""
+    headers = dict(typed.headers)
+    accepted = next((name for name in headers if name.lower() == "accept-encoding"), "")
+    codings = [coding.strip().lower() for coding in headers.get(accepted, "").split(",")]
+    if accepted and set(codings) <= _CODINGS and answer.get("compare") not in ("status", "length"):
+        del headers[accepted]
+        answer = {**answer, "encodings": list(dict.fromkeys([*codings, IDENTITY]))}
+    request: dict[str, Any] = {"path": plain(typed.path), "method": typed.method}
+    request |= {"headers": {key: plain(value) for key, value in headers.items()}} if headers else {}
+    if typed.body is not None:
+        request |= {**_body(typed.body), "chunks": False}  # many servers read no chunks, and the load sends none
+    head = {"name": _name(typed), "title": typed.shown, "anywhere": True}
+    return json.dumps({**head, "request": request, "answer": answer})
+
+
+def _name(typed: TypedRequest) -> str:
+    """The path's letters and digits, and a part of a hash so that no two requests share it."""
+    words = re.sub(r"[^a-z0-9.]+", "-", typed.path.lower()).strip("-.")[:40] or "root"
+    asked = repr((typed.method, typed.path, sorted(name for name, _ in typed.headers), typed.body))
+    return f"{words}-{hashlib.sha256(asked.encode()).hexdigest()[:6]}"

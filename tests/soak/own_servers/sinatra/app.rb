@@ -1,0 +1,3 @@
+require 'sinatra'
+set :port, ENV.fetch('PORT', 4567)
+get('/') { content_type :json; '{"hello":"world"}' }

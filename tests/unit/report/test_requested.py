@@ -1,0 +1,100 @@
+"""What was requested is shown wherever a race is: terminal, page, Markdown, JSON, charts; never a secret."""
+
+from __future__ import annotations
+
+import html
+import json
+
+import jsonschema
+import pytest
+import samples
+from reports import rendered, shown, told
+
+from dragstrip.record import Race
+from dragstrip.report.race import charts, export, markdown
+from dragstrip.report.race.summary import JudgedRace
+from dragstrip.requested import MASK, SHOWN_CHARACTERS, described, title_of, typed_as
+from dragstrip.workload.learned import SeenResponse, answered
+from dragstrip.workload.recorded import recorded
+from dragstrip.workload.typed import TypedRequest
+
+SECRET = "Bearer of-the-secret"
+
+
+def orders(**changes: object) -> str:
+    """The recorded definition of a typed request with two fields that change."""
+    typed = TypedRequest(
+        path="/orders",
+        method="POST",
+        headers=(("Authorization", SECRET), ("Accept", "application/json")),
+        body=b'{"item": "{{tea}}"}',
+        **changes,  # type: ignore[arg-type]
+    )
+    bodies = (b'{"id": 42, "at": 1.5, "rid": "a"}', b'{"id": 42, "at": 2.5, "rid": "b"}')
+    return recorded(answered(typed, [SeenResponse(status=201, body=body) for body in bodies], "a"))
+
+
+@pytest.fixture(scope="module")
+def typed_race() -> Race:
+    return samples.race(definition=orders(status=201), workload="orders-123456", name="POST /orders")
+
+
+COMPARED = "the status and the JSON: 1 of 3 fields by value, 2 by type because they change (/at, /rid)"
+
+
+def test_each_report_says_the_request_and_what_was_compared(typed_race: Race) -> None:
+    wide = shown(typed_race, width=200)
+    assert f"\nPOST /orders → 201; compared: {COMPARED}\n" in wide
+    assert "\nPOST /orders → 201, 32 connections" in wide
+    text = markdown.race(JudgedRace.of(typed_race))
+    assert "POST /orders → 201; compared: the status and the JSON" in text
+    page = rendered(typed_race)
+    assert "<title>POST /orders → 201: quick, steady – Dragstrip</title>" in page
+    assert f'<p class="requested">POST /orders → 201; compared: {COMPARED}</p>' in page
+    (request,) = told(typed_race)["columns"][0]["requests"]
+    assert request["request"] == "POST /orders → 201"
+    assert request["compared"] == COMPARED
+    for every in (wide, text, page):
+        assert "orders-123456" not in every.partition('id="race"')[0]
+    again = "--path /orders -m POST -H 'Authorization: …' -H 'Accept: application/json' -b '{\"item\": \"{{tea}}\"}'"
+    assert f"{again} --status 201 --threads 1" in html.unescape(page)
+    (part,) = JudgedRace.of(typed_race).parts
+    assert "POST /orders → 201" in json.dumps(charts.draw("ranking", part)["title"], ensure_ascii=False)
+
+
+def test_the_page_shows_headers_and_bodies_and_no_secret(typed_race: Race) -> None:
+    page = rendered(typed_race)
+    assert f"Authorization: {MASK}" in page
+    assert "Accept: application/json" in page
+    assert "{&#34;item&#34;: &#34;{{tea}}&#34;}" in page
+    assert "{&#34;id&#34;: 42" in page
+    assert "of-the-secret" not in page
+    jsonschema.validate(told(typed_race), export.schema())
+
+
+def test_a_named_workload_is_named_before_its_requests() -> None:
+    definition = json.dumps({"name": "hello", "title": "greets", "request": {"path": "/"}, "answer": {"body": "Hi"}})
+    assert title_of("hello", definition) == "hello: GET / → 200"
+    assert title_of("hello", "") == "hello"
+    assert title_of("hello", "{") == "hello"
+    several = {
+        "title": "several",
+        "request": [{"name": name, "path": f"/{name}", "answer": {"body": name}} for name in "abc"],
+    }
+    assert title_of("mix", json.dumps(several)) == "mix: GET /a → 200, GET /b → 200 and 1 more"
+    assert not typed_as(definition)
+    assert typed_as(orders(status=201)) == "POST /orders"
+
+
+def test_a_long_body_is_shown_from_its_beginning() -> None:
+    definition = {"title": "t", "request": {"path": "/", "body": "x" * 9000}, "answer": {"body_base64": "//79"}}
+    (one,) = described(json.dumps(definition | {"answer": {"body_base64": "//79", "compare": "bytes"}}))
+    assert one.body == f"{'x' * SHOWN_CHARACTERS} … (9,000 characters)"
+    assert one.expected == "3 bytes, which are not text: ff fe fd"
+
+
+def test_an_older_race_says_its_workloads_name() -> None:
+    race = samples.race()
+    assert "compared:" not in shown(race)
+    assert told(race)["columns"][0]["requests"] == []
+    assert '<p class="requested">hello</p>' in rendered(race)
