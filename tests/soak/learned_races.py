@@ -23,7 +23,7 @@ require("http").createServer((request, response) => {
   let sum = 0;
   for (let at = 0; at < turns; at++) sum = (sum * 31 + at) | 0;
   response.setHeader("Content-Type", "application/json");
-  response.end(JSON.stringify({ id: 42, at: Date.now(), trace: Math.random(), sum }));
+  response.end(JSON.stringify({ id: 42, at: Date.now(), trace: Math.random(), odd: (sum | 1) & 1 }));
 }).listen(process.env.PORT, "127.0.0.1");
 """
 

@@ -47,7 +47,7 @@ MIN_WINDOWS = 2
 #: An unknown runtime is watched for at least this multiple of the time after which it gained nothing more: a
 #: just-in-time compiler can pause in between. No longer warm-up is learned than the second: beyond it, what looks like
 #: a rise is more often the end of a disturbance.
-WATCHED_TIMES, MAX_LEARNED_S = 2, 1.5
+WATCHED_TIMES, MAX_LEARNED_S = 2, 4.0
 
 #: The first look at an unknown server, which sets the length of its slices. The longer looks allow for the handshakes
 #: of many connections at once, before which no request is in flight; the last is long enough even if other programs
