@@ -32,7 +32,7 @@ def main() -> None:
     """Races pairs in turn; exit code 1 if more than one A/A is called, or less than nine of ten planted are found."""
     words = argparse.ArgumentParser()
     words.add_argument("--races", type=int, default=10)
-    words.add_argument("--budget", default="30s")
+    words.add_argument("--budget", default="", help="of each race; by default the race's own")
     told = words.parse_args()
     called = found = 0
     with tempfile.TemporaryDirectory() as folder:
@@ -49,13 +49,16 @@ def main() -> None:
 def _raced(folder: str, budget: str, longer: float) -> str:
     """Who is faster, "a" or "b"; otherwise the verdict on the pair."""
     serve = [f"a=node server.js {TURNS}", f"b=node server.js {round(TURNS * longer)}"]
-    command = [sys.executable, "-m", "dragstrip", "race", "--path", "/", "-c", "8", "-d", budget, "-q", "--json", "-"]
+    command = [sys.executable, "-m", "dragstrip", "race", "--path", "/", "-c", "8", "-q", "--json", "-"]
+    command += ["-d", budget] if budget else []
     command += [word for text in serve for word in ("--serve", text)]
     env = os.environ | {"DRAGSTRIP_STORE": f"{folder}/races.sqlite"}
     done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
     if not done.stdout:
         raise SystemExit(done.stderr)
-    (pair,) = json.loads(done.stdout)["pairs"]
+    record = json.loads(done.stdout)
+    (column,) = record["columns"]
+    (pair,) = (pair for pair in record["pairs"] if pair["metric"] == column["metric"])
     better = {"faster": pair["a"], "slower": pair["b"]}
     return str(better.get(pair["verdict"], pair["verdict"]))
 

@@ -444,6 +444,15 @@ def _launches(sides: Sequence[_PairSide]) -> Check:
     return check_result(CheckName.LAUNCHES, findings, "all launches started, warmed up and behaved alike")
 
 
+#: What helps a contender that gets faster within the rounds, by its kind; and one that gets slower.
+_WARMER = {
+    "": "give it a longer warm-up in its definition",
+    "serve": "dragstrip init writes a definition for it, in which warm_up.least_s can be longer",
+    "url": "load it longer before the race, by dragstrip load",
+}
+_SLOWER = "look for memory, caches and logs that grow while it serves"
+
+
 def _trend(sides: Sequence[_PairSide]) -> Check:
     findings, most = [], 0.0
     for side in sides:
@@ -455,7 +464,7 @@ def _trend(sides: Sequence[_PairSide]) -> Check:
         if abs(mean) > TREND_ERRORS * error:
             change = f"{'rose' if mean > 0 else 'fell'} by {as_percent(abs(mean))}"
             text = f"{side.name}'s throughput {change} from a round's first block to its last"
-            remedy = "give it a longer warm-up in its definition"
+            remedy = _WARMER.get(side.kind, _WARMER[""]) if mean > 0 else _SLOWER
             findings.append(Finding(_warns(abs(mean), TREND), text, remedy, contender=side.name))
     none = f"no trend within the rounds beyond its noise (largest mean {as_percent(most)})"
     return check_result(CheckName.TREND, findings, none)

@@ -131,6 +131,26 @@ def test_an_unknown_server_is_watched_for_twice_the_time_that_it_needs(first_sli
     assert warmed_up(speeds, 1, least_s=0.5) == (10 * WINDOW, True)
 
 
+@pytest.mark.parametrize(
+    ("rate", "slices"),
+    [
+        (100, 10 * WINDOW),  # 20,000 requests per second: ten thousand of them in half a second
+        (50, 20 * WINDOW),
+        (1, 60 * WINDOW),  # 200 per second: it is watched for three seconds
+    ],
+)
+def test_an_unknown_server_is_watched_until_it_answered_many_requests(rate: int, slices: int) -> None:
+    """Runtimes compile what was called often."""
+    assert warmed_up([rate] * 1000, 1, least_s=0.5, most_s=10.0, learns=True) == (slices, True)
+
+
+def test_a_slow_rise_of_an_unknown_server_is_seen() -> None:
+    """Each window of 0.25 s rises by 2.5 %, which noise could hide, for 4 s: it is not called settled before."""
+    rising = [round(1000 * min(1.0025**number, 1.5)) for number in range(2000)]
+    slices, flat = warmed_up(rising, 5, least_s=0.5, most_s=10.0, learns=True)
+    assert (slices >= 160, flat) == (True, True)
+
+
 @pytest.mark.parametrize(("learns", "slices"), [(True, 50 * WINDOW), (False, 30 * WINDOW)])
 def test_what_an_unknown_server_needs_is_learned_in_time_of_its_own(
     monkeypatch: pytest.MonkeyPatch, learns: bool, slices: int
@@ -176,13 +196,19 @@ def test_builds_of_one_server_are_warmed_up_for_equally_long() -> None:
 
 
 def warmed_up(
-    speeds: Iterable[int], p50_ms: int, *, failed: int = 0, least_s: float = 0.05, learns: bool = False
+    speeds: Iterable[int],
+    p50_ms: int,
+    *,
+    failed: int = 0,
+    least_s: float = 0.05,
+    most_s: float = 2.0,
+    learns: bool = False,
 ) -> tuple[int, bool]:
     """The slices that a warm-up takes if they are of these speeds, and whether it says that the server has settled.
 
     Args:
         failed: incorrect responses in each slice.
-        least_s: the definition's shortest warm-up. learns: the time that the server needs is learned.
+        least_s, most_s: the definition's shortest and longest warm-up. learns: the time that the server needs is learned.
     """
     coming, given = iter(speeds), []
 
@@ -203,7 +229,7 @@ def warmed_up(
         connect=lambda _: 7, watch=lambda *_: None, engine=SimpleNamespace(run=run), lanes=SimpleNamespace(server=(1,))
     )
     launched = SimpleNamespace(
-        session=None, running=None, entry=SimpleNamespace(warm_up_least_s=least_s, warm_up_most_s=2.0)
+        session=None, running=None, entry=SimpleNamespace(warm_up_least_s=least_s, warm_up_most_s=most_s)
     )
     result = warm_up(cast("RaceSetup", setup), cast("LaunchedServer", launched), p50_ms * 1_000_000, learns=learns)
     return len(given), result.settled

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragstrip import validity
+from dragstrip.analysis.columns import with_column
 from dragstrip.record import Block, Launch, Race, Round, Void, VoidKind
 from dragstrip.validity.messages import void_text
 
@@ -479,6 +480,26 @@ def test_a_trend_within_rounds_is_found(rise: float, status: str) -> None:
     found = check(race, "trend")
     assert found.status == status
     assert status == "pass" or "steady's throughput " + ("rose" if rise > 0 else "fell") in found.detail
+
+
+@pytest.mark.parametrize(
+    ("kind", "rise", "helps"),
+    [
+        ("catalogue", 0.05, "in its definition"),
+        ("serve", 0.05, "dragstrip init"),
+        ("url", 0.05, "dragstrip load"),
+        ("url", -0.05, "memory, caches and logs"),
+    ],
+)
+def test_a_trend_has_a_remedy_that_fits_the_contender(kind: str, rise: float, helps: str) -> None:
+    """A command and an address have no definition, and a longer warm-up makes none faster that gets slower."""
+    race = with_blocks(
+        samples.race(passes=6),
+        lambda b: replace(b, requests=int(b.requests * math.exp(rise * b.pass_index / 5))),
+    )
+    race = with_column(race, 0, [replace(entrant, kind=kind) for entrant in race.entrants])
+    (remedy,) = {finding.remedy for finding in check(race, "trend").findings}
+    assert helps in remedy
 
 
 @pytest.mark.parametrize(("every", "status"), [(20, "pass"), (6, "warn"), (2, "warn")])
