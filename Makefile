@@ -223,9 +223,8 @@ pictures: .stamps/test-deps  ## the pictures of README and docs, from a stored r
 race-pictures: .stamps/test-deps  ## races again, then takes all pictures of README and docs
 	rm -rf runs/pictures && mkdir -p runs/pictures
 	export XDG_DATA_HOME=$(CURDIR)/runs/pictures; \
-	$(BIN)/dragstrip race --serve "orders-v1=env PORT={port} node docs/orders.js 20" \
-		--serve "orders-v2=env PORT={port} node docs/orders.js" --path /orders -b '{"item":"tea","count":2}' \
-		--budget 1m --quiet && \
+	$(BIN)/dragstrip race --serve "orders-v1=node docs/orders.js 20" --serve "orders-v2=node docs/orders.js" \
+		--path /orders -b '{"item":"tea","count":2}' --quiet && \
 	$(BIN)/dragstrip race nginx-lua node tornado --workload hello,multiply --budget 2m --quiet && \
 	$(BIN)/dragstrip race --line-up default --budget 90s --quiet && \
 	$(MAKE) --no-print-directory pictures

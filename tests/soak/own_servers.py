@@ -7,7 +7,7 @@ The servers' programs are in tests/soak/own_servers. Their packages are installe
 folder that is removed afterwards, unless ``--keep`` names one; Java, PHP and Sinatra are the system's. Prints a
 Markdown table: the line, what was learned of the response, seconds, and the headline or the message. ``--record``
 writes it into docs/evidence/own-servers.md. Exit status 1 if a pair was not raced. The numbers prove nothing about
-these servers: a race lasts some seconds, and other programs may run.
+these servers: other programs may run.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ CRATES = {
     "actix": (["actix-web"], ["serde_json"]),
 }
 PACKAGE = '{"private": true, "type": "module", "scripts": {"start": "node server.js"}}'
-RACE = "dragstrip race -d 10s -c 8 "
+RACE = "dragstrip race -c 8 "
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ def install(folder: Path, only: list[str]) -> None:
         _run("go mod init servers && go mod tidy && go build -o built/ ./chi ./fiber ./gin ./nethttp", folder)
     for name, packages in CRATES.items():
         if "cargo" in only and shutil.which("cargo") and not (folder / name / "Cargo.toml").exists():
-            _run(f"cargo init --quiet --vcs none --name {name}", folder / name)
+            _run(f"cargo init --quiet --vcs none --name own-{name}", folder / name)
             for words in packages:
                 _run(f"cargo add --quiet {' '.join(words)}", folder / name)
             _run("cargo build --quiet --release", folder / name)
@@ -260,11 +260,11 @@ def table(raced: Mapping[str, Raced]) -> str:
 def main() -> int:
     """Races all pairs, or those that are named."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default=",".join(PAIRS), help="pairs, separated by commas")
+    parser.add_argument("--only", default=",".join(PAIRS), help="pairs, separated by commas; empty: installs only")
     parser.add_argument("--keep", type=Path, help="a folder that keeps what is installed")
     parser.add_argument("--record", action="store_true", help="write the table into docs/evidence/own-servers.md")
     given = parser.parse_args()
-    only = given.only.split(",")
+    only = given.only.split(",") if given.only else []
     folder = (given.keep or Path(tempfile.mkdtemp(prefix="own-servers-"))).resolve()
     raced = {}
     try:

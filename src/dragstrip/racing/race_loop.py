@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import ceil
 from statistics import fmean
 
 from dragstrip import analysis, validity
@@ -39,10 +40,11 @@ class RaceLoop:
         pause_after: the race pauses after this many further rounds of each open column; None: never.
         gate: thresholds that it has to settle as well.
         last_round: its planned last round ends it, and not the budget alone.
+        grows: its budget is the default, which grows if rounds take longer than calibration foresaw.
     """
 
     gate = analysis.NO_GATE
-    last_round = False
+    last_round = grows = False
 
     def __init__(
         self,
@@ -54,8 +56,10 @@ class RaceLoop:
         gate: analysis.Gate = analysis.NO_GATE,
         *,
         last_round: bool = False,
+        grows: bool = False,
     ) -> None:
         self.store, self.progress, self.race, self.pause_after = store, progress, race, pause_after
+        self.grows = grows
         self.gate, self.last_round = gate, last_round or race.plan.budget_s >= 0.99 * options.MAX_BUDGET_S
         names = [column.name for column in race.columns]
         shown = [ColumnProgress(progress, name) for name in names] if len(names) > 1 else [progress]
@@ -104,11 +108,27 @@ class RaceLoop:
             column.since_s = since_s
             column.step()
             since_s = column.since_s
+            self._grow(open_)
             self.progress.round_done(self.race, analysis.Verdict(tuple(column.judged for column in self.columns)))
         ends = {column.finished for column in self.columns}
         if {Ending.DECIDED, Ending.VOID} <= ends:  # the race is not void, but what is void is not decided
             ends.add(Ending.NOT_COMPARABLE)
         return next((end for end in _ENDS if end in ends), Ending.TOO_FEW)
+
+    def _grow(self, open_: Sequence[ColumnLoop]) -> None:
+        """Raises a default budget to what the ten rounds that a close verdict needs take, five minutes at most.
+
+        It depends on the clock only, and leaves the planned last round, and so the levels of all looks, as they were.
+        """
+        missing_s = sum(max(schedule.MIN_ROUNDS - column.done, 0) * column.coming_s() for column in open_)
+        needed_s = sum(column.spent_s for column in self.columns) + missing_s
+        budget_s = min(10.0 * ceil(needed_s / 10), schedule.MAX_USUAL_S)
+        if not self.grows or not missing_s or budget_s <= self.race.plan.budget_s:
+            return
+        self.store.extend(self.race.id, budget_s=budget_s)
+        columns = (replace(c, plan=replace(c.plan, budget_s=budget_s)) for c in self.race.columns)
+        self.race = replace(self.race, columns=tuple(columns))
+        self.progress.phase(f"the budget is {budget_s:.0f} s now: rounds take longer than the calibration")
 
     def _open(self) -> list[ColumnLoop]:
         """The columns that have not finished; none after a machine was lost for good, because all columns need it.
@@ -200,14 +220,20 @@ class ColumnLoop(RoundLoop):
         """The seconds that it has spent, and its part of those that are left."""
         return self.spent_s + self.whole.part(self) * self.whole.left_s()
 
-    def affordable(self) -> bool:
-        """Whether its part of the budget pays for another round of those that are needed; a first is always run."""
+    def coming_s(self) -> float:
+        """How long its next round will take, by its last ones; 0 before the first."""
         rounds = self.race.rounds
         if not rounds:
-            return True
+            return 0.0
         each_s = fmean(round_.lasted_s / max(len(round_.launches), 1) for round_ in rounds[-RECENT:])
         # Times by its own clock over those of the record: the two are the same but in a round that is lost.
-        next_s = each_s * len(self.needed or self.contenders) * self.spent_s / max(self.race.spent_s, 1e-9)
+        return each_s * len(self.needed or self.contenders) * self.spent_s / max(self.race.spent_s, 1e-9)
+
+    def affordable(self) -> bool:
+        """Whether its part of the budget pays for another round of those that are needed; a first is always run."""
+        if not self.race.rounds:
+            return True
+        next_s = self.coming_s()
         over_s = min(next_s / 2, OVERTIME * self.race.plan.budget_s)
         return next_s <= self.whole.part(self) * self.whole.left_s() + over_s
 

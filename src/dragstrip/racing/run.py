@@ -74,6 +74,7 @@ def run(request: Request, *, store: Store, progress: Progress) -> Race:
                 request.pause_after,
                 request.gate,
                 last_round=request.last_round is not None,
+                grows=(request.budget_s, request.rounds, request.last_round) == (None, None, None),
             )
             race = loop.drive()
     for column, prepared in zip(analysis.by_column(race), entered, strict=True):

@@ -228,9 +228,14 @@ class Store:
         with self._transaction():
             self._put_event(race_id, event)
 
-    def extend(self, race_id: str, *, budget_s: float, planned_rounds: int) -> None:
-        """Records a larger budget of a race: its new total, and the planned last round that it pays for."""
-        detail = json.dumps({"budget_s": budget_s, "planned_rounds": planned_rounds})
+    def extend(self, race_id: str, *, budget_s: float, planned_rounds: int | None = None) -> None:
+        """Records a larger budget of a race: its new total, and the planned last round that it pays for.
+
+        Args:
+            planned_rounds: None: the planned last round stays.
+        """
+        planned = {} if planned_rounds is None else {"planned_rounds": planned_rounds}
+        detail = json.dumps({"budget_s": budget_s, **planned})
         with self._transaction():
             self._put_event(race_id, Event(at_ns=time.monotonic_ns(), kind=EventKind.EXTENDED, text=detail))
 
@@ -619,6 +624,10 @@ def _profile(race_id: str, row: Mapping[str, Any]) -> Profile:
 
 
 def _extended(columns: Sequence[Column], more: Mapping[str, Any]) -> tuple[Column, ...]:
-    """The columns with more budget, and with the last round that was planned before."""
-    plans = (replace(c.plan, extensions=(*c.plan.extensions, c.plan.planned_rounds), **more) for c in columns)
+    """The columns with more budget; if that moves the planned last round, with the one before."""
+
+    def before(plan: Plan) -> tuple[int, ...]:
+        return (*plan.extensions, plan.planned_rounds) if "planned_rounds" in more else plan.extensions
+
+    plans = (replace(column.plan, extensions=before(column.plan), **more) for column in columns)
     return tuple(replace(column, plan=plan) for column, plan in zip(columns, plans, strict=True))

@@ -207,6 +207,21 @@ def test_a_race_begins_no_round_that_its_budget_does_not_pay_for(tmp_path: Path)
         assert loop.columns[0].finished == "budget"
 
 
+def test_a_default_budget_grows_to_what_ten_rounds_take(tmp_path: Path) -> None:
+    """At most five minutes, also read from the store; one that was given stays, and so do the looks' levels."""
+    race = renumbered(open_race((4, 4), budget_s=1.0))
+    for name, grows, each_s, budget_s in (("a", True, 5, 100), ("b", True, 90, 300), ("c", False, 5, 1)):
+        (tmp_path / name).mkdir()
+        loop = loop_of(race, tmp_path / name)
+        loop.grows = grows
+        for column in loop.columns:
+            column.spent_s = 4.0 * each_s
+        loop._grow(loop.columns)
+        with Store(tmp_path / name / "races.sqlite") as store:
+            for plan in (loop.race.plan, store.load("last").plan):
+                assert (plan.budget_s, plan.planned_rounds, plan.extensions) == (budget_s, 40, ())
+
+
 def test_a_decided_column_rests_and_the_race_ends_with_its_last_one(tmp_path: Path) -> None:
     """Without a round more: what is decided stays so when a race is resumed."""
     apart, alike = {"quick": 9e4, "steady": 3e4, "slow": 1e4}, {"quick": 3e4, "steady": 3e4, "slow": 3e4}

@@ -208,7 +208,8 @@ def warmed_up(
 
     Args:
         failed: incorrect responses in each slice.
-        least_s, most_s: the definition's shortest and longest warm-up. learns: the time that the server needs is learned.
+        least_s, most_s: the definition's shortest and longest warm-up.
+        learns: the time that the server needs is learned.
     """
     coming, given = iter(speeds), []
 
