@@ -43,6 +43,19 @@ def raced(env: dict[str, str], *words: str) -> tuple[dict[str, Any], subprocess.
 
 
 @pytest.mark.thorough
+def test_without_a_path_the_root_is_requested(tmp_path: Path) -> None:
+    """The first line says so; a status that is not 2xx is refused with the option that requests another path."""
+    own, env = ["--serve", f"a={PYTHON} {HERE}/servers/own.py PORT"], settings(tmp_path)
+    done = dragstrip_run(env, "verify", *own)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "GET / → 200, learned from a; compared: the status and every byte of the body" in done.stderr
+    missing = dragstrip_run(env, "race", "--serve", f"b={PYTHON} {HERE}/servers/api.py {{port}} absent", *own)
+    assert missing.returncode == 2
+    assert "b: GET / got status 404, which is not 2xx" in missing.stderr
+    assert "--path /users/42" in missing.stderr
+
+
+@pytest.mark.thorough
 def test_dishonest_twins_are_out_or_named(tmp_path: Path) -> None:
     """Two honest servers, one of them with JSON in another form, stay in; each twin is out, with what it sent."""
     env = settings(tmp_path)

@@ -21,7 +21,7 @@ count = itertools.count(1)
 
 
 def body_of(number: str, fault: str) -> bytes:
-    user = {"id": int(number), "name": "Ada", "at": time.time(), "trace": str(uuid.uuid4()), "tags": ["a", "b"]}
+    user = {"id": int(number or 0), "name": "Ada", "at": time.time(), "trace": str(uuid.uuid4()), "tags": ["a", "b"]}
     late = next(count) > HONEST
     if fault == "error":
         return b'{"error":"no such user"}'
@@ -73,6 +73,7 @@ def serve(peer: socket.socket, fault: str) -> None:
 def respond(peer: socket.socket, method: str, path: str, fault: str, *, closes: bool) -> None:
     body = body_of(path.rpartition("/")[2].partition("?")[0], fault)
     status = "201 Created" if method == "POST" and fault != "status" else "200 OK"
+    status = "404 Not Found" if fault == "absent" else status
     more = "Content-Encoding: gzip\r\n" if fault == "gzip" else ""
     body = gzip.compress(body) if fault == "gzip" else body
     more += "Connection: close\r\n" if closes else ""

@@ -157,10 +157,11 @@ class RequestOptions(RequestFlags):
 
     workload: tuple[str, ...] = workload_option(
         help=(
-            "hello (default), multiply, json, post, static, delay, db, queries, pipelined, handshakes, resumptions; "
-            "arena-echo-ws over WebSocket; tfb-json, -plaintext, -db, -queries, -updates, -fortunes, -cached of "
-            "TechEmpower; arena-baseline, -json, -static, -upload, -crud and others of HttpArena; a TOML file; or a "
-            "path like /users/42. Separate several with commas to get one table column each."
+            "hello (default; GET / if all contenders are your own), multiply, json, post, static, delay, db, queries, "
+            "pipelined, handshakes, resumptions; arena-echo-ws over WebSocket; tfb-json, -plaintext, -db, -queries, "
+            "-updates, -fortunes, -cached of TechEmpower; arena-baseline, -json, -static, -upload, -crud and others of "
+            "HttpArena; a TOML file; or a path like /users/42. Separate several with commas to get one table column "
+            "each."
         ),
     )
     paths: tuple[str, ...] = _of_request(
@@ -233,7 +234,7 @@ def _refuse_pathless(options: RequestOptions, but: Sequence[str] = ()) -> None:
 
 
 def asked_for(
-    options: RequestOptions, usual: Sequence[str] = ("hello",), *, default_path: str | None = None
+    options: RequestOptions, usual: Sequence[str], *, default_path: str | None = None
 ) -> tuple[Workload | TypedRequest, ...]:
     """What is requested, a column each, checked before anything starts: workloads by name or file, then typed requests.
 

@@ -79,8 +79,8 @@ def _refuse_status(typed: TypedRequest, seen: Sequence[SeenResponse], name: str)
         raise BadUsage(f"{name}: {typed.shown} got status {status}, but --status {typed.status} was given{_told(seen)}")
     if typed.status is None and not 200 <= status < 300:
         raise BadUsage(
-            f"{name}: {typed.shown} got status {status}, which is not 2xx{_told(seen)}; correct the request or the "
-            f"server, or add --status {status} if that is expected"
+            f"{name}: {typed.shown} got status {status}, which is not 2xx{_told(seen)}; request another path "
+            f"(--path /users/42), correct the request or the server, or add --status {status} if that is expected"
         )
 
 
