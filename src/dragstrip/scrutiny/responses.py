@@ -21,6 +21,7 @@ from dragstrip.scrutiny.reader import (
     LateError,
     Response,
     ResponseError,
+    UnendedError,
     quoted,
 )
 from dragstrip.scrutiny.server import Encryption, Server
@@ -148,6 +149,9 @@ def fault(exchange: Exchange, response: Response) -> str | None:
     if exchange.content_type and given_type != exchange.content_type:
         given = given_type[:QUOTED] or "none"
         return f"{path} sent content type {given}; expected {exchange.content_type}"
+    if response.cut and not exchange.body and exchange.any_body:
+        most = f"{_longest(exchange):,} bytes"
+        return f"{path} {response.cut}; expected at most {most}; request a path whose response ends sooner (--path)"
     if response.cut:
         return f"{path} {response.cut}; expected {len(exchange.body):,}"
     if lacking := next((name for name in exchange.headers if response.header(name) is None), None):
@@ -323,13 +327,16 @@ def is_right(
                 response = fetch(sock, exchange, deadline)
                 found = fault(exchange, response)
                 busy = response.status == HTTPStatus.SERVICE_UNAVAILABLE  # servers say so while they start
-                reason = Incorrect(f"{found}; {remedy}" if remedy else found) if found and not busy else found
+                advice = remedy if not response.cut else ""  # a response without an end can't be compared less
+                reason = Incorrect(f"{found}; {advice}" if advice else found) if found and not busy else found
                 responded = True
         except TROUBLE as error:
             late = isinstance(error, LateError | TimeoutError)
             # A last try that was cut short tells less than the try before.
             if not (late and responded and deadline.within_s < RESPONSE_S):
                 reason = describe_error(error)
+                if remedy and isinstance(error, UnendedError):
+                    reason += "; no option gives it more time: request a path whose response ends (--path)"
             responded = responded or isinstance(error, ResponseError | ssl.SSLError)
         return reason
 
