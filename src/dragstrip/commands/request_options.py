@@ -234,7 +234,7 @@ def _refuse_pathless(options: RequestOptions, but: Sequence[str] = ()) -> None:
 
 
 def asked_for(
-    options: RequestOptions, usual: Sequence[str], *, default_path: str | None = None
+    options: RequestOptions, usual: Sequence[str] = ("hello",), *, default_path: str | None = None
 ) -> tuple[Workload | TypedRequest, ...]:
     """What is requested, a column each, checked before anything starts: workloads by name or file, then typed requests.
 
