@@ -22,6 +22,7 @@ from dragstrip.scrutiny.reader import (
     ResponseError,
     UnendedError,
     quoted,
+    read_response,
 )
 from dragstrip.scrutiny.server import Encryption, Server
 from dragstrip.scrutiny.session import Session
@@ -247,14 +248,42 @@ def _equal_json(first: bytes, second: bytes) -> bool:
         return False
 
 
-def nothing_right(errors: Mapping[str, int], sample: str, last_words: str) -> str:
+def difference(server: Server, exchange: Exchange, sample: str) -> str:
+    """How a response under load differs from the correct one, in words; "" if that can't be found out.
+
+    Args:
+        sample: how the response begins. If that is not all of it, the same request is sent once more.
+    """
+    if not sample.startswith("HTTP/"):
+        return ""
+    ours, theirs = socket.socketpair()
+    theirs.close()  # nothing follows the sample
+    try:
+        with ours:
+            whole = read_response(
+                ours, exchange.request, body_bytes=ANY_BYTES, deadline=Deadline(RESPONSE_S), begun=sample.encode()
+            )
+        if "\ufffd" not in sample and (found := fault(exchange, whole)):
+            return found
+    except TROUBLE:
+        pass  # it is only the beginning
+    try:
+        with server.connect() as sock:
+            found = fault(exchange, fetch(sock, exchange))
+    except TROUBLE:
+        return ""  # it may serve no connection beside those of the load
+    return f"asked once more, {found}" if found else ""
+
+
+def nothing_right(errors: Mapping[str, int], sample: str, last_words: str, differs: str = "") -> str:
     """Why a server that passed its checks is out: under load none of its responses was correct.
 
     Args:
         errors: counts by the engine's kinds. sample: the start of the first incorrect response, or why none came.
+        differs: what ``difference`` found.
     """
     kinds = ", ".join(f"{count:,} {kind.replace('_', ' ')}" for kind, count in errors.items()) or "no response at all"
-    shown = f", the first {quoted(sample.encode())}" if sample else ""
+    shown = f": {differs}" if differs else f", the first {quoted(sample.encode())}" if sample else ""
     return (
         f"sent no correct response under load ({kinds}{shown}); expected the same responses as before the load; "
         f"its last words: {last_words or 'none'}"
