@@ -177,7 +177,8 @@ IN_PYTHON = {
     "explicit": "a contender that is not ready is an error; False: it is left out",
     "pause_after": "pause the race after this many rounds of each column",
     "fresh_scrutiny": "repeat scrutiny of contenders that have not changed",
-    "workload": 'a name or a file; several with commas: `result.columns["multiply"]` is the result of one',
+    "workload": 'a name, a file or a path; several with commas: `result.columns["multiply"]` is the result of one. '
+    'None is "hello", or "/" if all contenders are your own',
     "rate_per_s": "open loop: requests per second for each contender, or `auto`; None: closed loop",
 }
 
@@ -188,7 +189,7 @@ def python_options() -> list[str]:
     assert command is not None
     known = {option.name: option.help or "" for option in command.params if isinstance(option, click.Option)}
     defaults = {field.name: field.default for field in dataclasses.fields(Request)}
-    defaults |= {"workload": "hello"}
+    defaults |= {"workload": None}
     lines = ["| option | default | meaning |", "|-|-|-|"]
     for name in [*get_type_hints(api.PlanOptions), "workload"]:
         meaning, _, usual = known.get(name, "").partition(" [default: ")

@@ -147,7 +147,7 @@ class Result(JudgedRace):
 def race(
     *contenders: str,
     serve: Mapping[str, str] | None = None,
-    workload: str | TypedRequest | Sequence[str | TypedRequest] = "hello",
+    workload: str | TypedRequest | Sequence[str | TypedRequest] | None = None,
     store: Path | str | None = None,
     quiet: bool = True,
     **plan: Unpack[PlanOptions],
@@ -159,7 +159,8 @@ def race(
         serve: commands of your own by name, as typed into a terminal; they listen at the variable ``PORT``, or at
             ``{port}``.
         workload: its name, a file, or a path whose correct response is learned, like "/users/1"; a ``TypedRequest``
-            is a path with a method, headers and a body. Several, in a list or with commas: each is a column.
+            is a path with a method, headers and a body. Several, in a list or with commas: each is a column. None:
+            "hello", or "/" if all contenders are your own.
         store: the database file; None: the default one.
         quiet: False shows the race while it runs.
         plan: ``connections``, ``rounds``, ``budget_s``, ``rate_per_s``, ``metric`` and others: see ``PlanOptions``.
@@ -174,10 +175,11 @@ def race(
     from dragstrip.racing.learn import workloads_from
     from dragstrip.racing.request import Request
 
-    _refuse_odd(contenders, serve, workload, plan)
+    _refuse_odd(contenders, serve, "/" if workload is None else workload, plan)
     served = [contender.serve_entry(f"{name}={command}") for name, command in (serve or {}).items()]
     entries = (*contender.entrants(contenders), *served)
     console = Console()
+    workload = contender.usual_workload(entries) if workload is None else workload
     given = [workload] if isinstance(workload, str | TypedRequest) else workload
     asked = [part for one in given for part in _asked(one)]
     first, *also = workloads_from(asked, entries, say=lambda line: None if quiet else console.print(line))

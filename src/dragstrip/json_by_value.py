@@ -8,7 +8,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
 from functools import lru_cache
+from math import isinf
+from typing import NoReturn
 
 #: In a pattern, the bytes that stand for what varies, as the engine reads them (``exchange.rs``): decimal digits, a
 #: number of JSON, what is between the quotation marks of a string of JSON, and a word like ``true``.
@@ -29,20 +33,65 @@ _VARYING = {
     WORD: rb"[a-z]+",
 }
 
+#: Objects and arrays in each other. Other readers have such limits, too.
+MAX_DEPTH = 100
+
 #: Characters of a value that a message shows.
 _SHOWN = 60
 
 
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A number of a JSON text, as it is written: doubles make 1e400 and 1e401 the same, and 2**64 and 2**64 + 1."""
+
+    text: str
+
+    def same(self, other: Number) -> bool:
+        """Whether both have the same value and notation: 24.0 is not 24, as for a program that needs 24.
+
+        Decimal fractions are the same if their doubles are, because programs write a double with more or fewer digits.
+        """
+        if self.text == other.text or self._whole or other._whole:
+            return self.text == other.text
+        double = float(self.text)
+        if double == float(other.text) and double and not isinf(double):
+            return True
+        try:
+            first, second = Decimal(self.text), Decimal(other.text)
+        except InvalidOperation:  # an exponent beyond all bounds
+            return False
+        return first == second and first.is_signed() == second.is_signed()
+
+    @property
+    def _whole(self) -> bool:
+        return not set(self.text) & set(".eE")
+
+
 def parsed(body: bytes) -> object:
-    """The value of a JSON text.
+    """The value of a JSON text, with a ``Number`` for each number.
 
     Raises:
         ValueError: it is not JSON in UTF-8, nested too deep, or an object has a key twice.
     """
     try:
-        return json.loads(body.decode("utf-8"), object_pairs_hook=once)
+        value: object = json.loads(
+            body.decode("utf-8"),
+            object_pairs_hook=once,
+            parse_int=Number,
+            parse_float=Number,
+            parse_constant=_refuse_constant,
+        )
     except RecursionError as error:
         raise ValueError("it is nested too deep") from error
+    level, depth = [value], 0
+    while level := [child for one in level for _, child in children(one)]:
+        if (depth := depth + 1) > MAX_DEPTH:  # what compares values recurses
+            raise ValueError("it is nested too deep")
+    return value
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a number of JSON")
 
 
 def once(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -89,7 +138,7 @@ def kind_of(value: object) -> str:
     """The name of a value's type in JSON."""
     if isinstance(value, bool):
         return "boolean"
-    names = {dict: "object", list: "array", str: "string", int: "number", float: "number"}
+    names = {dict: "object", list: "array", str: "string", Number: "number", int: "number", float: "number"}
     return names.get(type(value), "null")
 
 
@@ -116,8 +165,15 @@ def changing(samples: Sequence[object], pointer: str = "") -> Iterator[str]:
 
 
 def same(first: object, second: object) -> bool:
-    """Whether two values are equal; a number keeps its notation: 24.0 is not 24, as for a program that needs 24."""
-    return json.dumps(first, sort_keys=True) == json.dumps(second, sort_keys=True)
+    """Whether two values are equal, whatever the order of members; numbers as ``Number.same`` says."""
+    if isinstance(first, Number) and isinstance(second, Number):
+        return first.same(second)
+    if kind_of(first) != kind_of(second):
+        return False
+    if not isinstance(first, dict | list):
+        return type(first) is type(second) and first == second
+    ours, theirs = dict(children(first)), dict(children(second))
+    return ours.keys() == theirs.keys() and all(same(part, theirs[at]) for at, part in ours.items())
 
 
 def fault(right: bytes, given: bytes, free: Collection[str]) -> str | None:
@@ -151,7 +207,17 @@ def _difference(right: object, given: object, free: Collection[str], pointer: st
 
 
 def _worded(value: object) -> str:
-    return f"{shown(json.dumps(value, ensure_ascii=False))} ({kind_of(value)})"
+    return f"{shown(_written(value))} ({kind_of(value)})"
+
+
+def _written(value: object) -> str:
+    """A value as JSON, its numbers as they were."""
+    if isinstance(value, dict):
+        members = (f"{_written(key)}: {_written(member)}" for key, member in value.items())
+        return f"{{{', '.join(members)}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_written, value))}]"
+    return value.text if isinstance(value, Number) else json.dumps(value, ensure_ascii=False)
 
 
 def shown(text: str) -> str:

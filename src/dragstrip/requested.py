@@ -19,6 +19,15 @@ MASK = "«masked»"
 #: Characters of a body that a reader sees, and requests of a workload in its title.
 SHOWN_CHARACTERS, SHOWN_REQUESTS = 400, 2
 
+#: What is compared of a response if that is not its whole body, and why not more is.
+_LESS = {"status": "the status only, no body", "length": "the status and the body's length"}
+_BECAUSE = {
+    "content": "the body changed between two responses, and not only in fields of JSON",
+    "length": "the body's length changed between two responses",
+    "compressed": "the body, which is compressed, changed between two responses",
+    "coding": "the body's content coding can't be undone, or not within 1 MiB",
+}
+
 #: A masked value: the salt and the hash of the secret.
 MASKED = re.compile(r"masked: ([0-9a-f]{32}:[0-9a-f]{64})")
 
@@ -136,10 +145,9 @@ def _beginning(part: Mapping[str, Any]) -> str:
 def _compared(answer: Mapping[str, Any]) -> str:
     """What of a response is compared, in words."""
     compare = answer.get("compare", "bytes")
-    if compare == "status":
-        return "the status only, no body"
-    if compare == "length":
-        return "the status and the body's length"
+    if compare in _LESS:
+        because = _BECAUSE.get(str(answer.get("because", "")), "")
+        return f"{_LESS[compare]}{f', because {because}' if because else ''}"
     if compare == "values":
         changing = tuple(answer.get("changing", ()))
         fields = list(json_by_value.leaves(json_by_value.parsed(_text_of(answer).encode())))

@@ -19,12 +19,16 @@ OUT = {
     "type": "(string); expected",
     "value": 'the field /name is "Bob" (string); expected "Ada" (string)',
     "status": "sent status 200; expected 201",
-    "gzip": "is sent as gzip",
+    "gzip": "is sent as gzip, but only identity was accepted",
     "surplus": "bytes follow",
-    "early": "before the end of the request's body",
+    "early": "before the end of the request's body was sent: 0 of its 8 bytes had left",
 }
-#: Faults that begin under load, and the one that shows at a second path.
-LATER = ("page", "bytes", "later-type")
+#: Faults that begin under load, and what of them the race names.
+LATER = {
+    "page": "is not JSON",
+    "bytes": 'the field /name is "Bob" (string); expected "Ada" (string)',
+    "later-type": "the field /trace is null (null); expected",
+}
 
 
 def twins(*faults: str) -> list[str]:
@@ -40,6 +44,56 @@ def raced(env: dict[str, str], *words: str) -> tuple[dict[str, Any], subprocess.
     assert shown.returncode == 0, done.stdout + done.stderr
     found: dict[str, Any] = json.loads(shown.stdout)
     return found, done
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("more", [(), ("-H", "Accept-Encoding: gzip")])
+def test_servers_that_always_compress_are_raced(tmp_path: Path, more: tuple[str, ...]) -> None:
+    """Whether the request accepts that or not: it is what the first one sends, and the decoded bodies are compared."""
+    told, done = raced(
+        settings(tmp_path),
+        *twins("gzip", "gzip-value", "honest"),
+        "--path",
+        "/users/1",
+        "--rounds",
+        "2",
+        "-c",
+        "2",
+        *more,
+    )
+    assert "4 of 6 fields by value" in done.stderr
+    out = {one["name"]: one["out"] for one in told["contenders"]}
+    assert 'the field /name is "Bob" (string); expected "Ada" (string)' in out.pop("gzip-value")
+    assert not any(out.values()), out
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [
+        ("dies", "died while its response was learned (exit status 3); its last words: out of memory"),
+        ("endless", "expected at most 67,108,864 bytes; request a path whose response ends sooner (--path)"),
+        ("drips", "request a path whose response ends (--path)"),
+    ],
+)
+def test_a_response_that_can_not_be_learned_is_told(tmp_path: Path, fault: str, says: str) -> None:
+    """How the server died and its last words, or the limit and what would help."""
+    done = dragstrip_run(settings(tmp_path), "verify", *twins(fault), "--path", "/users/42")
+    assert done.returncode != 0
+    assert says in " ".join(done.stderr.split()), done.stderr
+
+
+@pytest.mark.thorough
+def test_without_a_path_the_root_is_requested(tmp_path: Path) -> None:
+    """The first line says so; a status that is not 2xx is refused with the option that requests another path."""
+    own, env = ["--serve", f"a={PYTHON} {HERE}/servers/own.py PORT"], settings(tmp_path)
+    done = dragstrip_run(env, "verify", *own)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "GET / → 200, learned from a; compared: the status and every byte of the body" in done.stderr
+    missing = dragstrip_run(env, "race", "--serve", f"b={PYTHON} {HERE}/servers/api.py {{port}} absent", *own)
+    assert missing.returncode == 2
+    assert "b: GET / got status 404, which is not 2xx" in missing.stderr
+    assert "--path /users/42" in missing.stderr
 
 
 @pytest.mark.thorough
@@ -59,8 +113,9 @@ def test_dishonest_twins_are_out_or_named(tmp_path: Path) -> None:
     for fault, reason in OUT.items():
         assert reason in out[fault], (fault, out[fault])
     assert "if that response is correct, compare less: --check status" in out["value"]
-    for fault in LATER:
+    for fault, differs in LATER.items():
         assert "wrong body" in out[fault] or "wrong length" in out[fault], (fault, out[fault])
+        assert differs in out[fault], (fault, out[fault])
     parity = {one["name"]: one["parity"] for one in told["columns"][0]["contenders"]}
     assert parity["honest"]["fields that changed"] == "/at, /trace"
     assert parity["stale"]["fields that changed"] == "none"

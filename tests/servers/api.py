@@ -8,6 +8,7 @@ from __future__ import annotations
 import gzip
 import itertools
 import json
+import os
 import socket
 import sys
 import threading
@@ -21,8 +22,12 @@ count = itertools.count(1)
 
 
 def body_of(number: str, fault: str) -> bytes:
-    user = {"id": int(number), "name": "Ada", "at": time.time(), "trace": str(uuid.uuid4()), "tags": ["a", "b"]}
-    late = next(count) > HONEST
+    user = {"id": int(number or 0), "name": "Ada", "at": time.time(), "trace": str(uuid.uuid4()), "tags": ["a", "b"]}
+    asked = next(count)
+    late = asked > HONEST
+    if fault == "dies" and asked == 2:
+        print("out of memory", flush=True)
+        os._exit(3)
     if fault == "error":
         return b'{"error":"no such user"}'
     if fault == "page" and late:
@@ -35,7 +40,7 @@ def body_of(number: str, fault: str) -> bytes:
         user |= {"at": 1.5, "trace": "0"}
     if fault == "cached":
         user["id"] = 1
-    if (fault == "bytes" and late) or fault == "value":
+    if (fault == "bytes" and late) or fault.endswith("value"):
         user["name"] = "Bob"
     if fault == "later-type" and late:
         user["trace"] = None
@@ -73,11 +78,22 @@ def serve(peer: socket.socket, fault: str) -> None:
 def respond(peer: socket.socket, method: str, path: str, fault: str, *, closes: bool) -> None:
     body = body_of(path.rpartition("/")[2].partition("?")[0], fault)
     status = "201 Created" if method == "POST" and fault != "status" else "200 OK"
-    more = "Content-Encoding: gzip\r\n" if fault == "gzip" else ""
-    body = gzip.compress(body) if fault == "gzip" else body
+    status = "404 Not Found" if fault == "absent" else status
+    if fault in ("endless", "drips"):
+        endless(peer, 2**16 if fault == "endless" else 1)
+    zipped = fault.startswith("gzip")
+    more = "Content-Encoding: gzip\r\n" if zipped else ""
+    body = gzip.compress(body) if zipped else body
     more += "Connection: close\r\n" if closes else ""
     head = f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\n{more}Content-Length: {len(body)}\r\n\r\n"
     peer.sendall(head.encode() + body + (b"\r\n" if fault == "surplus" else b""))
+
+
+def endless(peer: socket.socket, count: int) -> None:
+    peer.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+    while True:
+        peer.sendall(b"%x\r\n%b\r\n" % (count, b"x" * count))
+        time.sleep(0 if count > 1 else 0.05)
 
 
 def main() -> None:

@@ -235,7 +235,9 @@ def _request(options: RaceOptions) -> Request:
         trust=Trust.given(options.cacert, insecure=options.insecure),
     )
     path = contender.workload_word_of(known) or None
-    asked = asked_for(options, (line_up.workload if line_up else "hello",), default_path=path)
+    # What is learned here is not known on a fleet's machines.
+    usual = line_up.workload if line_up else "hello" if options.fleet else contender.usual_workload(known)
+    asked = asked_for(options, (usual,), default_path=path)
     if options.fleet and (typed := next((one for one in asked if isinstance(one, TypedRequest)), None)):
         raise BadUsage(
             f"{typed.shown}: the correct response would be learned on this machine, and --fleet races on others; write "

@@ -157,10 +157,11 @@ class RequestOptions(RequestFlags):
 
     workload: tuple[str, ...] = workload_option(
         help=(
-            "hello (default), multiply, json, post, static, delay, db, queries, pipelined, handshakes, resumptions; "
-            "arena-echo-ws over WebSocket; tfb-json, -plaintext, -db, -queries, -updates, -fortunes, -cached of "
-            "TechEmpower; arena-baseline, -json, -static, -upload, -crud and others of HttpArena; a TOML file; or a "
-            "path like /users/42. Separate several with commas to get one table column each."
+            "hello (default; GET / if all contenders are your own), multiply, json, post, static, delay, db, queries, "
+            "pipelined, handshakes, resumptions; arena-echo-ws over WebSocket; tfb-json, -plaintext, -db, -queries, "
+            "-updates, -fortunes, -cached of TechEmpower; arena-baseline, -json, -static, -upload, -crud and others of "
+            "HttpArena; a TOML file; or a path like /users/42. Separate several with commas to get one table column "
+            "each."
         ),
     )
     paths: tuple[str, ...] = _of_request(

@@ -101,7 +101,7 @@ class SweepOptions(RequestOptions):
     )
     workload: tuple[str, ...] = workload_option(
         metavar="NAME",
-        help="One workload, named as in race. [default: the path of a running server's URL, or hello]",
+        help="One workload, named as in race. [default: as in race]",
     )
     connections: int | None = of_race("connections")
     threads: int | None = of_race("threads")
@@ -170,7 +170,8 @@ def _request(options: SweepOptions) -> SweepRequest:
         raise BadUsage("no contender given: name one (`dragstrip contenders` lists them), or give --serve")
     trust = contender.Trust.given(options.cacert, insecure=options.insecure)
     named = contender.entrants(options.contenders, extra_dirs=options.folders, settings=options.settings, trust=trust)
-    asked = asked_for(options, default_path=contender.workload_word_of(named) or None)
+    usual = "hello" if options.fleet else contender.usual_workload(named)
+    asked = asked_for(options, (usual,), default_path=contender.workload_word_of(named) or None)
     if len(asked) > 1:
         raise BadUsage(f"{len(asked)} workloads or paths are given, and a sweep has one; sweep each by itself")
     say = say_unless(options.quiet)

@@ -20,6 +20,7 @@ from dragstrip.errors import BadUsage
 from dragstrip.racing.learn import workloads_from
 from dragstrip.racing.verify import Proof, ProofStatus
 from dragstrip.racing.verify import verify as proofs_of
+from dragstrip.workload.typed import is_path
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +35,7 @@ class VerifyOptions(RequestOptions):
     variables: tuple[str, ...] = own_servers.env_option()
     wake: float | None = opts.wake_option()
     workload: tuple[str, ...] = workload_option(
-        help="Check only this workload, named as in race. [default: every workload of the contender]"
+        help="Check only this workload, named as in race. [default: every one of the contender; of your own, GET /]"
     )
     as_json: bool = switch("--json", help="Print the results as JSON.")
     parity: bool = switch(
@@ -61,7 +62,9 @@ def verify(options: VerifyOptions) -> None:
     failed = (Proof(contender=name, status=ProofStatus.FAILED, reason=reason) for name, reason in broken.items())
     cores = {"server_cores": options.server_cores, "engine_cores": options.engine_cores}
     entries = _entries(options)
-    asked = asked_for(options, (), default_path=contender.workload_word_of(entries) or None)
+    usual = contender.usual_workload(entries)
+    path = contender.workload_word_of(entries) or None
+    asked = asked_for(options, (usual,) if is_path(usual) else (), default_path=path)
     workloads = workloads_from(asked, entries, say=say_unless(options.as_json))
     for proof in chain(failed, proofs_of(entries, workloads, **cores)):
         proofs.append(proof)

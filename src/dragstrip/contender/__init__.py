@@ -32,6 +32,7 @@ from dragstrip.contender.entries import (
     serve_entry,
     shipped,
     url_entry,
+    usual_workload,
     variant,
     workload_word_of,
 )

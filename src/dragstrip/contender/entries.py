@@ -713,6 +713,11 @@ def workload_word_of(entries: Sequence[Entry]) -> str:
     return next((entry.url.path for entry in entries if entry.url is not None and entry.url.path), "")
 
 
+def usual_workload(entries: Iterable[Entry]) -> str:
+    """The workload if none is named: "/", whose response is learned, unless a definition names workloads of its own."""
+    return "/" if all(entry.contender is None for entry in entries) else "hello"
+
+
 def entry_of(name: str, kind: str, parameters: Mapping[str, object]) -> Entry:
     """The entry whose name, kind and parameters a race's record has.
 

@@ -228,7 +228,8 @@ def calibrate(setup: RaceSetup, launched: LaunchedServer) -> Calibrated:
         short_blocks = compare_short_blocks(setup.engine, launched.connected(), entry.name, *lengths_ns)
     launched.disconnect(setup.engine)
     if short_blocks is None or not running.alive():
-        raise StageError(nothing_right(tally.errors, tally.sample, running.log_tail(5)))
+        differs = setup.difference(launched, tally.sample)
+        raise StageError(nothing_right(tally.errors, tally.sample, running.log_tail(5), differs))
     learned, warm_up_s = _learned_warm_up(entry, warm)
     return Calibrated(
         entry=learned,

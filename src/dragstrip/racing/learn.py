@@ -116,14 +116,17 @@ def _ask(launched: LaunchedServer, exchange: Exchange) -> SeenResponse:
         with launched.server.connect() as sock:
             response = fetch(session_over(sock, exchange), exchange)
     except TROUBLE as error:
-        raise StageError(f"{launched.name}: {exchange.path}: {describe_error(error)}") from error
+        reason = f"{exchange.shown} {describe_error(error)}; its last words: {launched.last_words()}"
+        died = launched.death("while its response was learned")
+        raise StageError(f"{launched.name}: {died or reason}") from error
     coding, body = coding_of(response), response.body
     plain = decoded(body, coding, at_most=MAX_BODY_BYTES) if coding in ("gzip", "br") else None
     plain = body if coding == IDENTITY else plain
     return SeenResponse(
         status=response.status,
-        body=plain or b"",
+        body=body if plain is None else plain,
         whole=plain is not None and not response.cut,
-        coded=coding != IDENTITY,
+        coding=coding,
+        cut=response.cut,
         telling=own_words(response),
     )

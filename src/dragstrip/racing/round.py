@@ -262,7 +262,7 @@ class _RunningRound:
             elif gave_up:
                 out[launched.name] = f"refused every connection under load: {blocks[0].sample}"
             elif fault is not None:
-                out[launched.name] = _load_fault_text(fault)
+                out[launched.name] = _load_fault_text(fault, self.setup.difference(launched, fault.sample))
             elif outside := launched.running.outside():
                 out[launched.name] = left_text(outside)
         return out
@@ -308,8 +308,8 @@ def _count_database_use(
             launched.counts[LaunchCount.DATABASE_WANTED] = database_proof.wanted_by(launched, blocks, executed)
 
 
-def _load_fault_text(fault: LoadFault) -> str:
-    """The reason as the record keeps it (``Entrant.out``)."""
+def _load_fault_text(fault: LoadFault, differs: str = "") -> str:
+    """The reason as the record keeps it (``Entrant.out``); ``differs``: how a response does."""
     by_count = sorted(fault.errors.items(), key=lambda item: -item[1])
     kinds = ", ".join(f"{kind} {count}" for kind, count in by_count if count)
     text = {
@@ -317,4 +317,5 @@ def _load_fault_text(fault: LoadFault) -> str:
         LoadFaultKind.FAILED: f"failed under load: {fault.failed} errors to {fault.sent} requests ({kinds})",
         LoadFaultKind.NO_ANSWER: "sent no correct response under load in any block",
     }[fault.kind]
-    return f"{text}; the first: {fault.sample}" if fault.sample else text
+    first = differs or (f"the first: {fault.sample}" if fault.sample else "")
+    return f"{text}; {first}" if first else text

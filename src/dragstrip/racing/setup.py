@@ -30,6 +30,7 @@ from dragstrip.scrutiny import (
     Server,
     count_from_now,
     describe_error,
+    difference,
     reference_heads,
     with_own_form,
 )
@@ -123,6 +124,11 @@ class RaceSetup:
     def connection_facts(self, launched: LaunchedServer) -> dict[str, parity.Fact]:
         """What a contender does with connections, for the parity sheet."""
         return connection_facts(self.asking(launched), launched.server)
+
+    def difference(self, launched: LaunchedServer, sample: str) -> str:
+        """How an incorrect response under load differs; "" if that is not known, as with several requests."""
+        exchanges = self.asking(launched).exchanges(keepalive=self.load.keepalive, http=self.load.http)
+        return difference(launched.server, exchanges[0], sample) if len(exchanges) == 1 else ""
 
     def count_from_now(self, launched: LaunchedServer) -> Callable[[], int | None]:
         """Starts a contender's own count of its requests; see ``scrutiny.count_from_now``."""

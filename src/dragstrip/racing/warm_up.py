@@ -121,7 +121,8 @@ def _first_look(setup: RaceSetup, launched: LaunchedServer) -> int:
             break
     if not tally.answered:
         launched.disconnect(setup.engine)
-        reason = nothing_right(tally.errors, tally.sample, launched.running.log_tail(5))
+        differs = setup.difference(launched, tally.sample)
+        reason = nothing_right(tally.errors, tally.sample, launched.running.log_tail(5), differs)
         raise StageError(f"{launched.name}: {reason}")
     # If few responses came within the counted part, they are the fastest; most took until the end of the block.
     p50_ns = tally.p50_ns if tally.requests >= setup.load.connections else tally.duration_ns

@@ -59,7 +59,7 @@ class RaceFields(Strict):
     """How revisions are raced; options of `dragstrip diff` replace these values."""
 
     workloads: Words = Field(
-        default=("hello",),
+        default=("/",),
         min_length=1,
         description='names of workloads, workload files, or paths like `"/users/1"`, whose response by the first '
         "revision is the correct one",

@@ -15,6 +15,15 @@ from dragstrip.scrutiny.correctness import CORRECTNESS_S, check_correctness
 from dragstrip.scrutiny.http2 import ALPN, Http2Session
 from dragstrip.scrutiny.reader import Deadline, Response, ResponseError, quoted, read_response
 from dragstrip.scrutiny.references import Head, compared, partiality, reference_heads, with_own_form
-from dragstrip.scrutiny.responses import TROUBLE, Findings, describe_error, fault, fetch, is_right, nothing_right
+from dragstrip.scrutiny.responses import (
+    TROUBLE,
+    Findings,
+    describe_error,
+    difference,
+    fault,
+    fetch,
+    is_right,
+    nothing_right,
+)
 from dragstrip.scrutiny.server import Encryption, Server, refused_certificate
 from dragstrip.scrutiny.server_count import count_from_now

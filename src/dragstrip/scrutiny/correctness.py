@@ -192,7 +192,7 @@ def check_correctness(
     longest = sorted(with_body, key=lambda exchange: -len(exchange.sends))
     held = [next(filter(framing, longest), None) for framing in (_has_length, _has_chunks)]
     held_back = [exchange for exchange in held if exchange is not None]
-    coded = {exchange.kind: exchange for exchange in keepalive if exchange.encodings}
+    coded = {exchange.kind: exchange for exchange in keepalive if exchange.encodings and exchange.negotiated}
     unencoded = [_unencoded(exchange) for exchange in coded.values()]
     total = len(doubled) + len(shuffled) + len(closing) + len(cut) + len(odd) + len(ahead)
     total += len(held_back) + len(unencoded)
@@ -287,15 +287,13 @@ def _held_back(trial: _Trial, exchanges: Sequence[Exchange], held_s: float) -> N
                 early = sock.recv(1 << 12)
             except TimeoutError:
                 early = None
-            if early:
-                raise ResponseError(
-                    f"{exchange.shown} responded before the end of the request's body was sent, {quoted(early)}; "
-                    "expected it to read the body first"
-                )
             if early is not None:
+                due = len(exchange.request) - len(exchange.head)
+                did = f"responded ({quoted(early)})" if early else "closed the connection"
                 raise ResponseError(
-                    f"{exchange.shown}: closed the connection before the end of the request's body was sent; expected "
-                    "it to wait for the body"
+                    f"{exchange.shown} {did} before the end of the request's body was sent: {due - held:,} of its "
+                    f"{due:,} bytes had left; expected it to read the body first, as the others must; if it needs no "
+                    "body, send none: -m without -b"
                 )
             rest = exchange.request[-held:]
             trial.judged(exchange, fetch(sock, exchange, deadline, pieces=(rest,)))

@@ -70,6 +70,10 @@ class LateError(ResponseError):
     """The deadline passed: another request to the same server would take as long."""
 
 
+class UnendedError(LateError):
+    """The deadline passed in the middle of a response's body."""
+
+
 class EndedError(ResponseError):
     """The connection ended before any byte; a kept connection may have ended right after the previous response."""
 
@@ -248,12 +252,12 @@ class _ResponseReading:
     def _more(self) -> None:
         """The next piece that arrives; an empty one is the connection's end."""
         if self._deadline.left_s() <= 0:
-            raise LateError(self._late())
+            raise self._late()
         self._deadline.lend(self._sock)
         try:
             piece, self._begun = self._begun or self._sock.recv(1 << 16), b""
         except TimeoutError:
-            raise LateError(self._late()) from None
+            raise self._late() from None
         except ConnectionResetError as error:
             kind = ResponseError if self._wire_bytes else EndedError
             raise kind(f"reset the connection {self._so_far()}; expected {self._whole_one()}") from error
@@ -315,7 +319,7 @@ class _ResponseReading:
             self._cut = f"sends a body of more than {self._most_bytes:,} bytes"
             del self._body[QUOTED:]
         if self._deadline.left_s() <= 0:
-            raise LateError(self._late())
+            raise self._late()
 
     def _refuse_wrapping(self) -> None:
         if self._wire_bytes > 2 * HEAD_BYTES + _FRAMING_BYTES * (len(self._body) + SPARE_BYTES):
@@ -367,12 +371,13 @@ class _ResponseReading:
     def _whole_one(self) -> str:
         return "a response" if not self._wire_bytes else "a complete response"
 
-    def _late(self) -> str:
+    def _late(self) -> LateError:
         if not self._wire_bytes:
-            return f"did not respond within {self._deadline.text()}; expected a response in that time"
+            return LateError(f"did not respond within {self._deadline.text()}; expected a response in that time")
         received = f"{self._wire_bytes:,} byte{'s' if self._wire_bytes > 1 else ''} came"
         part = "still in its head" if self._head is None else f"{len(self._body):,} bytes of body{self._of_so_many()}"
-        return (
+        kind = LateError if self._head is None else UnendedError
+        return kind(
             f"did not complete its response within {self._deadline.text()} ({received}, {part}){self._endless()}; "
             "expected a whole one in that time"
         )

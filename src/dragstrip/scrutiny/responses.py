@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import socket
 import ssl
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +20,9 @@ from dragstrip.scrutiny.reader import (
     LateError,
     Response,
     ResponseError,
+    UnendedError,
     quoted,
+    read_response,
 )
 from dragstrip.scrutiny.server import Encryption, Server
 from dragstrip.scrutiny.session import Session
@@ -148,6 +149,9 @@ def fault(exchange: Exchange, response: Response) -> str | None:
     if exchange.content_type and given_type != exchange.content_type:
         given = given_type[:QUOTED] or "none"
         return f"{path} sent content type {given}; expected {exchange.content_type}"
+    if response.cut and not exchange.body and exchange.any_body:
+        most = f"{_longest(exchange):,} bytes"
+        return f"{path} {response.cut}; expected at most {most}; request a path whose response ends sooner (--path)"
     if response.cut:
         return f"{path} {response.cut}; expected {len(exchange.body):,}"
     if lacking := next((name for name in exchange.headers if response.header(name) is None), None):
@@ -227,7 +231,7 @@ def _same(exchange: Exchange, body: bytes) -> bool:
         return True
     if exchange.compare == "values":
         return values.fault(exchange.body, body, exchange.changing) is None
-    return exchange.compare == "json" and canonical(body) == canonical(exchange.body) is not None
+    return exchange.compare == "json" and _equal_json(body, exchange.body)
 
 
 def same_body(exchange: Exchange, response: Response) -> bool:
@@ -236,26 +240,50 @@ def same_body(exchange: Exchange, response: Response) -> bool:
     return not (reason or exchange.any_body) and _same(exchange, body)
 
 
-def canonical(body: bytes) -> str | None:
-    """A JSON text in one form, whatever its spacing and the order of its keys; None if it is not JSON.
-
-    A number keeps its notation: 24.0 is not 24, as it is not for a program that requires whole numbers.
-    """
+def _equal_json(first: bytes, second: bytes) -> bool:
+    """Whether both are JSON texts of the same value, whatever their spacing and the order of keys."""
     try:
-        value = json.loads(body, object_pairs_hook=values.once)
-        return json.dumps(value, sort_keys=True, allow_nan=False)
-    except (ValueError, RecursionError):
-        return None
+        return values.same(values.parsed(first), values.parsed(second))
+    except ValueError:
+        return False
 
 
-def nothing_right(errors: Mapping[str, int], sample: str, last_words: str) -> str:
+def difference(server: Server, exchange: Exchange, sample: str) -> str:
+    """How a response under load differs from the correct one, in words; "" if that can't be found out.
+
+    Args:
+        sample: how the response begins. If that is not all of it, the same request is sent once more.
+    """
+    if not sample.startswith("HTTP/"):
+        return ""
+    ours, theirs = socket.socketpair()
+    theirs.close()  # nothing follows the sample
+    try:
+        with ours:
+            whole = read_response(
+                ours, exchange.request, body_bytes=ANY_BYTES, deadline=Deadline(RESPONSE_S), begun=sample.encode()
+            )
+        if "\ufffd" not in sample and (found := fault(exchange, whole)):
+            return found
+    except TROUBLE:
+        pass  # it is only the beginning
+    try:
+        with server.connect() as sock:
+            found = fault(exchange, fetch(sock, exchange))
+    except TROUBLE:
+        return ""  # it may serve no connection beside those of the load
+    return f"asked once more, {found}" if found else ""
+
+
+def nothing_right(errors: Mapping[str, int], sample: str, last_words: str, differs: str = "") -> str:
     """Why a server that passed its checks is out: under load none of its responses was correct.
 
     Args:
         errors: counts by the engine's kinds. sample: the start of the first incorrect response, or why none came.
+        differs: what ``difference`` found.
     """
     kinds = ", ".join(f"{count:,} {kind.replace('_', ' ')}" for kind, count in errors.items()) or "no response at all"
-    shown = f", the first {quoted(sample.encode())}" if sample else ""
+    shown = f": {differs}" if differs else f", the first {quoted(sample.encode())}" if sample else ""
     return (
         f"sent no correct response under load ({kinds}{shown}); expected the same responses as before the load; "
         f"its last words: {last_words or 'none'}"
@@ -272,13 +300,12 @@ def _body_fault(exchange: Exchange, given: bytes) -> str:
         return hide(str(values.fault(correct_body, given, exchange.changing)))
     if exchange.stale is not None and given == exchange.stale:
         return "sent data from the files of an earlier launch, which it must have kept; expected this launch's {data}"
-    if exchange.content_type == "application/json" and exchange.compare == "bytes":
-        form = canonical(given)
-        if form is not None and form == canonical(correct_body):
-            return (
-                f"sent the correct JSON in another form: {quoted(given)}; expected {quoted(correct_body)}; a "
-                'contender.toml declares that: `form = "own"` under its [workload.NAME]'
-            )
+    is_json = exchange.content_type == "application/json" and exchange.compare == "bytes"
+    if is_json and _equal_json(given, correct_body):
+        return (
+            f"sent the correct JSON in another form: {quoted(given)}; expected {quoted(correct_body)}; a "
+            'contender.toml declares that: `form = "own"` under its [workload.NAME]'
+        )
     pairs = enumerate(zip(correct_body, given, strict=False))
     first = next((index for index, (a, b) in pairs if a != b), min(len(correct_body), len(given)))
     start = max(first - _BEFORE, 0) if first > 40 else 0
@@ -323,13 +350,16 @@ def is_right(
                 response = fetch(sock, exchange, deadline)
                 found = fault(exchange, response)
                 busy = response.status == HTTPStatus.SERVICE_UNAVAILABLE  # servers say so while they start
-                reason = Incorrect(f"{found}; {remedy}" if remedy else found) if found and not busy else found
+                advice = remedy if not response.cut else ""  # a response without an end can't be compared less
+                reason = Incorrect(f"{found}; {advice}" if advice else found) if found and not busy else found
                 responded = True
         except TROUBLE as error:
             late = isinstance(error, LateError | TimeoutError)
             # A last try that was cut short tells less than the try before.
             if not (late and responded and deadline.within_s < RESPONSE_S):
                 reason = describe_error(error)
+                if remedy and isinstance(error, UnendedError):
+                    reason += "; no option gives it more time: request a path whose response ends (--path)"
             responded = responded or isinstance(error, ResponseError | ssl.SSLError)
         return reason
 

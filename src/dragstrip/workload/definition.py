@@ -266,7 +266,7 @@ class Asking:
         path, sends = self._filled(kind.asked_at("path"), self._path(request.path), values), self._body_of(kind, values)
         chunked = request.framing == "chunked" and sends is not None
         codings = [coding for coding in answer.encodings if coding != IDENTITY]
-        headers = {"Accept-Encoding": ", ".join(codings)} if codings else {}
+        headers = {"Accept-Encoding": ", ".join(codings)} if codings and answer.negotiated else {}
         headers |= {
             name: self._filled(kind.asked_at("headers", name), text, values) for name, text in request.headers.items()
         }
@@ -283,6 +283,7 @@ class Asking:
             body=right,
             headers=answer.headers,
             encodings=answer.encodings,
+            negotiated=answer.negotiated,
             compare=self._compare(answer),
             earliest_ns=round(answer.earliest_ms * 1e6),
             kind=number,

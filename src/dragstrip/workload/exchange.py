@@ -69,6 +69,7 @@ class Exchange:
             "websocket", for which the body is a message.
         message: the type of a message and of its response, "text" or "binary".
         encodings: content codings that the request accepts; the decoded body is compared. (): the body is plain.
+        negotiated: without Accept-Encoding, the body must be plain.
         pattern: ``body`` has bytes that stand for what varies.
         sha256: of the correct body, of which ``body`` then has only the length.
         changing: JSON Pointers (RFC 6901) of the fields that are compared by type alone.
@@ -86,6 +87,7 @@ class Exchange:
     body: bytes
     headers: tuple[str, ...] = ()
     encodings: tuple[str, ...] = ()
+    negotiated: bool = True
     learned: bool = False
     pattern: bool = False
     changing: tuple[str, ...] = ()

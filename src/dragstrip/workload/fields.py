@@ -138,6 +138,14 @@ class AnswerFields(Strict):
         description="content codings that the request accepts (`gzip`, `br`); the response must have one of them, or "
         "may be plain if `identity` is among them; its decoded body is compared",
     )
+    negotiated: bool = Field(
+        default=True,
+        description="`false`: the request doesn't ask for `encodings` unless its headers do, and no request is sent "
+        "that accepts none",
+    )
+    because: Literal["", "content", "length", "compressed", "coding"] = Field(
+        default="", description="why no more than length or status of a learned response is compared, for readers"
+    )
     statements: int | str = Field(
         default=0,
         description="statements that the response needs in the database, 0 to 1,000, or a template; a row that is "

@@ -2,7 +2,8 @@
 
 Several responses, some time apart, show what changes by itself. A body that stays the same is compared byte by byte. Of
 a JSON text, the fields that change are compared by their type and all others by value. Of any other body that changes,
-the length is compared if that stays the same, otherwise nothing.
+the length is compared if that stays the same, otherwise nothing. A body may have a content coding, also one that the
+request didn't ask for: it is undone first.
 """
 
 # House: an edge: definitions as JSON.
@@ -38,14 +39,16 @@ class SeenResponse:
     """A response.
 
     Args:
-        body: without its content coding. whole: it was read and decoded. coded: it had a content coding.
+        body: without its content coding if that could be undone (``whole``), otherwise as it came.
+        coding: the content coding. cut: why the body was not read to its end; "" if it was.
         telling: what the server says about its status.
     """
 
     status: int
     body: bytes
     whole: bool = True
-    coded: bool = False
+    coding: str = IDENTITY
+    cut: str = ""
     telling: str = ""
 
 
@@ -66,7 +69,8 @@ def answered(typed: TypedRequest, seen: Sequence[SeenResponse], name: str) -> Wo
         BadUsage: the status is not the expected one, or what ``check`` asks to compare changes by itself.
     """
     _refuse_status(typed, seen, name)
-    return loads(_text(typed, {"status": seen[0].status, **_compared(typed, seen, name)}), PLACE)
+    answer = {"status": seen[0].status, **_compared(typed, seen, name)}
+    return loads(_text(typed, answer, [one.coding for one in seen]), PLACE)
 
 
 def _refuse_status(typed: TypedRequest, seen: Sequence[SeenResponse], name: str) -> None:
@@ -79,8 +83,8 @@ def _refuse_status(typed: TypedRequest, seen: Sequence[SeenResponse], name: str)
         raise BadUsage(f"{name}: {typed.shown} got status {status}, but --status {typed.status} was given{_told(seen)}")
     if typed.status is None and not 200 <= status < 300:
         raise BadUsage(
-            f"{name}: {typed.shown} got status {status}, which is not 2xx{_told(seen)}; correct the request or the "
-            f"server, or add --status {status} if that is expected"
+            f"{name}: {typed.shown} got status {status}, which is not 2xx{_told(seen)}; request another path "
+            f"(--path /users/42), correct the request or the server, or add --status {status} if that is expected"
         )
 
 
@@ -91,16 +95,18 @@ def _told(seen: Sequence[SeenResponse]) -> str:
 def _compared(typed: TypedRequest, seen: Sequence[SeenResponse], name: str) -> dict[str, Any]:
     """The keys of ``[answer]`` that say what is compared."""
     bodies = [one.body for one in seen]
-    whole, plain_bytes = all(one.whole for one in seen), not any(one.coded for one in seen)
-    same, alike = len(set(bodies)) == 1, len({len(body) for body in bodies}) == 1 and plain_bytes
+    whole, coded = all(one.whole for one in seen), any(one.coding != IDENTITY for one in seen)
+    same, alike = len(set(bodies)) == 1, len({len(body) for body in bodies}) == 1 and not coded
     values = _json(bodies) if whole else None
     if typed.ignore and (values is None or typed.check not in ("auto", "full")):
         raise BadUsage(f"--ignore {typed.ignore[0]}: {name} does not respond to {typed.shown} with JSON; leave it out")
     if typed.check == "status" or not whole:
-        return {"compare": "status"}
+        return _by_status(typed, seen, name, "" if typed.check == "status" else "coding")
     if typed.check == "length" and not alike:
-        lengths = " and ".join(f"{len(body):,}" for body in bodies[:2])
-        raise BadUsage(f"{name}: {typed.shown} got bodies of {lengths} bytes; --check status compares only statuses")
+        lengths = " and ".join(f"{len(body):,}" for body in dict.fromkeys(bodies))
+        got = f"a body in {seen[0].coding}, whose length may vary" if coded else f"bodies of {lengths} bytes"
+        remedy = "leave --check out, or use --check status" if coded else "--check status compares only statuses"
+        raise BadUsage(f"{name}: {typed.shown} got {got}; {remedy}")
     if typed.check == "full" and not same and not typed.ignore:
         raise BadUsage(
             f"{name}: {typed.shown} got bodies that differ, and --check full compares every byte; leave it out, and "
@@ -114,11 +120,23 @@ def _compared(typed: TypedRequest, seen: Sequence[SeenResponse], name: str) -> d
         elif same:
             return {"content_type": ANY_TYPE, **_body(bodies[0])}
     if not alike:
-        return {"compare": "status"}
+        return _by_status(typed, seen, name, "compressed" if coded else "length")
     of_length = {"length": len(bodies[0]), "content_type": ANY_TYPE}
     if same and typed.check != "length":
         return {"compare": "digest", "sha256": hashlib.sha256(bodies[0]).hexdigest(), **of_length}
-    return {"compare": "length", **of_length}
+    return {"compare": "length", **of_length, **({} if same else {"because": "content"})}
+
+
+def _by_status(typed: TypedRequest, seen: Sequence[SeenResponse], name: str, because: str) -> dict[str, Any]:
+    """The status alone, and why no more is compared (``because``); the load reads such a body up to a limit."""
+    longest = max(len(one.body) for one in seen)
+    cut = next((one.cut for one in seen if one.cut), "")
+    if cut or longest > MAX_BODY_BYTES:
+        raise BadUsage(
+            f"{name}: {typed.shown} {cut or f'got a body of {longest:,} bytes'}; a body that is not compared may have "
+            f"up to {MAX_BODY_BYTES:,} bytes; request another path (--path /users/42)"
+        )
+    return {"compare": "status"} | ({"because": because} if because else {})
 
 
 def _json(bodies: Sequence[bytes]) -> list[object] | None:
@@ -152,14 +170,14 @@ def plain(text: str) -> str:
     return re.sub(r"\{(?=[{%#])", "{{ '{' }}", text)
 
 
-def _text(typed: TypedRequest, answer: dict[str, Any]) -> str:
-    """The definition, as JSON."""
+def _text(typed: TypedRequest, answer: dict[str, Any], codings: Sequence[str] = ()) -> str:
+    """The definition, as JSON; ``codings``: of the responses, which need not be those that the request accepts."""
     headers = dict(typed.headers)
-    accepted = next((name for name in headers if name.lower() == "accept-encoding"), "")
-    codings = [coding.strip().lower() for coding in headers.get(accepted, "").split(",")]
-    if accepted and set(codings) <= _CODINGS and answer.get("compare") not in ("status", "length"):
-        del headers[accepted]
-        answer = {**answer, "encodings": list(dict.fromkeys([*codings, IDENTITY]))}
+    accepted = next((value for name, value in headers.items() if name.lower() == "accept-encoding"), "")
+    known = [coding.partition(";")[0].strip().lower() for coding in accepted.split(",")]
+    known = [coding for coding in dict.fromkeys([*known, *codings, IDENTITY]) if coding in _CODINGS]
+    if known != [IDENTITY] and answer.get("compare") not in ("status", "length"):
+        answer = {**answer, "encodings": known, "negotiated": False}
     request: dict[str, Any] = {"path": plain(typed.path), "method": typed.method}
     request |= {"headers": {key: plain(value) for key, value in headers.items()}} if headers else {}
     if typed.body is not None:

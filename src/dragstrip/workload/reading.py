@@ -274,7 +274,7 @@ def _check_headers(kind: RequestKind, source: Source) -> None:
             raise source.bad(at, "is not a valid header name", "use letters, digits and -")
         if name.lower() in _OURS:
             raise source.bad(at, "is set by Dragstrip", "leave it out; `framing` sets how a body is sent")
-        if name.lower() == _ENCODING and kind.answer.encodings:
+        if name.lower() == _ENCODING and kind.answer.encodings and kind.answer.negotiated:
             raise source.bad(at, "is set by `encodings` of the response", "leave it out")
 
 

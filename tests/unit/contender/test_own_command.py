@@ -12,7 +12,7 @@ import pytest
 
 from dragstrip.commands import own_servers
 from dragstrip.commands.request_options import say_unless
-from dragstrip.contender import Entry, Start, entry_of, own_command, prepare, serve_entry
+from dragstrip.contender import Entry, Start, entrants, entry_of, own_command, prepare, serve_entry, usual_workload
 from dragstrip.errors import BadUsage, StageError
 from dragstrip.racing.request import entries_of
 from dragstrip.record import SECRET, Entrant
@@ -204,3 +204,10 @@ def test_folders_and_variables_are_their_commands(tmp_path: Path, capsys: pytest
 def test_the_program_of_a_shells_line_is_found(script: str, first: tuple[str, tuple[str, ...]], tmp_path: Path) -> None:
     """Its files are a part of what a resumed race compares; a log that it writes is not."""
     assert own_command.first_command(script, tmp_path) == (tmp_path / first[0], first[1])
+
+
+def test_servers_of_ones_own_are_raced_at_the_root() -> None:
+    """A definition, shipped or not, names workloads instead."""
+    own = (serve_entry("a=./a"), *entrants(["http://127.0.0.1:3000"]))
+    assert usual_workload(own) == "/"
+    assert usual_workload((*own, *entrants(["nginx-return"]))) == "hello"

@@ -205,7 +205,7 @@ def test_rates_are_named_by_span_list_or_not_at_all() -> None:
 
 def test_a_rate_too_low_for_its_quantile_is_refused_with_one_that_would_do() -> None:
     """p99 wants a thousand answers of each launch."""
-    done = dragstrip("sweep", "--serve", f"one={HELLO}", "--rates", "10,20")
+    done = dragstrip("sweep", "--serve", f"one={HELLO}", "--workload", "hello", "--rates", "10,20")
     assert done.returncode == 2
     assert "use 100 per second or more" in done.stderr
 

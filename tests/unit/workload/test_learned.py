@@ -17,7 +17,7 @@ from dragstrip.workload.typed import TypedRequest
 USER = TypedRequest(path="/users/42?x={{1}}")
 
 
-def seen(*bodies: bytes, status: int = 200, **words: bool) -> list[SeenResponse]:
+def seen(*bodies: bytes, status: int = 200, **words: bool | str) -> list[SeenResponse]:
     return [SeenResponse(status=status, body=body, **words) for body in bodies]
 
 
@@ -27,8 +27,19 @@ def seen(*bodies: bytes, status: int = 200, **words: bool) -> list[SeenResponse]
         (seen(b"hello", b"hello"), "auto", "bytes", "the status and every byte of the body"),
         (seen(b"{{ x }}", b"{{ x }}"), "auto", "bytes", "the status and every byte of the body"),
         (seen(b"\xff\0", b"\xff\0"), "auto", "bytes", "the status and every byte of the body"),
-        (seen(b"at 10", b"at 11"), "auto", "length", "the status and the body's length"),
-        (seen(b"at 9", b"at 10"), "auto", "status", "the status only, no body"),
+        (
+            seen(b"at 10", b"at 11"),
+            "auto",
+            "length",
+            "the status and the body's length, because the body changed between two responses, and not only in fields "
+            "of JSON",
+        ),
+        (
+            seen(b"at 9", b"at 10"),
+            "auto",
+            "status",
+            "the status only, no body, because the body's length changed between two responses",
+        ),
         (seen(b'{"a":1}', b'{"a":1}'), "auto", "values", "the status and every value of the JSON"),
         (seen(b'{"a":1}', b'{"a":1}'), "full", "bytes", "the status and every byte of the body"),
         (seen(b'{"a":1}', b'{"a":1}'), "length", "length", "the status and the body's length"),
@@ -39,9 +50,24 @@ def seen(*bodies: bytes, status: int = 200, **words: bool) -> list[SeenResponse]
             "values",
             "the status and the JSON: 1 of 2 fields by value, 1 by type because they change (/a)",
         ),
-        (seen(b'{"a":1}', b'{"a":"x"}'), "auto", "status", "the status only, no body"),
-        (seen(b"x", b"x", whole=False), "auto", "status", "the status only, no body"),
-        (seen(b"xy", b"xz", coded=True), "auto", "status", "the status only, no body"),
+        (
+            seen(b'{"a":1}', b'{"a":"x"}'),
+            "auto",
+            "status",
+            "the status only, no body, because the body's length changed between two responses",
+        ),
+        (
+            seen(b"x", b"x", whole=False, coding="zstd"),
+            "auto",
+            "status",
+            "the status only, no body, because the body's content coding can't be undone, or not within 1 MiB",
+        ),
+        (
+            seen(b"xy", b"xz", coding="gzip"),
+            "auto",
+            "status",
+            "the status only, no body, because the body, which is compressed, changed between two responses",
+        ),
         (seen(b"", b""), "auto", "bytes", "the status and every byte of the body"),
         (seen(b"x" * 2**21, b"x" * 2**21), "auto", "digest", "the status and every byte of the body"),
         (
@@ -74,6 +100,8 @@ def test_as_much_is_compared_as_stays_the_same(
         (USER, [*seen(b""), *seen(b"", status=500)], "different statuses (200, 500)"),
         (TypedRequest(path="/", check="full"), seen(b"a", b"b"), "--check full"),
         (TypedRequest(path="/", check="length"), seen(b"a", b"bc"), "bodies of 1 and 2 bytes"),
+        (TypedRequest(path="/", check="length"), seen(b"a", b"a", coding="gzip"), "a body in gzip"),
+        (USER, seen(b"a" * 2**20, b"a" * (2**20 + 1)), "up to 1,048,576 bytes; request another path (--path"),
         (TypedRequest(path="/", ignore=("/id",)), seen(b"a", b"a"), "does not respond to GET / with JSON"),
         (TypedRequest(path="/", ignore=("/id",)), seen(b'{"it":1}', b'{"it":1}'), "it sends /it"),
     ],
@@ -114,8 +142,22 @@ def test_a_request_is_sent_as_it_was_typed() -> None:
     assert b"\r\nX-A: {{ b }}\r\n" in exchange.request
     assert exchange.sends == b'{"a":{"b":{{1}}}}'
     assert (exchange.status, exchange.encodings, exchange.chunks) == (201, ("gzip", "identity"), False)
+    assert b"\r\nAccept-Encoding: gzip\r\n" in exchange.request
     binary = TypedRequest(path="/", method="POST", body=b"\xff\0")
     assert Asking(unanswered(binary)).exchanges()[0].sends == b"\xff\0"
+
+
+def test_a_coding_that_the_server_chose_is_accepted_and_not_asked_for() -> None:
+    """The request stays as it was typed, also in the record; a header with codings that it can't undo stays, too."""
+    made = answered(TypedRequest(path="/"), seen(b"a", b"a", coding="gzip"), "one")
+    for workload in (made, reopened(recorded(made), "race x")):
+        (exchange,) = Asking(workload).exchanges()
+        assert (exchange.encodings, exchange.negotiated) == (("gzip", "identity"), False)
+        assert b"Accept-Encoding" not in exchange.request
+    usual = TypedRequest(path="/", headers=(("Accept-Encoding", "zstd, br;q=0.5"),))
+    (exchange,) = Asking(answered(usual, seen(b"a", b"a"), "one")).exchanges()
+    assert exchange.encodings == ("br", "identity")
+    assert b"\r\nAccept-Encoding: zstd, br;q=0.5\r\n" in exchange.request
 
 
 def test_secrets_are_in_no_record_and_are_asked_for_again() -> None:

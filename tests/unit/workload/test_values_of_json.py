@@ -124,3 +124,40 @@ def test_every_value_is_located_where_it_stands(value: object) -> None:
         assert set(found) == set(json_by_value.pointers(json_by_value.parsed(body)))
         for start, end in found.values():
             json.loads(body.decode()[start:end])
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "same"),
+    [
+        ("1e400", "1e401", False),
+        ("1e400", "1E+400", True),
+        ("1e-400", "1e-401", False),
+        ("1e9999999999999999999", "1e9999999999999999998", False),
+        ("18446744073709551616", "18446744073709551617", False),
+        ("1" * 5000, "1" * 5000, True),
+        ("-0", "0", False),
+        ("-0.0", "0.0", False),
+        ("0.0", "0e7", True),
+        ("24", "24.0", False),
+        ("1e2", "100.0", True),
+        ("0.1", "0.10000000000000001", True),  # the same double
+    ],
+)
+def test_numbers_are_the_same_by_value_and_notation(first: str, second: str, same: bool) -> None:
+    """What doubles would make equal is told apart, and shown as it came."""
+    fault = json_by_value.fault(f'{{"a": {first}}}'.encode(), f'{{"a": {second}}}'.encode(), ())
+    assert fault == (None if same else f"the field /a is {second} (number); expected {first} (number)")
+    changed = list(json_by_value.changing([json_by_value.parsed(one.encode()) for one in (first, second)]))
+    assert bool(changed) is not same
+
+
+def test_json_that_is_nested_too_deep_is_not_compared_by_value() -> None:
+    """Its comparison would exceed Python's recursion."""
+    for depth in (99, 100, 101, 10_000):
+        body = b"[" * depth + b"1" + b"]" * depth
+        assert (json_by_value.settled([body, body]) is None) is (depth > 100)
+
+
+def test_what_is_not_a_number_of_json_is_not_json() -> None:
+    """Python reads and writes NaN, no other program does."""
+    assert "is not JSON" in str(json_by_value.fault(b"[1]", b"[NaN]", ()))
