@@ -32,7 +32,6 @@ ROWS = (
         "metrics",
         "quantities",
         "paths",
-        "version",
         "extensions",
         "errors",
     ),

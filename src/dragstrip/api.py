@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from dragstrip import analysis as judging
 from dragstrip import contender
+from dragstrip.analysis import comparison
 from dragstrip.errors import BadUsage
 from dragstrip.racing.options import PlanOptions
 from dragstrip.report import figures
@@ -172,8 +173,7 @@ def race(
     """
     # Here, because reading old results must do without the compiled engine.
     from dragstrip.racing import run as racing
-    from dragstrip.racing.learn import workloads_from
-    from dragstrip.racing.request import Request
+    from dragstrip.racing.request import Request, workloads_from
 
     _refuse_odd(contenders, serve, "/" if workload is None else workload, plan)
     served = [contender.serve_entry(f"{name}={command}") for name, command in (serve or {}).items()]
@@ -228,13 +228,13 @@ def stored(run: str = "last", store: Path | str | None = None) -> Result:
 
 def compare(
     old: Result, new: Result, *, metric: str | None = None, margin: float | None = None, reference: str | None = None
-) -> judging.Comparison:
-    """Two races, now against then; ``metric``, ``margin`` and ``reference`` as ``dragstrip.analysis.compare``.
+) -> comparison.Comparison:
+    """Two races, now against then; ``metric``, ``margin`` and ``reference`` as ``analysis.comparison.compare``.
 
     Raises:
-        BadUsage: a race has several columns; ``dragstrip.analysis.compare_columns`` compares each.
+        BadUsage: a race has several columns; ``analysis.comparison.compare_columns`` compares each.
     """
-    return judging.compare(old.record, new.record, metric=metric, margin=margin, reference=reference)
+    return comparison.compare(old.record, new.record, metric=metric, margin=margin, reference=reference)
 
 
 def _frame(rows: Iterable[dict[str, Any]], columns: Sequence[str] | None = None) -> DataFrame:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -57,6 +59,31 @@ OUT = {
     "crashes-999": ["died under load (killed by SIGSEGV (Segmentation fault))", "dying now, by a crash"],
     "daemonizes": ["ended with exit status 0 while process ", "start the server in the foreground"],
 }
+#: Two servers of the user's own; a command line that shows afterwards which of Dragstrip's modules it imported; and at
+#: most how many it may: a race should not wait for what it does not use, and what the heart of a race is stays visible.
+OWN_TWO = [*misbehaving("one", "none"), *misbehaving("two", "none")]
+IMPORTED = """
+import sys
+from dragstrip.commands.main import run
+code = run(sys.argv[1:])
+print(code)
+print(*sorted(name for name in sys.modules if name.startswith("dragstrip.")))
+"""
+MOST_MODULES = 130
+#: Rooms of which it may import none.
+FOR_SOME = (
+    "extras",
+    "image",
+    "why",
+    "doctor",
+    "revision",
+    "sweep",
+    "site",
+    "loading",
+    "process.database",
+    "report.load",
+)
+
 #: In the first round some die, and the second is whole.
 SEED, ROUNDS = 7, 2
 
@@ -255,6 +282,21 @@ def test_a_race_of_two_ends_in_a_verdict(tmp_path: Path) -> None:
     assert told["void"] or pair["verdict"] in ("faster", "slower")
     assert "nginx-lua" in done.stdout
     assert "tornado" in done.stdout
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("raced", [OWN_TWO, ["node", "nginx-return"]], ids=["own", "shipped"])
+def test_a_usual_race_imports_only_what_it_uses(tmp_path: Path, raced: list[str]) -> None:
+    """At most ``MOST_MODULES`` of Dragstrip's own: what is for some races alone is imported by those."""
+    words = ["race", *raced, "--rounds", "2", "-c", "4", "--quiet", "--store", str(tmp_path / "races.sqlite")]
+    done = subprocess.run([sys.executable, "-c", IMPORTED, *words], capture_output=True, text=True, timeout=280)
+    *_, code, names = done.stdout.splitlines()
+    imported = names.split()
+    assert code in ("0", "3"), done.stderr  # 3: the machine was disturbed
+    assert "dragstrip.racing.race_loop" in imported
+    assert len(imported) <= MOST_MODULES, imported
+    alone = {name for name in imported for room in FOR_SOME if f"{name}.".startswith(f"dragstrip.{room}.")}
+    assert not alone
 
 
 def counting(tmp_path: Path, name: str, fault: str) -> str:

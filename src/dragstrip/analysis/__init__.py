@@ -2,20 +2,10 @@
 
 Method: ``docs/METHOD.md``. One number per contender and round decides (a launch is the unit of repetition); pairs
 are compared over the rounds in which both ran. Every ratio is *a's speed over b's*: above 1 means that ``a`` is the
-better one, also for CPU time: less is better.
+better one, also for CPU time: less is better. ``comparison`` compares two races, ``history`` many.
 """
 
 from dragstrip.analysis.columns import MAX_VOID_ROUNDS, by_column, with_column
-from dragstrip.analysis.comparability import Differs, Unlike
-from dragstrip.analysis.comparison import (
-    BETWEEN_RACES,
-    Change,
-    Comparison,
-    NoInterval,
-    columns_of_both,
-    compare,
-    compare_columns,
-)
 from dragstrip.analysis.fitness import UnfitReason
 from dragstrip.analysis.gates import NO_GATE, Gate
 from dragstrip.analysis.group_sequential import factor_within

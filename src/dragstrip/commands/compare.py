@@ -9,8 +9,8 @@ from pathlib import Path
 
 import click
 
-from dragstrip import analysis
 from dragstrip.analysis.causes import CausesBetween
+from dragstrip.analysis.comparison import columns_of_both, compare_columns
 from dragstrip.commands import options as opts
 from dragstrip.commands.options import EXIT_FAILURE, EXIT_VOID, gathered, option, read_race, switch
 from dragstrip.commands.outputs import json_text, write_all
@@ -71,12 +71,10 @@ def compare(options: CompareOptions) -> None:
     for race in (before, after):
         _refuse_void(race)
     reference = "" if options.reference == "none" else options.reference
-    by_column = analysis.compare_columns(
-        before, after, metric=options.metric, margin=options.margin, reference=reference
-    )
+    by_column = compare_columns(before, after, metric=options.metric, margin=options.margin, reference=reference)
     disturbed = report.disturbance(before, after)
     reports = []
-    for (column, comparison), (_, then, now) in zip(by_column, analysis.columns_of_both(before, after), strict=True):
+    for (column, comparison), (_, then, now) in zip(by_column, columns_of_both(before, after), strict=True):
         compared = comparison.comparable or options.anyway
         rulings = report.judge(comparison, options.rules) if compared else []
         item = report.ComparisonReport(

@@ -7,7 +7,7 @@ docs/commands.md shows how to switch it on. A completion that fails is silent: a
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,8 +21,6 @@ DATA = Path(__file__).parents[1] / "data"
 
 #: Maximum number of races to choose from, and of loads; the commands that accept loads.
 MAX_RACES, OF_LOADS = 50, ("show", "export")
-
-Completer = Callable[[click.Context, click.Parameter, str], "list[CompletionItem]"]
 
 
 def contenders(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -7,22 +7,17 @@ from collections.abc import Iterable
 
 import click
 
-from dragstrip.contender import Entry, commands
+from dragstrip.contender import Entry, boxes, commands
 from dragstrip.errors import BadUsage
 from dragstrip.report.figures import visible
 
 
-def ask_to_build(entries: Iterable[Entry], *, yes: bool) -> None:
-    """Shows the builds of imported entries that are new or changed, and asks; nothing is built yet.
+def ask_to_build(images: Iterable[Entry], *, yes: bool) -> None:
+    """Shows the builds of images of imported entries that are new or changed, and asks; nothing is built yet.
 
     Raises:
         BadUsage: as ``ask_to_run``.
     """
-    images = [entry for entry in entries if entry.container is not None]
-    if not images:
-        return
-    from dragstrip.contender import boxes  # images alone need it
-
     new = [entry for entry in images if boxes.asks_for_agreement(entry)]
     if new:
         ask_to_run(f"the build of {', '.join(dict.fromkeys(entry.name for entry in new))}", new, yes=yes)

@@ -13,7 +13,7 @@ import click
 from dragstrip import contender, image
 from dragstrip.commands import options as opts
 from dragstrip.commands.options import gathered, option, switch
-from dragstrip.contender import Entry
+from dragstrip.contender import Entry, imported
 from dragstrip.errors import BadDefinition, BadUsage
 from dragstrip.report import listing
 from dragstrip.report.console import Console
@@ -64,7 +64,7 @@ def _known(options: ContendersOptions) -> tuple[list[Entry], dict[str, str]]:
     words: Iterable[str] = contender.names(options.folders)
     entries = list(contender.entrants(words, extra_dirs=options.folders, settings=options.settings))
     broken = contender.broken_definitions(options.folders)
-    for name in contender.imported_names():
+    for name in imported.names():
         try:
             entries += contender.entrants([name])
         except BadDefinition as error:

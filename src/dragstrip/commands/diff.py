@@ -20,9 +20,8 @@ from dragstrip.commands.why import with_causes
 from dragstrip.contender import Entry
 from dragstrip.errors import BadUsage
 from dragstrip.racing import run as racing
-from dragstrip.racing.learn import workloads_from
 from dragstrip.racing.options import RACED
-from dragstrip.racing.request import Request
+from dragstrip.racing.request import Request, workloads_from
 from dragstrip.record import EventKind, Purpose, Race
 from dragstrip.report import revisions as revisions_report
 from dragstrip.report.comparison import cell

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import click
 
-from dragstrip.commands import completion
 from dragstrip.commands import options as opts
-from dragstrip.commands.options import EXIT_FAILURE, argument, gathered, open_store, option
+from dragstrip.commands.options import EXIT_FAILURE, argument, completed_by, gathered, open_store, option
 from dragstrip.errors import BadUsage
 from dragstrip.extensions import extension
 from dragstrip.image.engines import ENGINES
@@ -25,7 +24,10 @@ class ImportOptions:
 
     file: Path = argument(type=click.Path(path_type=Path, exists=True))
     run: str | None = option(
-        "--beside", metavar="RUN", shell_complete=completion.races, help="Show another tool's result with this race."
+        "--beside",
+        metavar="RUN",
+        shell_complete=completed_by("races"),
+        help="Show another tool's result with this race.",
     )
     name: str | None = option("--name", help="Name for that result. [default: the tool's name]")
     engine: str = option(

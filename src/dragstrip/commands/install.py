@@ -53,7 +53,7 @@ def install_command(options: InstallOptions) -> None:
         click.echo(f"dragstrip: passed over: {reason}", err=True)
     names = [name for name in wanted if name not in (database.NAME, image.DEBIAN)]
     entries = list(contender.entrants(names, extra_dirs=options.folders, settings=options.settings))
-    ask_to_build(entries, yes=options.yes)
+    ask_to_build([entry for entry in entries if entry.container is not None], yes=options.yes)
     named = entries if options.names else []
     entries = [also for entry in entries for also in _for_workloads(entry, asked, with_database)]
     missing = [entry for entry in entries if isinstance(contender.check(entry), contender.Missing)]

@@ -101,7 +101,7 @@ class Commands(click.Group):
 
 def _show_version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
     if wanted and not ctx.resilient_parsing:
-        from dragstrip.version import __version__
+        from dragstrip import __version__
 
         click.echo(f"dragstrip, version {__version__}")
         ctx.exit()
@@ -118,7 +118,7 @@ def cli() -> None:
 def main() -> None:
     """Runs the command line: one line on stderr for a refusal, and its exit code; never a traceback."""
     from dragstrip.commands import streams
-    from dragstrip.commands.inherited_settings import undo_unwanted
+    from dragstrip.commands.signals import undo_unwanted
 
     undo_unwanted()
     if "DRAGSTRIP_IN_USER_NAMESPACE" in os.environ:  # namespaces.ENTERED

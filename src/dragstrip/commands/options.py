@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from dragstrip.commands import completion
 from dragstrip.commands.outputs import OutputFile
 from dragstrip.commands.quantities import BUDGET, DURATION, RATE_OR_AUTO, SHARE, THRESHOLD, TextType, whole_number
 from dragstrip.errors import BadUsage
@@ -29,6 +28,8 @@ from dragstrip.record import Race
 from dragstrip.store.database import Store, default_path
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from dragstrip.contender import AllowedHost
     from dragstrip.racing.setup import Site
 
@@ -81,6 +82,18 @@ class GroupedCommand(click.Command):
             if records:
                 with formatter.section(group):
                     formatter.write_dl(records)
+
+
+def completed_by(name: str) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
+    """A word is completed by this function of ``completion``, which is imported when a shell asks."""
+
+    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        from dragstrip.commands import completion
+
+        found: list[CompletionItem] = getattr(completion, name)(ctx, param, incomplete)
+        return found
+
+    return complete
 
 
 def option(*flags: str, **words: object) -> Any:
@@ -163,8 +176,8 @@ pairs_option = partial(switch, "--pairs", help="Show every pair.")
 verbose_option = partial(
     switch, "--verbose", "-v", help="Also show all checks, the other metrics and what the words mean."
 )
-race_argument = partial(argument, shell_complete=completion.races)
-contenders_argument = partial(argument, nargs=-1, shell_complete=completion.contenders)
+race_argument = partial(argument, shell_complete=completed_by("races"))
+contenders_argument = partial(argument, nargs=-1, shell_complete=completed_by("contenders"))
 store_option = partial(option, "--store", type=_PATH, help="Database file with the stored races.")
 folders_option = partial(
     option,

@@ -13,10 +13,9 @@ import click
 
 from dragstrip import contender, paths
 from dragstrip.analysis import Gate
-from dragstrip.commands import completion, own_servers
 from dragstrip.commands import options as opts
+from dragstrip.commands import own_servers
 from dragstrip.commands.conclusion import Reports, conclude, finished
-from dragstrip.commands.consent import ask_to_build, ask_to_run
 from dragstrip.commands.options import gathered, open_store, option, placed, switch, taken_from
 from dragstrip.commands.quantities import ExtraSeconds
 from dragstrip.commands.request_options import (
@@ -31,9 +30,8 @@ from dragstrip.contender.entries import HTTP, TLS, split_label
 from dragstrip.errors import BadUsage, need_extra
 from dragstrip.metrics import MetricChoice
 from dragstrip.racing import run as racing
-from dragstrip.racing.learn import workloads_from
 from dragstrip.racing.options import LOAD, RACED, TIME, DeclaredOptions
-from dragstrip.racing.request import Request, entries_of, request_of
+from dragstrip.racing.request import Request, entries_of, request_of, workloads_from
 from dragstrip.racing.setup import Site
 from dragstrip.record import Race
 from dragstrip.report.console import Console
@@ -60,7 +58,7 @@ class RaceOptions(DeclaredOptions, RequestOptions, Reports):
 
     contenders: tuple[str, ...] = opts.contenders_argument()
     line_up: str | None = opts.line_up_option(
-        shell_complete=completion.line_ups,
+        shell_complete=opts.completed_by("line_ups"),
         is_eager=True,
         callback=_line_up_first,
         help="A named list of contenders with its settings, e.g. default, or a TOML file.",
@@ -92,7 +90,7 @@ class RaceOptions(DeclaredOptions, RequestOptions, Reports):
     resume_id: str | None = option(
         "--resume",
         metavar="ID",
-        shell_complete=completion.races,
+        shell_complete=opts.completed_by("races"),
         help="Continue an interrupted race, or extend one with --budget +TIME.",
     )
     into: Path | None = option(
@@ -192,6 +190,7 @@ def _continuing(options: RaceOptions, race: Race, site: Site) -> Request:
     own_servers.give_again(options.variables, racing_on)
     entries = entries_of(racing_on)
     if race.imported:
+        from dragstrip.commands.consent import ask_to_run
         from dragstrip.racing.resume import refuse_other_machine
 
         refuse_other_machine(race, site)
@@ -245,7 +244,10 @@ def _request(options: RaceOptions) -> Request:
         )
     if any(isinstance(one, Workload) and one.asks_database for one in asked):
         need_extra("psycopg")
-    ask_to_build(known, yes=options.yes)
+    if images := [entry for entry in known if entry.container is not None]:
+        from dragstrip.commands.consent import ask_to_build  # images alone need it
+
+        ask_to_build(images, yes=options.yes)
     say = say_unless(options.quiet)
     entries = (*known, *own_servers.entries_of(options, serve, say=say))
     workload, *also = workloads_from(asked, entries, http=http, say=say)

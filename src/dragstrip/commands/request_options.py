@@ -11,11 +11,9 @@ from pathlib import Path
 
 import click
 
-from dragstrip.commands import completion
-from dragstrip.commands.options import option
+from dragstrip.commands.options import completed_by, option
 from dragstrip.commands.quantities import Count, TextType
 from dragstrip.errors import BadUsage
-from dragstrip.loading.request_pool import bounded
 from dragstrip.paths import is_file
 from dragstrip.racing.options import REQUEST
 from dragstrip.report.figures import visible
@@ -59,7 +57,7 @@ def _method(text: str) -> str:
 
 _of_request = partial(option, group=REQUEST)
 workload_option = partial(
-    _of_request, "--workload", multiple=True, shell_complete=completion.workloads, metavar="NAME[,NAME…]"
+    _of_request, "--workload", multiple=True, shell_complete=completed_by("workloads"), metavar="NAME[,NAME…]"
 )
 header_option = partial(
     _of_request, "--header", "-H", type=TextType("header", _header), multiple=True, metavar="'K: V'"
@@ -148,6 +146,8 @@ def body_of(flags: RequestFlags) -> bytes | None:
     text = flags.body if file is None else f"@{file}"
     if text is None or not text.startswith("@"):
         return None if text is None else text.encode()
+    from dragstrip.loading.request_pool import bounded  # bodies in files alone need it
+
     return bounded(Path(text[1:]), f"-b {text}")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from dragstrip import analysis
+from dragstrip.analysis.comparison import compare_columns
 from dragstrip.commands import options as opts
 from dragstrip.commands import own_servers
 from dragstrip.commands.consent import ask_to_run
@@ -75,7 +75,7 @@ def rerun(options: RerunOptions) -> None:
         sys.exit(EXIT_FAILURE)
     console.print()
     disturbed = comparison.disturbance(before, after)
-    for column, compared in analysis.compare_columns(before, after):
+    for column, compared in compare_columns(before, after):
         report = comparison.ComparisonReport(
             comparison=compared, compared=compared.comparable, column=column, disturbed=disturbed
         )

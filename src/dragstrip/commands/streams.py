@@ -167,7 +167,7 @@ def report_failure(error: BaseException) -> int:
     import platform
     import traceback
 
-    from dragstrip.version import __version__
+    from dragstrip import __version__
 
     about = f"dragstrip {__version__}, Python {platform.python_version()}, {platform.platform()}\n{sys.argv!r}\n\n"
     file = write_report(

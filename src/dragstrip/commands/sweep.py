@@ -18,9 +18,9 @@ from dragstrip.commands.outputs import Wanted, json_text, write_all
 from dragstrip.commands.quantities import Count, TextType, duration_s, rate_per_s
 from dragstrip.commands.request_options import RequestOptions, asked_for, say_unless, workload_option
 from dragstrip.errors import BadUsage
-from dragstrip.racing.learn import workloads_from
 from dragstrip.racing.options import LOAD, TIME
 from dragstrip.racing.request import Request as RaceRequest
+from dragstrip.racing.request import workloads_from
 from dragstrip.record import MAX_RATE_PER_S
 from dragstrip.report import glyphs
 from dragstrip.report import sweep as sweep_report

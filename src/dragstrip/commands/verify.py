@@ -17,7 +17,7 @@ from dragstrip.commands import own_servers
 from dragstrip.commands.options import EXIT_FAILURE, EXIT_USAGE, gathered, of_race, switch
 from dragstrip.commands.request_options import RequestOptions, asked_for, say_unless, workload_option
 from dragstrip.errors import BadUsage
-from dragstrip.racing.learn import workloads_from
+from dragstrip.racing.request import workloads_from
 from dragstrip.racing.verify import Proof, ProofStatus
 from dragstrip.racing.verify import verify as proofs_of
 from dragstrip.workload.typed import is_path

@@ -20,9 +20,8 @@ from dragstrip.commands.quantities import DURATION, whole_number
 from dragstrip.commands.request_options import RequestOptions, of_record, say_unless, workload_option
 from dragstrip.commands.signals import as_interruptions, number_of
 from dragstrip.errors import BadUsage, DragstripError
-from dragstrip.racing.learn import workloads_from
 from dragstrip.racing.options import RACED, TIME, IntRange
-from dragstrip.racing.request import entries_of, workloads_of
+from dragstrip.racing.request import entries_of, workloads_from, workloads_of
 from dragstrip.record import Race
 from dragstrip.report import glyphs
 from dragstrip.report.console import Console

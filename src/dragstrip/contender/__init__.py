@@ -36,9 +36,7 @@ from dragstrip.contender.entries import (
     variant,
     workload_word_of,
 )
-from dragstrip.contender.fields import NAME, PER_CORE, SUITES, Alternative, Contender, Install, load
-from dragstrip.contender.imported import names as imported_names
-from dragstrip.contender.imported import place_of as place_of_imported
+from dragstrip.contender.fields import BUILD_S, NAME, PER_CORE, SUITES, Alternative, Contender, Install, load
 from dragstrip.contender.preparation import (
     LOOPBACK,
     Identity,
@@ -51,4 +49,3 @@ from dragstrip.contender.preparation import (
     prepare,
     status,
 )
-from dragstrip.machine.bounded_command import BUILD_S

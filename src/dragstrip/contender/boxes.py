@@ -9,7 +9,7 @@ from dragstrip import image
 from dragstrip.contender.definition import fill
 from dragstrip.contender.discovery import Missing, Ready, cache_dir
 from dragstrip.contender.entries import Entry
-from dragstrip.contender.fields import ContainerFields
+from dragstrip.contender.fields import BUILD_S, ContainerFields
 from dragstrip.errors import BadUsage, NeedsUserNamespace, NotReady
 from dragstrip.image import Box, FoundImage, Image, Recipe, Wish
 
@@ -144,5 +144,5 @@ def _recipe(container: ContainerFields) -> Recipe | None:
 
 def _found(container: ContainerFields) -> FoundImage:
     if (recipe := _recipe(container)) is not None:
-        return image.build(recipe, cache_dir())
+        return image.build(recipe, cache_dir(), at_most_s=BUILD_S)
     return image.find(container.image, container.engine)

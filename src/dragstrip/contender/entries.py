@@ -21,7 +21,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from dragstrip.contender import imported, own_command
+from dragstrip.contender import own_command
 from dragstrip.contender.address import USUAL_TRUST, Address, Trust, address_of, is_address
 from dragstrip.contender.definition import Strict, fill, nearest
 from dragstrip.contender.definition import read as read_definition
@@ -34,6 +34,7 @@ from dragstrip.contender.fields import (
     Contender,
     Value,
     Words,
+    is_imported,
     load,
 )
 from dragstrip.errors import BadDefinition, BadUsage
@@ -280,7 +281,9 @@ def find(word: str, extra_dirs: Iterable[Path] = ()) -> Contender:
         BadUsage: unknown name (the message has the nearest names), or two definitions have one name.
         BadDefinition: its definition is refused.
     """
-    if imported.is_name(word):
+    if is_imported(word):
+        from dragstrip.contender import imported  # entries of suites alone need it
+
         return _load_once(imported.definition(word))
     users = _users(extra_dirs) if "/" not in word else {}
     valid: dict[str, Path] = {}
@@ -319,7 +322,7 @@ def parse_entry(text: str) -> tuple[str, dict[str, str]]:
     Raises:
         BadUsage: an override without ``=``, or a key that is given twice.
     """
-    suite, _, rest = text.partition(":") if imported.is_name(text) else ("", "", text)
+    suite, _, rest = text.partition(":") if is_imported(text) else ("", "", text)
     name, colon, rest = rest.partition(":")
     name = f"{suite}:{name}" if suite else name
     overrides: dict[str, str] = {}

@@ -26,6 +26,9 @@ SUITES = ("tfb", "arena")
 #: A contender's name. An imported entry keeps the name that its suite gives it.
 NAME = re.compile(rf"^([a-z0-9][a-z0-9.+-]{{0,59}}|({'|'.join(SUITES)}):[a-z0-9][a-z0-9._+-]{{0,59}})$")
 
+#: Seconds of a build: base images and packages are downloaded, and compilers run.
+BUILD_S = 3600.0
+
 #: A parameter's default that becomes the number of the servers' cores.
 PER_CORE = "{cores}"
 Value = int | float | bool | str
@@ -644,3 +647,9 @@ def _check_pattern(contender: Contender, at: tuple[Key, ...], pattern: str, grou
         raise contender.source.bad(
             at, f"given {pattern!r} with {groups} groups", f"exactly one group in parentheses must hold {group}"
         )
+
+
+def is_imported(text: str) -> bool:
+    """Whether a word begins as the name of an imported entry, like ``tfb:go``."""
+    suite, colon, _ = text.partition(":")
+    return bool(colon) and suite in SUITES

@@ -11,12 +11,6 @@ from dragstrip.errors import BadUsage
 from dragstrip.paths import is_file
 
 
-def is_name(text: str) -> bool:
-    """Whether a word begins as the name of an imported entry."""
-    suite, colon, _ = text.partition(":")
-    return bool(colon) and suite in SUITES
-
-
 def folder() -> Path:
     """The folder of all imported definitions: dragstrip/imported below $XDG_DATA_HOME (~/.local/share)."""
     data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"

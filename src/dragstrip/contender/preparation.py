@@ -20,6 +20,7 @@ from dragstrip.contender.definition import fill
 from dragstrip.contender.discovery import Missing, Ready, cache_dir
 from dragstrip.contender.entries import Entry
 from dragstrip.contender.fields import (
+    BUILD_S,
     DATABASE,
     PER_CORE,
     PROGRAM,
@@ -31,7 +32,6 @@ from dragstrip.contender.fields import (
 )
 from dragstrip.contender.template import Json, TemplateRefused, render
 from dragstrip.errors import BadDefinition, NotReady, StageError
-from dragstrip.machine.bounded_command import BUILD_S, bounded
 
 if TYPE_CHECKING:
     from dragstrip.image import Box
@@ -293,6 +293,8 @@ def _place(folder: Path, name: str) -> Path:
 
 
 def _run_build(contender: Contender, ready: Ready, *, source: Path, out: Path) -> None:
+    from dragstrip.machine.bounded_command import bounded  # builds alone need it
+
     declared = contender.fields.build
     assert declared is not None
     values = discovery.settings(contender, ready.programs) | {"build": str(out), "cache": str(cache_dir())}

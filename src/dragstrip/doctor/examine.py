@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from dragstrip import machine, paths
+from dragstrip import __version__, machine, paths
 from dragstrip.doctor import containers, noise_floor
 from dragstrip.doctor.finding import DoctorFinding, DoctorStatus, Report, Subject, judged, not_measured
 from dragstrip.doctor.noise_floor import NoiseFloor
@@ -30,7 +30,6 @@ from dragstrip.racing.setup import engine_on, waits
 from dragstrip.store import machine_profile
 from dragstrip.store.json_values import JsonObject, encode
 from dragstrip.store.messages import ELSEWHERE
-from dragstrip.version import __version__
 
 #: (connections, keep-alive) at which the ceiling is measured; a race is compared with the nearest point.
 POINTS = ((1, True), (10, True), (32, True), (100, True), (1000, True), (32, False))

@@ -19,7 +19,7 @@ from dragstrip.errors import BadUsage, NotReady, StageError
 from dragstrip.image import engines
 from dragstrip.image.images import FoundImage, is_unpacked
 from dragstrip.image.kept import locked, remove_old
-from dragstrip.machine.bounded_command import BUILD_S, tail_of
+from dragstrip.machine.bounded_command import tail_of
 
 #: Builds whose results are remembered; the build that was used longest ago is forgotten first.
 MAX_BUILDS = 200
@@ -129,7 +129,7 @@ def stored(note: Path) -> tuple[str, str]:
     return content["engine"], content["image"]
 
 
-def build(recipe: Recipe, cache: Path, *, at_most_s: float = BUILD_S) -> FoundImage:
+def build(recipe: Recipe, cache: Path, *, at_most_s: float) -> FoundImage:
     """The image of a recipe, built now unless it was built before.
 
     Raises:

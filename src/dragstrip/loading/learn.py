@@ -17,7 +17,6 @@ from dragstrip.loading.request import PLAIN, RESUMED, LoadRequest, Target
 from dragstrip.scrutiny import (
     ALPN,
     Deadline,
-    Http2Session,
     Response,
     ResponseError,
     Server,
@@ -25,6 +24,7 @@ from dragstrip.scrutiny import (
     read_response,
     refused_certificate,
 )
+from dragstrip.scrutiny.http2 import Http2Session
 from dragstrip.scrutiny.responses import AGAIN_S, own_words
 
 #: A reference body is held in memory, to be compared byte by byte.

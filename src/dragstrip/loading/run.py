@@ -19,7 +19,7 @@ from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from dragstrip import machine
+from dragstrip import __version__, machine
 from dragstrip.errors import BadUsage, DragstripError, EngineError, EngineFailure
 from dragstrip.loading.arrivals import Offer, OfferStep
 from dragstrip.loading.learn import Learned, given_response, learn
@@ -45,7 +45,6 @@ from dragstrip.loading.request_pool import PoolRequest
 from dragstrip.loading.result import LoadResult, ScriptReport, Slice
 from dragstrip.process import keep_awake
 from dragstrip.record import Backend, LoadEnding
-from dragstrip.version import __version__
 from dragstrip.workload import HTTP2
 
 if TYPE_CHECKING:

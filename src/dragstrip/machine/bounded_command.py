@@ -14,9 +14,6 @@ from pathlib import Path
 #: The lines of an output that a message shows, and the bytes that they are taken from.
 TAIL_LINES, TAIL_BYTES = 15, 65_536
 
-#: Seconds of a build: base images and packages are downloaded, and compilers run.
-BUILD_S = 3600.0
-
 
 @dataclass(frozen=True, slots=True)
 class Ended:

@@ -1,12 +1,20 @@
-"""The certificate of servers that race over TLS: made for one race, and trusted only in that race."""
+"""The certificate of servers that race over TLS: made for one race, and trusted only in that race.
+
+Importing it takes a while, and most races have no TLS.
+"""
 
 from __future__ import annotations
 
 import datetime
 import ipaddress
-import threading
 from dataclasses import dataclass
 from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from dragstrip.contender import Identity
 
@@ -25,29 +33,12 @@ class Authority:
     file: Path
 
 
-class Certificates:
-    """Makes a race's authority when it is first needed, and writes its certificate into ``folder``."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder, self._lock = folder, threading.Lock()
-        self._made: Authority | None = None
-
-    def authority(self) -> Authority:
-        """The same one each time; safe from several threads."""
-        with self._lock:
-            self._made = self._made or make(self._folder)
-            return self._made
-
-
 def make(folder: Path) -> Authority:
-    """An authority and a server's certificate for 127.0.0.1 and localhost; the authority's key is not kept."""
-    # Imported here: importing takes a while, and most races have no TLS.
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes
-    from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-    from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+    """An authority and a server's certificate for 127.0.0.1 and localhost; the authority's key is not kept.
 
+    Args:
+        folder: where the authority's certificate is written.
+    """
     now = datetime.datetime.now(datetime.UTC)
     signing_key, server_key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
 

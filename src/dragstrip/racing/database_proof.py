@@ -10,7 +10,8 @@ from statistics import mean, pstdev
 from dragstrip.racing.launching import LaunchedServer
 from dragstrip.racing.setup import RaceSetup
 from dragstrip.record import Block
-from dragstrip.scrutiny import LATE_S, TROUBLE, Server, describe_error, fault, fetch
+from dragstrip.scrutiny import TROUBLE, Server, describe_error, fault, fetch
+from dragstrip.scrutiny.caching import LATE_S
 from dragstrip.workload import Asking
 
 #: A response without its statement has its rows from elsewhere. Fewer than this share of the expected statements is too

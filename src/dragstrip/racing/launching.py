@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -12,8 +13,6 @@ from typing import TYPE_CHECKING, Self
 
 from dragstrip.contender import LOOPBACK, Address, Entry, OwnCount, bracketed, prepare
 from dragstrip.errors import NeedsUserNamespace, PortTaken, StageError
-from dragstrip.process.certificate import Certificates
-from dragstrip.process.found_server import found_at
 from dragstrip.process.launcher import INTERRUPTED_GRACE_S, Launcher
 from dragstrip.process.ports import free_port
 from dragstrip.process.running import GRACE_S, Running, ServerEnd
@@ -23,6 +22,7 @@ from dragstrip.workload import Asking, Data, Exchange, Workload
 
 if TYPE_CHECKING:
     from dragstrip._engine import Engine
+    from dragstrip.process.certificate import Authority
     from dragstrip.process.database import Instance
 
 #: CPU time that a launch's two counts may differ by: what was used before it joined its cgroup, and a share.
@@ -225,7 +225,8 @@ class Launching:
     def __post_init__(self) -> None:
         self._supervisors: dict[str, Launcher] = {}
         self._data: dict[tuple[str, str], Data] = {}
-        self._certificates = Certificates(self.scratch)
+        self._authority: Authority | None = None
+        self._one_authority = threading.Lock()
         self._ports: dict[str, int] = {}
         self._apart = False
 
@@ -269,6 +270,8 @@ class Launching:
         return self._launch(entry, workload, http, instance, apart=True)
 
     def _already_running(self, entry: Entry, workload: Workload, at: Address, http: str) -> LaunchedServer:
+        from dragstrip.process.found_server import found_at  # running servers alone need it
+
         first = self._first_exchange(entry, workload, Data(), None)
         tls = Encryption.trusting(at, entry.http(http)) if at.secure else None
         reason = is_right(first, tls=tls, remedy=_remedy(entry, workload, first))(at.host, at.port)
@@ -289,7 +292,7 @@ class Launching:
         if instance is not None:
             data = replace(data, tables=instance.tables)
         self._data[workload.name, entry.name] = data
-        authority = self._certificates.authority() if entry.tls or entry.mounts_certificate else None
+        authority = self._certificates() if entry.tls or entry.mounts_certificate else None
         tls = Encryption(authority.file, entry.http(http)) if authority and entry.tls else None
         start = prepare(
             entry,
@@ -314,6 +317,14 @@ class Launching:
         return LaunchedServer(
             entry=entry, running=running, own_count=start.own_count, data=data, tls=tls, drawn_by=drawn_by
         )
+
+    def _certificates(self) -> Authority:
+        """The race's authority, made when it is first needed; safe from several threads."""
+        from dragstrip.process import certificate  # races over TLS alone need it
+
+        with self._one_authority:
+            self._authority = self._authority or certificate.make(self.scratch)
+            return self._authority
 
     def _first_exchange(self, entry: Entry, workload: Workload, data: Data, before: Data | None) -> Exchange:
         return plainest(Asking.of(workload, self.seed, entry, data, before).exchanges(keepalive=False))

@@ -17,33 +17,11 @@ from dragstrip.errors import NotReady, StageError
 from dragstrip.process.scratch import scratch_root
 from dragstrip.racing.launching import LaunchedServer, Launching
 from dragstrip.requested import described
-from dragstrip.scrutiny.coding import decoded
-from dragstrip.scrutiny.responses import AGAIN_S, TROUBLE, coding_of, describe_error, fetch, own_words
-from dragstrip.scrutiny.sessions import session_over
+from dragstrip.scrutiny.responses import AGAIN_S, TROUBLE, coding_of, decoded, describe_error, fetch, own_words
+from dragstrip.scrutiny.session import session_over
 from dragstrip.workload import IDENTITY, Asking, Exchange, Workload
 from dragstrip.workload.learned import MAX_BODY_BYTES, SeenResponse, answered, unanswered
 from dragstrip.workload.typed import TypedRequest
-
-
-def workloads_from(
-    asked: Sequence[Workload | TypedRequest],
-    entries: Sequence[Entry],
-    *,
-    http: str = "1.1",
-    of_all: bool = False,
-    say: Callable[[str], None],
-) -> tuple[Workload, ...]:
-    """The workloads of a race, in this order; the correct responses of typed requests are ``learned``.
-
-    Args:
-        entries: the contenders, which can be started. http, of_all, say: as for ``learned``.
-
-    Raises:
-        NotReady, StageError, BadUsage: as ``learned``.
-    """
-    typed = [one for one in asked if isinstance(one, TypedRequest)]
-    made = iter(learned(typed, entries, http=http, of_all=of_all, say=say) if typed else ())
-    return tuple(next(made) if isinstance(one, TypedRequest) else one for one in asked)
 
 
 def learned(

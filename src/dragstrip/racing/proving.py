@@ -11,7 +11,6 @@ from dragstrip.record import Load
 from dragstrip.scrutiny import (
     Findings,
     Server,
-    check_caching,
     check_correctness,
     compared,
     connection_behaviour,
@@ -19,7 +18,6 @@ from dragstrip.scrutiny import (
     partiality,
     plainest,
     resumption,
-    unwritten,
 )
 from dragstrip.workload import Asking, Exchange
 
@@ -55,10 +53,14 @@ def prove(
     facts, problems = dict(findings.facts), findings.problems
     needed = findings.statements
     if not problems and asking.workload.cached_ms:
+        from dragstrip.scrutiny.caching import check_caching  # workloads of cached rows alone need it
+
         cached = check_caching(server, keepalive)
         problems, needed = cached.problems, needed + cached.statements
         findings = replace(findings, returned=findings.returned | cached.returned)
     if not problems and own_numbers is not None:
+        from dragstrip.scrutiny.chosen import unwritten  # workloads that write rows alone need it
+
         wrong = unwritten(findings.returned, before, own_numbers())
         problems = (wrong,) if wrong else ()
     if not problems and load.keepalive and asking.plain:

@@ -21,6 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from dragstrip import __version__
 from dragstrip.contender import Entry, Ready, discovery
 from dragstrip.contender.definition import fill, placeholders
 from dragstrip.contender.entries import TYPED
@@ -30,7 +31,6 @@ from dragstrip.machine_facts import Facts
 from dragstrip.racing.calibration import FACTORS, Calibration
 from dragstrip.record import Load
 from dragstrip.store.json_values import decode, encode
-from dragstrip.version import __version__
 from dragstrip.workload import Workload
 
 #: Seconds for which a qualification is valid: a week, or an hour if other programs disturbed its calibration.

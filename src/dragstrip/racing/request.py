@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
 from dragstrip import contender, machine
@@ -18,6 +18,7 @@ from dragstrip.record import DEFAULT_CONNECTIONS, Entrant, Load, Purpose, Race
 from dragstrip.workload import HTTP2, Workload
 from dragstrip.workload import load as load_workload
 from dragstrip.workload.recorded import reopened
+from dragstrip.workload.typed import TypedRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +69,31 @@ class Request(options.DeclaredOptions):
         if self.budget_s is None and self.allowed:
             object.__setattr__(self, "budget_s", schedule.USUAL_S)  # a longer race was not allowed
         refuse_elsewhere(self.entries, self.allowed, usual_connections(self), self.budget_s or schedule.USUAL_S)
+
+
+def workloads_from(
+    asked: Sequence[Workload | TypedRequest],
+    entries: Sequence[Entry],
+    *,
+    http: str = "1.1",
+    of_all: bool = False,
+    say: Callable[[str], None],
+) -> tuple[Workload, ...]:
+    """The workloads of a race, in this order; the correct responses of typed requests are learned.
+
+    Args:
+        entries: the contenders, which can be started. http, of_all, say: as for ``learn.learned``.
+
+    Raises:
+        NotReady, StageError, BadUsage: as ``learn.learned``.
+    """
+    typed = [one for one in asked if isinstance(one, TypedRequest)]
+    if not typed:
+        return tuple(one for one in asked if isinstance(one, Workload))
+    from dragstrip.racing.learn import learned  # typed requests alone need it
+
+    made = iter(learned(typed, entries, http=http, of_all=of_all, say=say))
+    return tuple(next(made) if isinstance(one, TypedRequest) else one for one in asked)
 
 
 def usual_connections(request: Request) -> int:

@@ -22,7 +22,6 @@ from dragstrip.racing.request import Request, database_lane, refuse_elsewhere
 from dragstrip.racing.setup import RaceSetup, Site
 from dragstrip.record import METHOD_VERSION, Ending, EventKind, Race
 from dragstrip.store.database import Store
-from dragstrip.store.one_writer import writing
 from dragstrip.workload import Workload
 
 
@@ -38,7 +37,7 @@ def resume(race_id: str, request: Request, *, store: Store, progress: Progress, 
             changed since.
     """
     own_id = store.load(race_id).id
-    with writing(store.path, own_id), ExitStack() as resources:
+    with store.writing(own_id), ExitStack() as resources:
         race = store.load(own_id)  # read again: another process may have added to it before
         _refuse_other_method(race)
         _refuse_ended(race, extra_s, request.gate)

@@ -9,9 +9,8 @@ from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from dragstrip import analysis, machine
+from dragstrip import __version__, analysis, machine
 from dragstrip.machine_facts import Facts
-from dragstrip.process import machine_lock
 from dragstrip.racing import qualification_store, schedule
 from dragstrip.racing.columns import PreparedColumn, columns_of, prepare_columns
 from dragstrip.racing.progress import Progress
@@ -32,8 +31,6 @@ from dragstrip.racing.request import (
 from dragstrip.racing.setup import LOCAL
 from dragstrip.record import METHOD_VERSION, Backend, Event, Load, Race
 from dragstrip.store.database import Store
-from dragstrip.store.one_writer import writing
-from dragstrip.version import __version__
 from dragstrip.workload import Workload
 
 
@@ -57,12 +54,14 @@ def run(request: Request, *, store: Store, progress: Progress) -> Race:
     }
     with ExitStack() as resources:
         if request.exclusive:
+            from dragstrip.process import machine_lock  # exclusive races alone need it
+
             resources.enter_context(machine_lock.held(machine_lock.of_cores(lanes.all), progress.phase))
         setup, states = resources.enter_context(set_up(request, load, lanes, seed, progress))
         entered = prepare_columns(request, setup, states, progress, stores)
         known = request.site.with_profile(facts, store.path, lanes)
         race = _record(request, entered, started, started_ns, setup.with_facts(known))
-        with writing(store.path, race.id):
+        with store.writing(race.id):
             store.begin(race)
             progress.planned(race)
             ready = [(column.setup, column.qualification.ready) for column in entered]

@@ -12,7 +12,9 @@ from enum import StrEnum
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from dragstrip.analysis import BETWEEN_RACES, FLOOR, Change, Comparison, Differs, Interval, NoInterval, Unlike
+from dragstrip.analysis import FLOOR, Interval
+from dragstrip.analysis.comparability import Differs, Unlike
+from dragstrip.analysis.comparison import BETWEEN_RACES, Change, Comparison, NoInterval
 from dragstrip.analysis.fitness import unfit_text
 from dragstrip.analysis.gates import Rule, edge
 from dragstrip.metrics import KNOWN, PairVerdict

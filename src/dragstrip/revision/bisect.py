@@ -19,7 +19,7 @@ import numpy as np
 from pydantic import TypeAdapter
 
 from dragstrip import paths
-from dragstrip.analysis import BETWEEN_RACES
+from dragstrip.analysis.comparison import BETWEEN_RACES
 from dragstrip.analysis.interval import FloatArray, error_of_log
 
 #: What a build's layout may do to its speed, and what a race may do to a ratio: standard deviations of logarithms.

@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from html.parser import HTMLParser
 
-from dragstrip.json_by_value import DIGITS
 from dragstrip.scrutiny import items
 from dragstrip.scrutiny.reader import quoted
 from dragstrip.workload import Exchange, Tables, fortunes_page
 
-#: The number in an integer's notation that every program writes.
-_DIGITS = re.compile(rb"[0-9]+")
-
 #: Of this many rows that a server chose at random, fewer than half differ only if it does not choose them.
 _ENOUGH = 6
-
-
-def shape(body: bytes) -> bytes:
-    """The pattern of a body whose numbers may vary."""
-    return _DIGITS.sub(DIGITS, body)
 
 
 def rows_in(body: bytes) -> list[tuple[int, int]]:

@@ -17,9 +17,6 @@ from enum import StrEnum
 from functools import partial
 
 from dragstrip import json_by_value, parity
-from dragstrip.scrutiny import items
-from dragstrip.scrutiny.chosen import rows_in, unrandom
-from dragstrip.scrutiny.http1 import closed_unsaid
 from dragstrip.scrutiny.reader import (
     RESPONSE_S,
     Deadline,
@@ -40,8 +37,7 @@ from dragstrip.scrutiny.responses import (
     fetch,
 )
 from dragstrip.scrutiny.server import Server, facts_of
-from dragstrip.scrutiny.session import Session
-from dragstrip.scrutiny.sessions import session_for, session_over
+from dragstrip.scrutiny.session import Session, closed_unsaid, session_for, session_over
 from dragstrip.workload import IDENTITY, Exchange, in_chunks
 from dragstrip.workload.exchange import OWN_FORM
 
@@ -139,6 +135,18 @@ class _Trial:
                 raise ResponseError(reason)
         if exchange.encodings:
             self.codings.add(coding_of(response))
+        self.statements += exchange.statements
+        if exchange.chosen:
+            self._note_rows(exchange, response)
+        self.right += 1
+        self.tell(self.right, self.total)
+        return response
+
+    def _note_rows(self, exchange: Exchange, response: Response) -> None:
+        """Which rows of the database the server chose, which numbers it wrote, and whether it needed a statement."""
+        from dragstrip.scrutiny import items  # workloads with a database's rows alone need it
+        from dragstrip.scrutiny.chosen import rows_in
+
         if exchange.compare in ("world", "worlds", "updates"):
             rows = rows_in(response.body)
             self.chosen += (number for number, _ in rows)
@@ -149,10 +157,7 @@ class _Trial:
                     del self.returned[number]
         if exchange.compare in ("created", "updated"):
             self.returned[items.number_of(exchange)] = int(items.values_of(exchange)["price"])
-        self.statements += exchange.statements + items.needs_statement(exchange, response)
-        self.right += 1
-        self.tell(self.right, self.total)
-        return response
+        self.statements += items.needs_statement(exchange, response)
 
 
 def check_correctness(
@@ -222,8 +227,11 @@ def check_correctness(
                 break  # the next way would only wait as long
     # The same problem in several ways is reported once.
     sentences = tuple(f"{_in_words(ways)}: {problem}" for problem, ways in problems.items())
-    if not sentences and (fault := unrandom(trial.chosen)):
-        sentences = (fault,)
+    if not sentences and trial.chosen:
+        from dragstrip.scrutiny.chosen import unrandom
+
+        if fault := unrandom(trial.chosen):
+            sentences = (fault,)
     facts = {} if sentences else _facts(trial, last[0], keepalive)
     return Findings(problems=sentences, facts=facts, returned=trial.returned, statements=trial.statements)
 

@@ -33,9 +33,6 @@ from dragstrip.workload import Exchange
 #: The version of responses.
 VERSION = "HTTP/2"
 
-#: Its name in ALPN over TLS (RFC 9113, 3.2).
-ALPN = "h2"
-
 #: Fields of an HTTP/1 connection, and Host, which ``:authority`` replaces (RFC 9113, 8.2.2 and 8.3.1).
 _LEFT_OUT = {"connection", "host", "keep-alive", "proxy-connection", "te", "transfer-encoding", "upgrade"}
 

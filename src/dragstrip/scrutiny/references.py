@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
 from dragstrip import json_by_value as values
-from dragstrip.scrutiny.chosen import shape
-from dragstrip.scrutiny.coding import names_time
 from dragstrip.scrutiny.reader import EndedError, Response, ResponseError, quoted
 from dragstrip.scrutiny.responses import (
     TROUBLE,
@@ -17,9 +16,10 @@ from dragstrip.scrutiny.responses import (
     correct,
     describe_error,
     fetch,
+    names_time,
 )
 from dragstrip.scrutiny.server import Server
-from dragstrip.scrutiny.sessions import session_for, session_over
+from dragstrip.scrutiny.session import session_for, session_over
 from dragstrip.workload import IDENTITY, Exchange
 from dragstrip.workload.exchange import OWN_FORM, Compare
 
@@ -38,6 +38,9 @@ _VERSION, _REASON = b":version", b":reason"
 
 #: Maximum number of different requests of each kind that are sent for reference responses; the first is sent twice.
 _MAX_PER_KIND = 4
+
+#: The number in an integer's notation that every program writes.
+_DIGITS = re.compile(rb"[0-9]+")
 
 #: The sender in the requests of races, and in a browser's.
 _OURS = b"\r\nUser-Agent: dragstrip\r\n"
@@ -71,9 +74,9 @@ def with_own_form(server: Server, exchanges: Sequence[Exchange]) -> tuple[Exchan
 def _learned(server: Server, exchange: Exchange) -> Exchange:
     first, second = (ask(server, exchange) for _ in range(2))
     if exchange.compare in ("world", "worlds", "updates"):
-        if shape(first.body) != shape(second.body):
+        if _shape(first.body) != _shape(second.body):
             raise ResponseError(_changed_shape(exchange, first.body, second.body))
-        return replace(exchange, body=shape(first.body), compare="bytes", pattern=True, learned=True)
+        return replace(exchange, body=_shape(first.body), compare="bytes", pattern=True, learned=True)
     if exchange.compare == "digest":
         return replace(exchange, body=first.body, compare="bytes", learned=True)
     if exchange.compare == "values":
@@ -96,6 +99,11 @@ def _in_own_form(exchange: Exchange, first: Response, second: Response) -> Excha
     elif first.body == second.body and not names_time(first.body, coding_of(first)):
         return replace(exchange, body=first.body, compare="bytes", learned=True)
     return replace(exchange, body=first.body if length == "length" else b"", compare=length, learned=True)
+
+
+def _shape(body: bytes) -> bytes:
+    """The pattern of a body whose numbers may vary."""
+    return _DIGITS.sub(values.DIGITS, body)
 
 
 def _changed_shape(exchange: Exchange, before: bytes, given: bytes) -> str:

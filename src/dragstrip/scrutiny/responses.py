@@ -5,14 +5,13 @@ from __future__ import annotations
 import hashlib
 import socket
 import ssl
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 
 from dragstrip import json_by_value as values
 from dragstrip import parity
-from dragstrip.scrutiny.chosen import chosen_fault
-from dragstrip.scrutiny.coding import decoded
 from dragstrip.scrutiny.reader import (
     QUOTED,
     RESPONSE_S,
@@ -25,8 +24,7 @@ from dragstrip.scrutiny.reader import (
     read_response,
 )
 from dragstrip.scrutiny.server import Encryption, Server
-from dragstrip.scrutiny.session import Session
-from dragstrip.scrutiny.sessions import session_over
+from dragstrip.scrutiny.session import Session, session_over
 from dragstrip.store.masking import hide
 from dragstrip.workload import IDENTITY, Exchange
 from dragstrip.workload.exchange import OWN_FORM
@@ -49,6 +47,10 @@ ANY_BYTES = 2**20
 
 #: Bytes shown before the first one that differs in an incorrect body.
 _BEFORE = 10
+
+#: zlib's window bits for gzip's format with its checksum, and where a gzip header has the time of its making
+#: (RFC 1952, 2.3.1).
+_GZIP, _MADE_AT = 16 + zlib.MAX_WBITS, slice(4, 8)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,6 +162,8 @@ def fault(exchange: Exchange, response: Response) -> str | None:
     if reason:
         return f"{path} {reason}"
     if exchange.chosen:
+        from dragstrip.scrutiny.chosen import chosen_fault  # workloads with a database's rows alone need it
+
         if fault_of_rows := chosen_fault(exchange, body):
             return f"{path} {fault_of_rows}"
     elif not _same(exchange, body):
@@ -364,3 +368,43 @@ def is_right(
         return reason
 
     return probe
+
+
+def decoded(body: bytes, coding: str, *, at_most: int) -> bytes | None:
+    """A body without its content coding; None if it is not valid, incomplete, or longer than ``at_most``.
+
+    Args:
+        coding: "gzip" or "br".
+    """
+    plain = _from_gzip(body, at_most) if coding == "gzip" else _from_brotli(body, at_most)
+    return plain if plain is not None and len(plain) <= at_most else None
+
+
+def _from_gzip(body: bytes, at_most: int) -> bytes | None:
+    reader = zlib.decompressobj(_GZIP)
+    try:
+        plain = reader.decompress(body, at_most + 1)
+    except zlib.error:
+        return None
+    return plain if reader.eof and not reader.unused_data else None
+
+
+def _from_brotli(body: bytes, at_most: int) -> bytes | None:
+    import brotli
+
+    reader, plain = brotli.Decompressor(), b""
+    try:
+        piece: bytes = reader.process(body, output_buffer_limit=at_most + 1)
+        while piece:
+            plain += piece
+            if len(plain) > at_most:
+                return None
+            piece = reader.process(b"", output_buffer_limit=at_most + 1)
+    except brotli.error:
+        return None
+    return plain if reader.is_finished() else None
+
+
+def names_time(body: bytes, coding: str) -> bool:
+    """Whether a compressed body contains the time of its making, so that its bytes change from second to second."""
+    return coding == "gzip" and any(body[_MADE_AT])

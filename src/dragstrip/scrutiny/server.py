@@ -11,13 +11,14 @@ from dragstrip import parity
 from dragstrip.contender import Address
 from dragstrip.errors import StageError
 from dragstrip.machine.network_namespace import within
-from dragstrip.scrutiny.http2 import ALPN
 from dragstrip.scrutiny.reader import RESPONSE_S, Deadline, LateError, ResponseError
 from dragstrip.workload import HOST, HTTP2
 
 #: TLS 1.2's suites that the engine offers, in its order; the suites of TLS 1.3 are the same in both.
 SUITES = "ECDHE+AESGCM:ECDHE+CHACHA20"
 
+#: HTTP/2's name in ALPN over TLS (RFC 9113, 3.2).
+ALPN = "h2"
 
 #: What the parity sheet says of the certificate that Dragstrip makes: the most common kind of key on the web, and the
 #: cheapest to sign with.

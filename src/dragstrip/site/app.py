@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from dragstrip import analysis
+from dragstrip.analysis.comparison import compare_columns
 from dragstrip.errors import DragstripError, StoreError
 from dragstrip.extensions import extension
 from dragstrip.metrics import KNOWN
@@ -188,7 +188,7 @@ def _compare(request: Request) -> Response:
         return _page("refused.html.j2", status=400, message="choose two races: then and now", title="compare")
     with Store(_store(request), write=False) as store:
         races = store.load(old), store.load(new)
-    columns = analysis.compare_columns(*races)
+    columns = compare_columns(*races)
     return _page("compare.html.j2", title="compare", columns=columns, old=races[0].id, new=races[1].id)
 
 

@@ -10,20 +10,21 @@ that went out, how the race ended) are events, folded in when a race is read. Tr
 from __future__ import annotations
 
 import difflib
+import fcntl
 import json
 import os
 import shlex
 import sqlite3
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from dragstrip import paths
-from dragstrip.errors import StoreError, StoreFull, Unreadable
+from dragstrip.errors import BadUsage, StoreError, StoreFull, Unreadable
 from dragstrip.paths import is_file
 from dragstrip.record import (
     Block,
@@ -39,22 +40,8 @@ from dragstrip.record import (
     Race,
     Round,
 )
-from dragstrip.store import loads
-from dragstrip.store.export_file import (
-    MAX_BYTES,
-    add_continuation,
-    attached,
-    checked_export,
-    continues,
-    copied,
-    copy_race,
-    differing,
-    write_export,
-)
-from dragstrip.store.loads import LoadLine, StoredLoad
 from dragstrip.store.local_disk import refuse_network
 from dragstrip.store.messages import ELSEWHERE, constraint_in_words, few, refused
-from dragstrip.store.one_writer import writing
 from dragstrip.store.rows import (
     event_columns,
     event_of,
@@ -68,6 +55,9 @@ from dragstrip.store.rows import (
 )
 from dragstrip.store.schema import APPLICATION_ID as APPLICATION_ID
 from dragstrip.store.schema import create, refuse_other_versions, roll_back
+
+if TYPE_CHECKING:
+    from dragstrip.store.loads import LoadLine, StoredLoad
 
 #: How long to wait for another writer.
 BUSY_S = 10.0
@@ -204,6 +194,34 @@ class Store:
                 self._put_event(race.id, event)
             if race.finished:
                 self._put_event(race.id, Event(at_ns=time.monotonic_ns(), kind=EventKind.FINISHED, text=race.finished))
+
+    @contextmanager
+    def writing(self, race_id: str) -> Iterator[None]:
+        """Keeps a race for this process while the block lasts (flock(2) on a file next to the store).
+
+        One process at a time adds rounds to a race; any may read it.
+
+        Raises:
+            BadUsage: another process has it, or no file can be created next to the store.
+        """
+        place = self.path.with_name(f"{self.path.name}.{race_id}.lock")
+        with paths.failing(f"{place}: can't be created", ELSEWHERE):
+            number = os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+        with os.fdopen(number, "r+b", buffering=0) as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise BadUsage(
+                    f"race {race_id} is being raced by another process; wait until it has ended, or end it by Ctrl-C "
+                    "there, then resume it"
+                ) from None
+            try:
+                yield
+            finally:
+                # Removes only the locked file: if another process has put its own file there, that stays.
+                with suppress(OSError):
+                    if os.path.samestat(place.stat(), os.fstat(file.fileno())):
+                        place.unlink()
 
     def append_round(self, race_id: str, round: Round) -> None:
         """Commits one finished round; it is on the disk when this returns."""
@@ -397,7 +415,7 @@ class Store:
     def _refuse_load(self, id_or_prefix: str, races: Sequence[str]) -> None:
         """Refuses the id of a load for what only races have."""
         with self._sqlite_errors("read"):
-            found = loads.matching(self._db, id_or_prefix)
+            found = self._loads_matching(id_or_prefix)
         if found and not any(race.startswith(id_or_prefix) for race in races):
             raise StoreError(f"{id_or_prefix} is a load, not a race; show, export and runs accept loads")
 
@@ -438,13 +456,22 @@ class Store:
 
     def keep_load(self, load: StoredLoad) -> None:
         """Records a run of load; it is on the disk when this returns."""
+        from dragstrip.store import loads  # loads alone need it
+
         with self._transaction():
             loads.keep(self._db, load)
 
     def load_lines(self) -> list[LoadLine]:
         """All runs of load, newest first."""
+        from dragstrip.store import loads
+
         with self._sqlite_errors("read"):
             return loads.lines(self._db)
+
+    def _loads_matching(self, beginning: str) -> list[str]:
+        """Ids of loads that begin so, newest first; a whole id matches alone."""
+        found = [str(id_) for (id_,) in self._db.execute("SELECT id FROM load ORDER BY rowid DESC")]
+        return [beginning] if beginning in found else [id_ for id_ in found if beginning and id_.startswith(beginning)]
 
     def stored_load(self, id_or_prefix: str) -> StoredLoad | None:
         """A run of load by its id, or the beginning of one; "last" if the newest of all is a load. None: not a load.
@@ -452,13 +479,15 @@ class Store:
         Raises:
             StoreError: several races and loads match, or the record is not valid.
         """
+        from dragstrip.store import loads
+
         with self._sqlite_errors("read"):
             races = self._db.execute(_NEWEST_FIRST).fetchall()
             if id_or_prefix == "last":
                 newest = loads.lines(self._db)[:1]
                 found = [line.load for line in newest if not races or line.started >= races[0][1]]
             else:
-                found = loads.matching(self._db, id_or_prefix)
+                found = self._loads_matching(id_or_prefix)
                 others = [race for race, _ in races if race.startswith(id_or_prefix)]
                 if found and len(found) + len(others) > 1:
                     raise StoreError(f"{id_or_prefix!r} is ambiguous: {few([*found, *others])}; give more digits")
@@ -496,13 +525,7 @@ class Store:
         race_id, path = self.resolve(id_or_prefix), Path(path)
         if path.is_file() and paths.descriptor(path) is None:
             raise StoreError(f"export to {path}: it already exists; give another path, or remove it first")
-        with paths.temporary() as folder:
-            part = folder / "race.sqlite"
-            try:
-                write_export(self._db, race_id, part)
-            except sqlite3.Error as error:
-                raise refused(error, f"export to {path}: {error} in {folder}", BUSY_S) from error
-            paths.write(path, part.read_bytes(), new=True)
+        paths.write(path, self._exported(race_id, path), new=True)
         return race_id
 
     def seal_into(self, id_or_prefix: str, folder: Path) -> Path:
@@ -513,13 +536,19 @@ class Store:
             DiskFull: no space is left.
         """
         race_id = self.resolve(id_or_prefix)
-        with paths.temporary() as made:
-            part = made / "race.sqlite"
+        return paths.write_durably(folder / f"{race_id}.race", self._exported(race_id, folder))
+
+    def _exported(self, race_id: str, target: Path) -> bytes:
+        """A race in its own file; ``target``: where it goes, for messages."""
+        from dragstrip.store.export_file import write_export  # exports alone need it
+
+        with paths.temporary() as folder:
+            part = folder / "race.sqlite"
             try:
                 write_export(self._db, race_id, part)
             except sqlite3.Error as error:
-                raise refused(error, f"export to {folder}: {error} in {made}", BUSY_S) from error
-            return paths.write_durably(folder / f"{race_id}.race", part.read_bytes())
+                raise refused(error, f"export to {target}: {error} in {folder}", BUSY_S) from error
+            return part.read_bytes()
 
     def import_race(self, path: Path) -> str:
         """Imports the race of an exported file and returns its id; importing it twice changes nothing.
@@ -530,23 +559,25 @@ class Store:
             StoreError: the file is missing, damaged, not an export, of another schema version, or differs from the
                 race of that id that the store already has.
         """
+        from dragstrip.store import export_file  # imports alone need it
+
         path = Path(path)
         if not is_file(path):
             raise StoreError(f"import of {path}: no such file")
-        if (size := path.stat().st_size) > MAX_BYTES:
-            raise StoreError(f"import of {path}: it has {size:,} bytes; one race has up to {MAX_BYTES:,}")
+        if (size := path.stat().st_size) > export_file.MAX_BYTES:
+            raise StoreError(f"import of {path}: it has {size:,} bytes; one race has up to {export_file.MAX_BYTES:,}")
         with paths.temporary() as folder:
             copy = folder / "race.sqlite"
-            copied(path, copy)
-            race_id = checked_export(copy, path)
-            with self._sqlite_errors("written"), attached(self._db, copy, "incoming"):
+            export_file.copied(path, copy)
+            race_id = export_file.checked_export(copy, path)
+            with self._sqlite_errors("written"), export_file.attached(self._db, copy, "incoming"):
                 refuse_newer_method(self._db, race_id, "incoming")
                 if self._has(race_id):
                     self._refuse_unlike_or_grow(race_id, path)
                     return race_id
                 try:
                     with self._transaction():
-                        copy_race(self._db, race_id, "incoming", "main")
+                        export_file.copy_race(self._db, race_id, "incoming", "main")
                         mark = Event(at_ns=time.monotonic_ns(), kind=EventKind.IMPORTED, text=path.name)
                         self._put_event(race_id, mark)
                 except StoreError as error:
@@ -559,14 +590,16 @@ class Store:
 
     def _refuse_unlike_or_grow(self, race_id: str, path: Path) -> None:
         """Refuses a file whose race differs from the store's race of the same id; adds rounds if it continues that."""
-        table = differing(self._db, race_id, "incoming", "main", (str(EventKind.IMPORTED),))
+        from dragstrip.store import export_file
+
+        table = export_file.differing(self._db, race_id, "incoming", "main", (str(EventKind.IMPORTED),))
         if table is None:
             return
         query = "SELECT 1 FROM event WHERE race = ? AND kind = ?"
         imported = self._db.execute(query, (race_id, str(EventKind.IMPORTED))).fetchone()
-        if imported and continues(self._db, race_id, "incoming", "main"):
-            with writing(self.path, race_id), self._transaction():
-                add_continuation(self._db, race_id, "incoming", "main")
+        if imported and export_file.continues(self._db, race_id, "incoming", "main"):
+            with self.writing(race_id), self._transaction():
+                export_file.add_continuation(self._db, race_id, "incoming", "main")
         else:
             raise StoreError(
                 f"import of {path}: another race {race_id} is already in {self.path} (their {table}s differ); "

@@ -60,12 +60,6 @@ def _number(value: object) -> float | None:
     return value if isinstance(value, int | float) else None
 
 
-def matching(db: sqlite3.Connection, beginning: str) -> list[str]:
-    """Ids that begin so, newest first; a whole id matches alone."""
-    found = [str(id_) for (id_,) in db.execute("SELECT id FROM load ORDER BY rowid DESC")]
-    return [beginning] if beginning in found else [id_ for id_ in found if beginning and id_.startswith(beginning)]
-
-
 def read(db: sqlite3.Connection, load_id: str) -> StoredLoad:
     """A run by its whole id.
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from itertools import repeat
 from math import ceil
 
-from dragstrip import validity
+from dragstrip import __version__, validity
 from dragstrip.analysis.gates import Rule, settled
 from dragstrip.errors import BadUsage
 from dragstrip.machine_facts import Facts
@@ -26,7 +26,6 @@ from dragstrip.record import Block, Event, Round, Void, VoidKind
 from dragstrip.sweep.capacity import NEAR, STEPS, Objective, Sample, SweepPoint, capacity, next_rates, points, ratio_of
 from dragstrip.sweep.file import Sweep
 from dragstrip.validity.block import WRONG_KINDS
-from dragstrip.version import __version__
 from dragstrip.workload.recorded import recorded
 
 #: Default rates to begin with: shares of what each contender served in calibration's closed loop.

@@ -1,4 +1,4 @@
-"""How much the machine disturbed a race as a whole: what it costs in the intervals' width. Pure.
+"""How much a race was disturbed as a whole: what the machine costs in the intervals' width, what voided passes. Pure.
 
 Method: ``docs/METHOD.md``, "Noise". Steal, run-queue waits and other programs void nothing:
 what they cost is measured here and shown next to the verdict.
@@ -7,13 +7,14 @@ what they cost is measured here and shown next to the verdict.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from dragstrip.analysis.cpu_shares import usual_waits
 from dragstrip.analysis.fitness import by_contender, choose, lost_shares, shares_lane, taken
-from dragstrip.record import Block, Race
+from dragstrip.record import Block, Ending, Race, Void, VoidKind
 
 Level = Literal["quiet", "disturbed", "very disturbed", "unknown"]
 
@@ -108,3 +109,46 @@ def _value(blocks: Sequence[Block], metric: str) -> float:
     else:
         spent, of = sum(block.requests for block in blocks), sum(block.counted_ns for block in blocks)
     return math.log(max(spent, 1) / max(of, 1))
+
+
+def void_passes(race: Race) -> dict[tuple[int, int], frozenset[VoidKind]]:
+    """Each pass of contenders still in the race, by round and index: the kinds of reasons that void it.
+
+    Empty if the pass counts. A round's reasons void all its passes.
+    """
+    racing = {entrant.name for entrant in race.entrants if not entrant.out}
+    why: dict[tuple[int, int], frozenset[VoidKind]] = {}
+    for round_ in race.rounds:
+        whole = _kinds(round_.void)
+        for block in round_.blocks:
+            if block.contender in racing:
+                key = (round_.index, block.pass_index)
+                why[key] = why.get(key, whole) | _kinds(block.void)
+    return why
+
+
+def _kinds(reasons: Sequence[Void]) -> frozenset[VoidKind]:
+    return frozenset(reason.kind for reason in reasons)
+
+
+def causes(race: Race) -> Counter[VoidKind]:
+    """Kinds of reasons that voided passes of contenders still in the race; how many passes each."""
+    why = Counter(kind for kinds in void_passes(race).values() for kind in sorted(kinds))
+    # A round that left no block has no passes, but a reason.
+    why.update(kind for round_ in race.rounds if not round_.blocks for kind in _kinds(round_.void))
+    return why
+
+
+def may_pass(race: Race) -> bool:
+    """Whether a void measurement may be valid at another time, on the same machine with the same programs.
+
+    A clock that is set may not be set again. A generator that is the limit, incorrect responses, failures, an engine's
+    fault come again: what one of those voids would be void each time.
+    """
+    return race.finished is Ending.VOID and by_passing(race)
+
+
+def by_passing(race: Race) -> bool:
+    """Whether most of its void passes are void by a clock that was set, or none is void."""
+    met = causes(race).most_common(1)
+    return not met or met[0][0] == VoidKind.CLOCK

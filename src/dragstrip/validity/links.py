@@ -27,10 +27,8 @@ INTERRUPTS = 0.5
 UNEVEN = 0.5
 
 
-def links(race: Race, by_name: Mapping[str, Sequence[Block]]) -> Iterator[Check]:
-    """The one check of them; nothing for a race on one machine. ``by_name``: as ``environment.surroundings``."""
-    if not race.machine.fleet:
-        return
+def links(race: Race, by_name: Mapping[str, Sequence[Block]]) -> Check:
+    """The one check of them. ``by_name``: as ``environment.surroundings``."""
     machines = _summed(race, EventKind.LINK)
     uses = list(_uses(machines, by_name))
     findings, most = [full for share, full in uses if share > LINK_FULL], 0.0
@@ -51,7 +49,7 @@ def links(race: Race, by_name: Mapping[str, Sequence[Block]]) -> Iterator[Check]
     use = max((share for share, _ in uses), default=None)
     used = "their line rate is unknown" if use is None else f"at most {as_percent(use)} of their line rate"
     calm = f"{as_percent(most)} of the segments retransmitted; round trip {_round_trip(race)[1] / 1000:,.0f} µs"
-    yield check_result(CheckName.LINKS, findings, f"links: {used}; {calm}")
+    return check_result(CheckName.LINKS, findings, f"links: {used}; {calm}")
 
 
 def _summed(race: Race, kind: EventKind) -> dict[str, dict[str, float]]:

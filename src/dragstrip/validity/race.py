@@ -27,9 +27,9 @@ from dragstrip.quantities import as_percent
 from dragstrip.record import Block, Ending, Launch, Race
 from dragstrip.validity.block import WRONG_KINDS, accounting_faults, failures
 from dragstrip.validity.check import Check, CheckName, Finding, Status, check_result
+from dragstrip.validity.disturbance import causes, void_passes
 from dragstrip.validity.environment import MISCOUNT, surroundings
 from dragstrip.validity.launch import launch_findings, round_speeds
-from dragstrip.validity.links import links
 from dragstrip.validity.littles_law import (
     CALM,
     beyond,
@@ -40,7 +40,6 @@ from dragstrip.validity.littles_law import (
 )
 from dragstrip.validity.messages import ENGINE_FAULT, MORE_ENGINE, QUIET, SEE_LOG, VOID_REMEDIES, more_rounds, void_text
 from dragstrip.validity.parity import tilts
-from dragstrip.validity.transient import causes, void_passes
 
 #: Warn above these shares. Noise never makes a race void: the intervals carry it.
 WAIT, STEAL, TREND, VOID_PASSES = 0.05, 0.01, 0.01, 0.10
@@ -127,7 +126,7 @@ def _inspect_column(race: Race) -> tuple[Check, ...]:
         _void_passes(race),
         *surroundings(race, blocks),
         *_database(race, sides),
-        *links(race, blocks),
+        *_machines(race, blocks),
         *_parity(race),
     )
 
@@ -143,6 +142,14 @@ def _sides(race: Race) -> list[_PairSide]:
             blocks = tuple(block for round_ in rounds for block in round_.blocks if block.contender == name)
             sides.append(_PairSide(name, entrant.kind, cores[name], blocks, launches))
     return [side for side in sides if side.blocks]
+
+
+def _machines(race: Race, blocks: Mapping[str, Sequence[Block]]) -> Iterator[Check]:
+    """Whether the links between machines set the pace; nothing for a race on one machine."""
+    if race.machine.fleet:
+        from dragstrip.validity.links import links  # races over several machines alone need it
+
+        yield links(race, blocks)
 
 
 def _database(race: Race, sides: Sequence[_PairSide]) -> Iterator[Check]:

@@ -19,7 +19,6 @@ from dragstrip.racing.resume import awake_and_wait_of, refuse_other_machine, unc
 from dragstrip.racing.setup import LOCAL, RaceSetup, Site
 from dragstrip.record import Race
 from dragstrip.store.database import Store
-from dragstrip.store.one_writer import writing
 from dragstrip.why.launch import ProfilePlan, profile_launch
 from dragstrip.workload import Workload
 
@@ -66,7 +65,7 @@ def profile(
         BadUsage: the race ran on several or on other machines, a definition has changed, or no contender can be
             launched. NotReady: a contender is missing something.
     """
-    with writing(store.path, race_id):
+    with store.writing(race_id):
         race = store.load(race_id)
         if race.machine.fleet:
             raise BadUsage(f"race {race.id} ran on several machines, and causes are measured on a single one")

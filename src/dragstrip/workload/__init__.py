@@ -13,16 +13,15 @@ from dragstrip.workload.exchange import (
     HOST,
     HTTP2,
     IDENTITY,
+    WEBSOCKET,
     WRITING,
     Exchange,
     connection_words,
     in_chunks,
 )
-from dragstrip.workload.fields import MARK_LENGTH, MixFile, WorkloadFile
+from dragstrip.workload.fields import MARK_LENGTH, MixFile, RequestKind, WorkloadFile
 from dragstrip.workload.kinds.http import HttpExchanges
-from dragstrip.workload.kinds.websocket import WEBSOCKET
 from dragstrip.workload.reading import load, loads, names, several
-from dragstrip.workload.request_kind import RequestKind
 from dragstrip.workload.tables import (
     CATEGORIES,
     ITEMS,

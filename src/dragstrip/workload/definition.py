@@ -30,12 +30,12 @@ from dragstrip.workload.fields import (
     MAX_FILE_BYTES,
     AnswerFields,
     MixFile,
+    RequestKind,
     TrafficFields,
     WorkloadFile,
 )
 from dragstrip.workload.kinds import kind_of
 from dragstrip.workload.kinds.http import HttpExchanges
-from dragstrip.workload.request_kind import RequestKind
 from dragstrip.workload.tables import Schema, Tables
 
 #: The maximum length of a mix's drawn sequence, which then repeats.

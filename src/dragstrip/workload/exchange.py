@@ -47,6 +47,9 @@ CHUNK_BYTES = 2**16
 #: The version of exchanges whose bytes are HTTP/1.1's and which their sender puts into frames.
 HTTP2 = "2"
 
+#: The version of exchanges whose bodies are messages over WebSocket; their head asks for the upgrade.
+WEBSOCKET = "websocket"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:

@@ -21,8 +21,7 @@ from dragstrip.paths import is_file, read_beside
 from dragstrip.store.masking import is_secret, know
 from dragstrip.workload.definition import Asking, Workload, refusing
 from dragstrip.workload.exchange import CHOSEN
-from dragstrip.workload.fields import MAX_FILE_BYTES, MixFile, RequestFields, Varying, WorkloadFile
-from dragstrip.workload.request_kind import RequestKind
+from dragstrip.workload.fields import MAX_FILE_BYTES, MixFile, RequestFields, RequestKind, Varying, WorkloadFile
 from dragstrip.workload.tables import drawn_tables
 
 SHIPPED = Path(__file__).resolve().parents[1] / "data" / "workloads"

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from dragstrip import __version__
 from dragstrip.errors import BadDefinition
 from dragstrip.extras.fleet.channel import words_to_reach
 from dragstrip.extras.fleet.definition import load
-from dragstrip.version import __version__
 
 GOOD = """
 [[machines]]

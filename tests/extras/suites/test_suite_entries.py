@@ -12,6 +12,7 @@ from commands import dragstrip
 
 from dragstrip import contender, image
 from dragstrip.contender import Entry, boxes
+from dragstrip.contender import imported as imported_entries
 from dragstrip.errors import BadUsage, NotReady
 from dragstrip.extras.suites import suites
 from dragstrip.extras.suites.suite_entries import Cause, LeftOut, definition, write
@@ -88,7 +89,7 @@ def test_both_samples_are_imported_and_every_refusal_is_by_name(tmp_path: Path) 
         "not imported:",
         "  it needs several containers (gateway-64, production-stack); Dragstrip starts one (1): arena:arena-compose",
     ]
-    assert contender.imported_names() == [
+    assert imported_entries.names() == [
         "arena:arena-c", "arena:arena-go", "tfb:tfb-go", "tfb:tfb-node", "tfb:tfb-node-spaced", "tfb:tfb-python",
     ]  # fmt: skip
     listed = json.loads(dragstrip("contenders", "*:*", "--workload", "arena-upload", "--json").stdout)
@@ -270,7 +271,7 @@ def test_a_build_script_is_understood_or_refused(tmp_path: Path) -> None:
 def test_an_import_again_replaces_what_changed_alone(tmp_path: Path) -> None:
     checkout, _ = suite_samples.copied(tmp_path)
     dragstrip("import", str(checkout))
-    go, node = map(contender.place_of_imported, ("tfb:tfb-go", "tfb:tfb-node"))
+    go, node = map(imported_entries.place_of, ("tfb:tfb-go", "tfb:tfb-node"))
     before, text = go.stat().st_mtime_ns, node.read_text()
     config = checkout / "frameworks/JavaScript/tfb-node/benchmark_config.json"
     config.write_text(config.read_text().replace("3000", "4000"))

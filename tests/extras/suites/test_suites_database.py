@@ -22,7 +22,7 @@ from dragstrip.process.database import Database, Instance, find, spent
 from dragstrip.process.launcher import scratch_root
 from dragstrip.racing import database_proof, proving
 from dragstrip.record import LaunchCount
-from dragstrip.scrutiny import Server, caching, check_caching
+from dragstrip.scrutiny import Server, caching
 from dragstrip.workload import Asking, Schema, Written
 from dragstrip.workload import load as load_workload
 
@@ -102,7 +102,7 @@ class Place:
     def kept(self, name: str, fault: str) -> str:
         """What is wrong with a server's cache; "" if nothing is."""
         exchanges = self.asking(name).probes()
-        return next(iter(check_caching(Server("127.0.0.1", self.ports[fault]), exchanges).problems), "")
+        return next(iter(caching.check_caching(Server("127.0.0.1", self.ports[fault]), exchanges).problems), "")
 
 
 @contextmanager

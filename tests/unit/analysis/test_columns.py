@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 import samples
 
-from dragstrip.analysis import by_column, compare, compare_columns, judge, judge_column, with_column
+from dragstrip.analysis import by_column, judge, judge_column, with_column
+from dragstrip.analysis.comparison import compare, compare_columns
 from dragstrip.errors import BadUsage
 from dragstrip.record import Ending, EventKind
 from dragstrip.validity import inspect

@@ -64,7 +64,10 @@ def test_without_an_engine_both_are_named(tmp_path: Path, monkeypatch: pytest.Mo
     recipe = Recipe(folder=_folder(tmp_path), dockerfile="Dockerfile")
     assert image.built(recipe, tmp_path / "cache") is None
     said = "`podman` is not on PATH; `docker` is not on PATH; install or start one of podman and docker"
-    for attempt in (lambda: image.refuse_without_engine(recipe), lambda: image.build(recipe, tmp_path / "cache")):
+    for attempt in (
+        lambda: image.refuse_without_engine(recipe),
+        lambda: image.build(recipe, tmp_path / "cache", at_most_s=9),
+    ):
         with pytest.raises(NotReady, match=said):
             attempt()
     assert image.examined("podman") == image.Examined("podman", None)

@@ -83,7 +83,7 @@ def run(code: str, **how: Any) -> list[str]:
 
 TELL = """
 import os, signal, sys
-from dragstrip.commands.inherited_settings import undo_unwanted
+from dragstrip.commands.signals import undo_unwanted
 undo_unwanted()
 print(*(getattr(signal.getsignal(getattr(signal, f"SIG{n}")), "name", "handler") for n in sys.argv[1:] or
         ("INT", "TERM", "CHLD", "HUP")), len(signal.pthread_sigmask(signal.SIG_BLOCK, ())))

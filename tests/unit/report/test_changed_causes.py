@@ -10,7 +10,7 @@ from pathlib import Path
 import samples
 from click.testing import CliRunner
 
-from dragstrip.analysis import compare
+from dragstrip.analysis.comparison import compare
 from dragstrip.commands.main import cli
 from dragstrip.record import Profile, Race
 from dragstrip.report import changed_causes

@@ -13,8 +13,8 @@ import samples
 from click.testing import CliRunner
 from scipy import stats
 
-from dragstrip.analysis import compare, factor_within, round_numbers
-from dragstrip.analysis.comparison import joined, welch_half
+from dragstrip.analysis import factor_within, round_numbers
+from dragstrip.analysis.comparison import compare, joined, welch_half
 from dragstrip.commands.main import cli
 from dragstrip.errors import BadUsage, StoreError
 from dragstrip.record import Ending, Race

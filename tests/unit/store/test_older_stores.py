@@ -16,7 +16,7 @@ import pytest
 import samples
 from commands import dragstrip
 
-from dragstrip import analysis
+from dragstrip.analysis.comparison import compare
 from dragstrip.errors import BadUsage, StoreError
 from dragstrip.racing.request import request_of
 from dragstrip.racing.resume import resume
@@ -124,9 +124,9 @@ def test_races_of_two_methods_are_neither_compared_nor_mixed(tmp_path: Path) -> 
         new = samples.changed(samples.race({"quick": 4e4, "slow": 3e4}, rounds=6, passes=3), id="a" * 12)
         store.begin(new)
         assert old.method < new.method
-        compared = analysis.compare(old, new)
+        compared = compare(old, new)
         assert not compared.comparable
-        assert analysis.compare(old, replace(old, id="b" * 12)).comparable
+        assert compare(old, replace(old, id="b" * 12)).comparable
         with pytest.raises(BadUsage, match=rf"raced by method {old.method}, .* `dragstrip rerun {FIRST}`"):
             resume(FIRST, request_of(old, entries=()), store=store, progress=LiveProgress(Console()), extra_s=10.0)
     done = dragstrip("compare", FIRST, "a" * 12, "--store", str(path))

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from dragstrip import machine
+from dragstrip import __version__, machine
 from dragstrip.errors import BadUsage, StageError
 from dragstrip.extras.fleet import holder
 from dragstrip.extras.fleet.messages import PROTOCOL, ClockReply, CoreSets, Hello, Usage
@@ -27,7 +27,6 @@ from dragstrip.machine_facts import Facts
 from dragstrip.process.keep_awake import Awake
 from dragstrip.racing.machine_events import MachineMonitor
 from dragstrip.record import Event
-from dragstrip.version import __version__
 
 #: The package's folder.
 PACKAGE = Path(__file__).parents[2]

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit
 
+from dragstrip import __version__
 from dragstrip.contender import AllowedHost, is_loopback
 from dragstrip.errors import BadUsage, DragstripError, MachineLost
 from dragstrip.extras.compat.wrk_script import WrkScript
@@ -35,7 +36,6 @@ from dragstrip.loading.request_pool import PoolRequest
 from dragstrip.loading.result import LoadResult, ScriptReport, Slice
 from dragstrip.loading.run import LoadProgress, merged
 from dragstrip.record import Backend, Load, LoadEnding
-from dragstrip.version import __version__
 
 #: More threads than any machine has cores: each generator uses one per core.
 _ALL_CORES = 256

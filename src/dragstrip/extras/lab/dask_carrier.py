@@ -24,13 +24,13 @@ from urllib.parse import urlsplit
 
 import psutil
 
+from dragstrip import __version__
 from dragstrip.errors import BadUsage, DragstripError, MachineLost
 from dragstrip.extras.lab import dask_worker
 from dragstrip.extras.lab.carrier import CarrierLost
 from dragstrip.extras.lab.dask_worker import Refused
 from dragstrip.extras.lab.strips import REPLY_S, StripLink
 from dragstrip.extras.lab.task import Inquiry, Taken, Task, TaskReply
-from dragstrip.version import __version__
 
 try:
     import distributed

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
+from dragstrip import __version__
 from dragstrip.errors import DragstripError, MachineLost
 from dragstrip.extras.lab.carrier import Children
 from dragstrip.extras.lab.strips import StripLink
 from dragstrip.extras.lab.task import Inquiry, Taken, Task, TaskReply
-from dragstrip.version import __version__
 
 Result = TypeVar("Result")
 

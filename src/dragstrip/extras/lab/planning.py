@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from dragstrip import __version__
 from dragstrip.contender.entries import split_label
 from dragstrip.errors import BadUsage, DragstripError, MachineLost
 from dragstrip.extras.lab.carrier import Carrier, Children
@@ -21,7 +22,6 @@ from dragstrip.extras.lab.task import Contestant, Inquiry, State, Taken, Task, T
 from dragstrip.record import METHOD_VERSION
 from dragstrip.revision import difference, project
 from dragstrip.revision.repository import Repository
-from dragstrip.version import __version__
 
 #: The probability of any wrong verdict in one table.
 ALPHA = 0.05

@@ -19,7 +19,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
-from dragstrip import contender, validity
+from dragstrip import __version__, contender, validity
 from dragstrip.contender import Entry, Missing
 from dragstrip.contender.content import content_key
 from dragstrip.errors import BadUsage, DiskFull, DragstripError
@@ -49,7 +49,6 @@ from dragstrip.racing.request import Request, request_of
 from dragstrip.racing.setup import LOCAL, Site
 from dragstrip.record import Ending, EventKind, Purpose, Race
 from dragstrip.store.database import Store
-from dragstrip.version import __version__
 from dragstrip.workload import Workload
 from dragstrip.workload import load as load_workload
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from dragstrip import paths
-from dragstrip.contender import place_of_imported
+from dragstrip.contender import imported
 
 Engine = Literal["auto", "podman", "docker"]
 
@@ -140,7 +140,7 @@ def definition(entry: SuiteEntry, engine: Engine) -> str:
 
 def write(entry: SuiteEntry, engine: Engine) -> Path:
     """Writes an entry's definition in place of an earlier one; returns the file."""
-    file, text = place_of_imported(entry.name), definition(entry, engine)
+    file, text = imported.place_of(entry.name), definition(entry, engine)
     if not (paths.is_file(file) and file.read_text(encoding="utf-8") == text):
         paths.own_folder(file.parent, "set XDG_DATA_HOME to another folder")
         paths.write_durably(file, text.encode())

@@ -12,8 +12,7 @@ from dragstrip.metrics import KNOWN, PairVerdict
 from dragstrip.record import EventKind
 from dragstrip.report import figures
 from dragstrip.report.race import summary
-from dragstrip.report.race.columns import changes, leaders
-from dragstrip.report.race.summary import JudgedRace, Part, Standing, of_rates
+from dragstrip.report.race.summary import JudgedRace, Part, Standing, changes, leaders, of_rates
 from dragstrip.store.database import Store
 
 #: Kind of the event that keeps a race's badge, so that a list of races does not need to judge them.

@@ -306,9 +306,7 @@ def columns(judged: JudgedRace) -> Chart:
         base.mark_point(aria=False, filled=True, size=70, opacity=1).encode(y=y, tooltip=tips),
     ).properties(height=320)
     listed = "; ".join(f"{name} at {head}: {cell.text}" for name, head, cell, _ in drawn)
-    moved = "; ".join(
-        f"{change.first} and {change.second} change places" for change in columns_of.changes(judged.parts)
-    )
+    moved = "; ".join(f"{change.first} and {change.second} change places" for change in summary.changes(judged.parts))
     about = f"how many times the best is ahead of each contender, by column: {listed}. {moved or 'No change shown'}"
     return finished(layers, about)
 

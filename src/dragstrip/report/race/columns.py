@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
 
 from dragstrip.analysis import ahead, over_columns
 from dragstrip.metrics import KNOWN
@@ -73,16 +72,6 @@ class Table:
         return any(cell.letters for _, cells in self.rows for cell in cells)
 
 
-@dataclass(frozen=True, slots=True)
-class ColumnChange:
-    """Two contenders that change places: the first is ahead in one column, and behind in another."""
-
-    first: str
-    second: str
-    ahead: str
-    behind: str
-
-
 def table(judged: JudgedRace) -> Table:
     """The race's table."""
     race, parts = judged.record, judged.parts
@@ -121,25 +110,6 @@ def _cells(part: Part, *, all_numbers: bool) -> dict[str, TableCell]:
                 ratio=pair.ratio, low=pair.low, high=pair.high, number=shown_number, letters=letter
             )
     return cells
-
-
-def leaders(part: Part) -> tuple[str, ...]:
-    """The leaders of a column: the first contender, and all that are tied with it; none if nothing is decided."""
-    names = [row.name for row in part.valid_rows if row.name not in part.unjudged]
-    first = summary.pair_of(part.verdict, *names[:2]) if len(names) > 1 else None
-    if first is None or figures.finite(first.low) is None or part.unfit or part.void:
-        return ()
-    return part.top_of(names)
-
-
-def changes(parts: Sequence[Part]) -> list[ColumnChange]:
-    """Pairs that are separated one way in one column and the other way in another."""
-    swaps = []
-    for (part, winners), (later, others) in combinations(((part, ahead(part.valid_pairs)) for part in parts), 2):
-        swaps += [
-            ColumnChange(winner, loser, part.name, later.name) for winner, loser in winners if (loser, winner) in others
-        ]
-    return swaps
 
 
 def legend(judged: JudgedRace, shown: Table) -> list[str]:

@@ -11,11 +11,11 @@ from dragstrip.analysis import Estimate, Interval, Pair, by_column
 from dragstrip.record import Entrant, Race, Round
 from dragstrip.report import figures
 from dragstrip.report.comparison import Ruled
-from dragstrip.report.race import causes, columns, database, external, latency, wording
+from dragstrip.report.race import causes, database, external, latency, wording
 from dragstrip.report.race.badge import KIND, column_badge, race_badge
 from dragstrip.report.race.headline import column_headline, headline
 from dragstrip.report.race.latency import KindRow, kind_rows
-from dragstrip.report.race.summary import JudgedRace, Part
+from dragstrip.report.race.summary import JudgedRace, Part, changes
 from dragstrip.requested import described
 from dragstrip.store.json_values import JSON_SCHEMA, Json, JsonObject, picked, plain
 from dragstrip.validity import noise
@@ -50,7 +50,7 @@ def race_json(judged: JudgedRace, rules: Sequence[Ruled] = ()) -> JsonObject:
         "plan": picked(race.plan, *_PLAN),
         "contenders": [picked(entrant, *_ENTRANT) for entrant in race.entrants],
         "columns": [_column(part) for part in parts],
-        "changes": [plain(change) for change in columns.changes(parts)],
+        "changes": [plain(change) for change in changes(parts)],
         "pairs": [
             {"column": part.name} | _pair(pair)
             for part in parts

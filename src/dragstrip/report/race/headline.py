@@ -8,8 +8,7 @@ from dragstrip.analysis.fitness import unfit_text
 from dragstrip.metrics import KNOWN, PairVerdict
 from dragstrip.record import METHOD_VERSION, EventKind, Race
 from dragstrip.report import figures
-from dragstrip.report.race.columns import changes, leaders
-from dragstrip.report.race.summary import JudgedRace, Part, Row, Standing, pair_of
+from dragstrip.report.race.summary import JudgedRace, Part, Row, Standing, changes, leaders, pair_of
 from dragstrip.report.race.wording import ended, metric_reason_text, sentence
 from dragstrip.validity import Check, CheckName, Status
 

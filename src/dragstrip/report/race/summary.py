@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
+from itertools import combinations
 from typing import Self
 
 from dragstrip.analysis import ColumnVerdict, Estimate, Interval, Pair, UnfitReason, Verdict, ahead, by_column, judge
@@ -428,3 +429,32 @@ def behind(verdict: ColumnVerdict, name: str, first: str) -> str:
 def ties_wide(rows: Sequence[Row]) -> int:
     """How many tie columns there are."""
     return len(rows[0].ties) if rows else 0
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnChange:
+    """Two contenders that change places: the first is ahead in one column, and behind in another."""
+
+    first: str
+    second: str
+    ahead: str
+    behind: str
+
+
+def leaders(part: Part) -> tuple[str, ...]:
+    """The leaders of a column: the first contender, and all that are tied with it; none if nothing is decided."""
+    names = [row.name for row in part.valid_rows if row.name not in part.unjudged]
+    first = pair_of(part.verdict, *names[:2]) if len(names) > 1 else None
+    if first is None or figures.finite(first.low) is None or part.unfit or part.void:
+        return ()
+    return part.top_of(names)
+
+
+def changes(parts: Sequence[Part]) -> list[ColumnChange]:
+    """Pairs that are separated one way in one column and the other way in another."""
+    swaps = []
+    for (part, winners), (later, others) in combinations(((part, ahead(part.valid_pairs)) for part in parts), 2):
+        swaps += [
+            ColumnChange(winner, loser, part.name, later.name) for winner, loser in winners if (loser, winner) in others
+        ]
+    return swaps

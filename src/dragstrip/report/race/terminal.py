@@ -6,6 +6,7 @@ import io
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
 from rich.padding import Padding
@@ -19,7 +20,7 @@ from dragstrip.metrics import KNOWN
 from dragstrip.record import EventKind, Race
 from dragstrip.report import figures, glyphs
 from dragstrip.report.console import Console
-from dragstrip.report.race import columns, notes, wording
+from dragstrip.report.race import notes, wording
 from dragstrip.report.race.badge import column_badge, race_badge
 from dragstrip.report.race.headline import headline
 from dragstrip.report.race.latency import kind_rows
@@ -38,6 +39,9 @@ from dragstrip.report.race.summary import (
 )
 from dragstrip.requested import title_of
 from dragstrip.validity import Status
+
+if TYPE_CHECKING:
+    from dragstrip.report.race.columns import TableCell
 
 #: From this width everything fits next to the bars; below, the other figures get a table of their own.
 WIDE = 130
@@ -117,6 +121,8 @@ def _measured(part: Part, shown: _Shown) -> list[RenderableType]:
 
 def columns_table(judged: JudgedRace, width: int, *, legend: bool = True) -> list[RenderableType]:
     """Contender by column: as many columns next to each other as the terminal holds, the others below."""
+    from dragstrip.report.race import columns  # races of several columns alone need it
+
     whole = columns.table(judged)
     names = min(max(len(name) for name in ("contender", *dict(whole.rows))), max(width // 3, 10))
     cells = [[_cell_text(row[at]) for _, row in whole.rows] for at in range(len(whole.heads))]
@@ -138,7 +144,7 @@ def columns_table(judged: JudgedRace, width: int, *, legend: bool = True) -> lis
     return lines
 
 
-def _cell_text(cell: columns.TableCell) -> Text:
+def _cell_text(cell: TableCell) -> Text:
     style = "bold" if cell.number else "dim" if cell.lacks else ""
     return Text.assemble((cell.text, style), (f" {cell.letters}" if cell.letters else "", "yellow"))
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 from dragstrip.contender import Source
 from dragstrip.errors import BadUsage
 from dragstrip.workload.exchange import connection_words, request_bytes
-from dragstrip.workload.fields import TrafficFields
-from dragstrip.workload.request_kind import RequestKind
+from dragstrip.workload.fields import RequestKind, TrafficFields
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +36,6 @@ class HttpExchanges:
 
     #: Whether responses are HTTP's, with a content type; scrutiny then tries what a server does with connections.
     over_http: ClassVar[bool] = True
-
-    @classmethod
-    def recognises(cls, _requests: Sequence[RequestKind]) -> bool:
-        """Whether requests of a workload's file are of this kind."""
-        return True
 
     def check(self, request: RequestKind) -> None:
         """Refuses what a request of this kind can't have.

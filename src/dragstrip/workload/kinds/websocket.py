@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 from dragstrip.contender.template import names_in
 from dragstrip.errors import BadUsage
-from dragstrip.workload.exchange import request_bytes
-from dragstrip.workload.fields import TrafficFields
+from dragstrip.workload.exchange import WEBSOCKET, request_bytes
+from dragstrip.workload.fields import RequestKind, TrafficFields
 from dragstrip.workload.kinds.http import HttpExchanges, Sent
-from dragstrip.workload.request_kind import RequestKind
-
-#: The version of exchanges whose bodies are messages; their head asks for the upgrade.
-WEBSOCKET = "websocket"
 
 #: The status of a connection that has become WebSocket's; it stands for every message.
 SWITCHED = 101
@@ -28,10 +24,6 @@ class WebSocketMessages(HttpExchanges):
     """A workload whose requests and responses are messages; a connection begins with an upgrade of HTTP/1.1."""
 
     over_http: ClassVar[bool] = False
-
-    @classmethod
-    def recognises(cls, requests: Sequence[RequestKind]) -> bool:
-        return any(request.request.message for request in requests)
 
     def check(self, request: RequestKind) -> None:
         """Messages go over connections that are kept, one at a time, and have nothing of HTTP but the upgrade."""

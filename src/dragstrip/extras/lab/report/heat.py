@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache, lru_cache
 
+from dragstrip import __version__
 from dragstrip.analysis import ahead, over_columns
 from dragstrip.errors import DragstripError
 from dragstrip.extras.lab.choice import CellProgress
@@ -20,7 +21,6 @@ from dragstrip.report import figures
 from dragstrip.report.race.summary import JudgedRace, Part, pair_of, tie_letters
 from dragstrip.store.database import Store
 from dragstrip.store.json_values import decode, encode
-from dragstrip.version import __version__
 
 #: The version of digests: of judging, and of their form.
 MADE = f"{METHOD_VERSION}.{__version__}.2"
