@@ -75,7 +75,7 @@ CALLS = {
     "history": "history",
     "lab report": "lab report {at}/matrix.toml --folder {at}/lab",
     "load": "load http://127.0.0.1:1/ -q",
-    "race": "race --serve 'one=true {{port}}' --serve 'other=true {{port}}' -q",
+    "race": "race --serve 'one=true {{port}}' --serve 'other=true {{port}}' --workload hello -q",
     "report": "report 000000000001",
     "sweep": "sweep --show {at}/swept.json",
     "why": "why 000000000001 -q",
@@ -524,7 +524,7 @@ def test_an_output_is_never_another_file_of_the_same_command(at: Path) -> None:
         f"load http://127.0.0.1:1/ --pool={pool} --json={at / 'same'}",
         f"load http://127.0.0.1:1/ -b @{pool} --hgrm {pool}",
         f"report 000000000001 --html {at}/new --json {at}/./new",
-        f"race --serve 'one=sh {pool} {{port}}' --serve 'other=true {{port}}' --json {pool}",
+        f"race --serve 'one=sh {pool} {{port}}' --serve 'other=true {{port}}' --workload hello --json {pool}",
         f"report 000000000001 --json {at / 'store' / 'races.sqlite'}",
     )
     before = pool.read_bytes()
@@ -546,7 +546,8 @@ def test_a_race_whose_files_can_not_be_written_is_kept_and_says_how_to_write_the
         return run(*words, **more)
 
     monkeypatch.setattr(race_command.racing, "run", spoil)
-    line = f"race --serve 'one=true {{port}}' --serve 'other=true {{port}}' -q --json {at}/out.json --html {at}/p.html"
+    line = "race --serve 'one=true {port}' --serve 'other=true {port}' --workload hello -q "
+    line += f"--json {at}/out.json --html {at}/p.html"
     done = dragstrip(*shlex.split(line))
     assert done.returncode == 2
     (kept,) = (at / "state" / "dragstrip").iterdir()
@@ -613,7 +614,7 @@ def on_full_disk(at: Path) -> list[str]:
     filled(disk, None)
     wrong = []
     for line in (
-        f"race --serve 'one=true {{port}}' --serve 'other=true {{port}}' -q --store {disk}/races.sqlite",
+        f"race --serve 'one=true {{port}}' --serve 'other=true {{port}}' --workload hello --store {disk}/races.sqlite",
         f"doctor --store {disk}/races.sqlite",
         f"new mine --into {disk}",
         f"claims add mine nginx-return node --ratio 2 --to {disk}",
