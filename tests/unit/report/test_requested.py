@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+from dataclasses import replace
 
 import jsonschema
 import pytest
@@ -60,6 +61,31 @@ def test_each_report_says_the_request_and_what_was_compared(typed_race: Race) ->
     assert f"{again} --status 201 --threads 1" in html.unescape(page)
     (part,) = JudgedRace.of(typed_race).parts
     assert "POST /orders → 201" in json.dumps(charts.draw("ranking", part)["title"], ensure_ascii=False)
+
+
+def test_each_running_server_is_said_with_its_own_path(typed_race: Race) -> None:
+    """A URL's path replaces the request's; the command that races the same again has the URLs."""
+    quick, steady = (
+        replace(entrant, kind="url", parameters={"url": f"http://127.0.0.1:3000{path}"})
+        for entrant, path in zip(typed_race.entrants, ("/orders", "/api/orders?v=2"), strict=True)
+    )
+    race = samples.changed(typed_race, entrants=(quick, steady))
+    said = "POST /orders → 201 (steady: /api/orders?v=2)"
+    assert f"\n{said}; compared: {COMPARED}\n" in shown(race, width=200)
+    assert f"\n{said}, 32 connections" in shown(race, width=200)
+    text, page = markdown.race(JudgedRace.of(race)), rendered(race)
+    assert f"{said}; compared: the status and the JSON" in text
+    assert f"{said}, ended: decided" in text
+    assert f'<p class="requested">{said}; compared: {COMPARED}</p>' in page
+    assert f"<h3>{said}</h3>" in page
+    again = "race quick=http://127.0.0.1:3000/orders 'steady=http://127.0.0.1:3000/api/orders?v=2' -m POST"
+    assert again in html.unescape(page)
+    assert told(race)["columns"][0]["own_paths"] == {"steady": "/api/orders?v=2"}
+    jsonschema.validate(told(race), export.schema())
+    (part,) = JudgedRace.of(race).parts
+    assert said in json.dumps(charts.draw("ranking", part)["title"], ensure_ascii=False)
+    same = samples.changed(race, entrants=(quick, replace(steady, parameters=quick.parameters)))
+    assert "POST /orders → 201; compared" in markdown.race(JudgedRace.of(same))
 
 
 def test_the_page_shows_headers_and_bodies_and_no_secret(typed_race: Race) -> None:
