@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from dragstrip import json_by_value
+from dragstrip.record import SECRET, Race
 
 #: What a reader sees in place of a masked value.
 MASK = "«masked»"
@@ -91,6 +92,30 @@ def typed_words(definition: str) -> list[str]:
     compare = answer.get("compare")
     words += ["--check", compare] if compare in ("status", "length") else []
     return [*words, "--status", str(answer["status"])]
+
+
+def masked_headers(race: Race) -> list[str]:
+    """Headers whose values its record masks."""
+    listed = (one for column in race.columns for one in described(column.definition))
+    return list(dict.fromkeys(name for one in listed for name, value in one.headers if value == MASK))
+
+
+def secret_variables(race: Race) -> list[tuple[str, str]]:
+    """Secret variables whose values its record lacks, each after its contender; of contenders that are still in."""
+    still_in = [entrant for entrant in race.entrants if not entrant.out]
+    return [
+        (one.name, key.removeprefix(SECRET)) for one in still_in for key in one.parameters if key.startswith(SECRET)
+    ]
+
+
+def again_words(race: Race, fleet: object = "fleet.toml") -> list[str]:
+    """Options without which a printed command can't go on with a race: for what its record lacks.
+
+    A reader fills in headers (``…``) and has variables in the environment.
+    """
+    words = [word for name in masked_headers(race) for word in ("-H", f"{name}: …")]
+    words += [word for name, key in secret_variables(race) for word in ("--env", f"{name}.{key}")]
+    return words + (["--fleet", str(fleet)] if race.machine.fleet else [])
 
 
 def _described(definition: Mapping[str, Any]) -> Iterator[DescribedRequest]:

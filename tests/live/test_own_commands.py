@@ -219,7 +219,8 @@ def test_a_race_of_ones_own_commands_is_resumed_without_a_file_and_keeps_no_secr
     contenders = json.loads((tmp_path / "o.json").read_text())["contenders"]
     assert [one["out"] for one in contenders] == ["", ""]
     refused = dragstrip_run(env, "race", "--resume", "last")
-    assert "no value of X_TOKEN, because it is secret" in refused.stderr
+    assert "the record has no value of a.X_TOKEN, b.API_KEY, because they are secret" in refused.stderr
+    assert "--env a.X_TOKEN=VALUE --env b.API_KEY=VALUE" in refused.stderr
     given = ["--env", f"a.X_TOKEN={SECRET}", "--env"]
     other = dragstrip_run(env, "race", "--resume", "last", *given, "b.API_KEY=another")
     assert "API_KEY has another value than in the race's record" in other.stderr

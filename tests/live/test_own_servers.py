@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,8 @@ def test_a_race_of_ones_own_needs_no_file_and_shows_no_secret(tmp_path: Path) ->
     told, done = raced(env, *line, "-H", f"Authorization: {secret}", "-c", "2", "--rounds", "2")
     assert "GET /users/2 → 200, learned from honest" in done.stderr
     columns = {one["name"]: one for one in told["columns"]}
+    assert "at GET /users/2: " in done.stdout + done.stderr
+    assert not re.search(r"users-2-[0-9a-f]{6}", done.stdout + done.stderr)
     outs = [one for column in columns.values() for one in column["contenders"] if one["out"]]
     assert [one["name"] for one in outs] == ["cached"]
     refused = dragstrip_run(env, "rerun", "last")

@@ -15,7 +15,7 @@ from dragstrip import contender, paths
 from dragstrip.analysis import Gate
 from dragstrip.commands import completion, own_servers
 from dragstrip.commands import options as opts
-from dragstrip.commands.conclusion import Reports, conclude, finished
+from dragstrip.commands.conclusion import Reports, conclude, finished, resuming
 from dragstrip.commands.consent import ask_to_build, ask_to_run
 from dragstrip.commands.options import gathered, open_store, option, placed, switch, taken_from
 from dragstrip.commands.quantities import ExtraSeconds
@@ -33,12 +33,11 @@ from dragstrip.metrics import MetricChoice
 from dragstrip.racing import run as racing
 from dragstrip.racing.learn import workloads_from
 from dragstrip.racing.options import LOAD, RACED, TIME, DeclaredOptions
-from dragstrip.racing.request import Request, entries_of, request_of
+from dragstrip.racing.request import Request, entries_of, refuse_missing_secrets, request_of
 from dragstrip.racing.setup import Site
 from dragstrip.record import Race
 from dragstrip.report.console import Console
 from dragstrip.report.race.live import LiveProgress
-from dragstrip.store.masking import is_secret
 from dragstrip.workload import Workload
 from dragstrip.workload.typed import TypedRequest
 
@@ -176,7 +175,9 @@ def race(options: RaceOptions) -> None:
             drive = partial(resume, resumed, asked, extra_s=extra_s)
         progress = later.enter_context(LiveProgress(console, quiet=options.quiet))
         driven = partial(drive, store=store, progress=progress)
-        result = finished(console, options, store, progress, driven, partial(_resuming, options), resumed)
+        result = finished(
+            console, options, store, progress, driven, partial(resuming, options=options, fleet=options.fleet), resumed
+        )
         if options.why:
             from dragstrip.commands.why import with_causes
 
@@ -190,13 +191,14 @@ def _continuing(options: RaceOptions, race: Race, site: Site) -> Request:
     """What continues a race; if it was imported, shows its contenders' commands and asks first."""
     racing_on = [entrant for entrant in race.entrants if not entrant.out]
     own_servers.give_again(options.variables, racing_on)
+    asked, headers = of_record(options)
+    refuse_missing_secrets(race, None if asked else headers)
     entries = entries_of(racing_on)
     if race.imported:
         from dragstrip.racing.resume import refuse_other_machine
 
         refuse_other_machine(race, site)
         ask_to_run(f"race {race.id}", entries, yes=options.yes)
-    asked, headers = of_record(options)
     workloads = workloads_from(asked, entries, say=say_unless(options.quiet))
     return replace(
         request_of(race, workloads, entries, options.allowed, headers),
@@ -303,16 +305,3 @@ def _with_own_names(
     renamed = [f"{name}={word}" for name, word in zip(own_names, words, strict=False)]
     commands = [text.partition("=")[2] if re.match(r"[a-z0-9.+-]+=", text) else text for text in serve]
     return renamed, [f"{name}={command}" for name, command in zip(own_names[len(contenders) :], commands, strict=True)]
-
-
-def _resuming(options: RaceOptions, name: str) -> list[str]:
-    """The command that resumes a race, with the options that it needs again."""
-    words = ["dragstrip", "race", "--resume", name]
-    words += ["--fleet", str(options.fleet)] if options.fleet else []
-    return (
-        words
-        + [word for header, _ in headers_of(options) if is_secret(header) for word in ("-H", f"{header}: …")]
-        + own_servers.again(options.serve, options.variables)
-        + opts.in_store(options.store_path)
-        + [word for rule, _, _ in options.rules for word in ("--fail-if", rule)]
-    )

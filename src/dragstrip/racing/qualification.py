@@ -137,7 +137,7 @@ def _installed(request: Request) -> dict[str, Ready | Missing]:
                     entry.for_workload(workload.served_as, asks_database=workload.asks_database)
                 )
                 if isinstance(asking, Missing):
-                    raise NotReady(f"{entry.name} is not ready for {workload.name}: {asking.reason}; {asking.remedy}")
+                    raise NotReady(f"{entry.name} is not ready for {workload.shown}: {asking.reason}; {asking.remedy}")
     return states
 
 
