@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import time
 from collections.abc import Iterator
@@ -230,3 +231,11 @@ def test_a_race_of_ones_own_commands_is_resumed_without_a_file_and_keeps_no_secr
     for file in tmp_path.rglob("*"):
         assert file.is_dir() or SECRET.encode() not in file.read_bytes(), file
     assert SECRET not in "".join((raced.stdout, raced.stderr, resumed.stdout, resumed.stderr))
+
+
+@pytest.mark.thorough
+def test_progress_shows_how_long_a_slow_start_may_take(tmp_path: Path) -> None:
+    """Until it listens it has more time than afterwards."""
+    words = ["--serve", f"slow={OWN} PORT later=3", "--serve", "dead=false"]
+    done = dragstrip_run(settings(tmp_path), "race", *words)
+    assert re.search(r"slow, \d+ s of 30 s", done.stdout), done.stdout + done.stderr
