@@ -98,7 +98,7 @@ class RaceOptions(DeclaredOptions, RequestOptions, Reports):
         "--into",
         type=click.Path(path_type=Path),
         metavar="FOLDER",
-        help="Also write the record into this folder as ID.race, whole and synced to the disk.",
+        help="Also write the record into this folder as ID.race, whole and synced to the disk; created if missing.",
     )
     yes: bool = opts.yes_option()
     fleet: Path | None = opts.fleet_option()
@@ -146,11 +146,11 @@ def race(options: RaceOptions) -> None:
     opts.refuse_strict_alone(options.rules, strict=options.strict)
     if options.why and options.fleet is not None:
         raise BadUsage("--why can't be combined with --fleet: causes are measured on a single machine; leave one out")
-    if options.into is not None and (problem := paths.refusal(options.into / "x.race")) is not None:
-        raise BadUsage(f"--into: {problem}")
     # With a "-", standard output holds only the JSON or the Markdown.
     console = Console(stderr="-" in (str(options.json_path), str(options.markdown_path)))
-    asked = None if options.resume_id else _request(options)  # a refused request creates no store
+    asked = None if options.resume_id else _request(options)  # a refused request creates no store and no folder
+    if options.into is not None:
+        paths.own_folder(options.into, "give --into another folder")
     with (
         placed(
             options.fleet,
