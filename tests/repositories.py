@@ -8,7 +8,7 @@ from pathlib import Path
 
 #: A server of Python's own library: it answers any path with one JSON text, as slowly as its source says.
 SERVER = """\
-import asyncio, sys, time
+import asyncio, re, sys, time
 
 BODY = b'{"id":1}'
 HEAD = b"HTTP/1.1 200 OK\\r\\nContent-Type: application/json\\r\\nContent-Length: %d\\r\\n" % len(BODY)
@@ -17,6 +17,8 @@ async def serve(reader, writer):
     try:
         while True:
             request = await reader.readuntil(b"\\r\\n\\r\\n")
+            if length := re.search(rb"content-length: *(\\d+)", request.lower()):
+                await reader.readexactly(int(length[1]))
             sum(range(LOOPS))
             closes = b"connection: close" in request.lower()
             writer.write(HEAD + (b"Connection: close\\r\\n" if closes else b"") + b"\\r\\n" + CONTENT)

@@ -6,12 +6,14 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import takewhile
 from typing import Any
 
 from dragstrip import json_by_value
+from dragstrip.record import SECRET, Race
 
 #: What a reader sees in place of a masked value.
 MASK = "«masked»"
@@ -100,6 +102,101 @@ def typed_words(definition: str) -> list[str]:
     compare = answer.get("compare")
     words += ["--check", compare] if compare in ("status", "length") else []
     return [*words, "--status", str(answer["status"])]
+
+
+def differences(before: str, after: str) -> list[tuple[str, str, str]]:
+    """In what two definitions that one workload has in two records differ: what, then, now; [] if one is unknown.
+
+    Values that change by themselves in either, and values that both mask, count as equal.
+    """
+    if before == after or not (described(before) and described(after)):
+        return []
+    both = [json.loads(text) for text in (before, after)]
+    free = {pointer for one in both for answer in _answers(one) for pointer in answer.get("changing", ())}
+    then, now = (_parts(one, free) for one in both)
+    for what in [what for what in then if what.endswith("compared") and then[what] != now.get(what)]:
+        for parts in (then, now):  # a record has only what is compared
+            parts.pop(what.replace("compared", "expected response"), None)
+    named = [(what, then.get(what, "none"), now.get(what, "none")) for what in {**then, **now}]
+    return [(what, *_where_unlike(was, is_now)) for what, was, is_now in named if was != is_now]
+
+
+def _answers(definition: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [request.get("answer", definition.get("answer", {})) for request in requests_of(definition)]
+
+
+def _parts(definition: Mapping[str, Any], free: Collection[str]) -> dict[str, str]:
+    """Everything of a definition that a server or the load notices, in words, by what it is."""
+    parts: dict[str, str] = {}
+    for request, answer in zip(requests_of(definition), _answers(definition), strict=True):
+        of = f"{request['name']}, " if "name" in request else ""
+        shown = {name.lower(): _shown_value(value) for name, value in request.get("headers", {}).items()}
+        parts |= {
+            f"{of}method": str(request.get("method", "GET")),
+            f"{of}path": _plain(str(request["path"])),
+            f"{of}headers": ", ".join(f"{name}: {value}" for name, value in sorted(shown.items())) or "none",
+            f"{of}body": _whole(request, ()),
+            f"{of}expected status": str(answer.get("status", 200)),
+            f"{of}expected response": _whole(answer, free),
+            f"{of}compared": str(answer.get("compare", "bytes")),
+            f"{of}request": _rest(request, "name", "headers", "mask", "method", "path", "answer", *_BODIES),
+            f"{of}response": _rest(answer, "status", "compare", "changing", *_BODIES),
+        }
+    return parts | {"load": _rest(definition, "name", "title", "anywhere", "like", "request", "answer")}
+
+
+_BODIES = ("body", "body_base64", "body_bytes", "data", "length", "sha256")
+
+
+def _rest(part: Mapping[str, Any], *but: str) -> str:
+    return json.dumps({key: value for key, value in part.items() if key not in but}, sort_keys=True)
+
+
+def _whole(part: Mapping[str, Any], free: Collection[str]) -> str:
+    """A body; of JSON that is compared by value, without the ``free`` fields and in one form."""
+    if part.get("compare") == "values":
+        value = json_by_value.parsed(_text_of(part).encode())
+        return json.dumps(_without(value, free), sort_keys=True, ensure_ascii=False)
+    listed = [_plain(str(part[key])) for key in _BODIES if key in part]
+    return " ".join(listed) or "none"
+
+
+def _without(value: object, free: Collection[str], pointer: str = "") -> object:
+    kept = {at: child for at, child in json_by_value.children(value, pointer) if not json_by_value.is_within(at, free)}
+    children = {at.rpartition("/")[2]: _without(child, free, at) for at, child in kept.items()}
+    return children if isinstance(value, dict) else [*children.values()] if isinstance(value, list) else value
+
+
+def _where_unlike(before: str, after: str) -> tuple[str, str]:
+    """Two texts from shortly before the place where they begin to differ."""
+    alike = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, after, strict=False)))
+    start = max(alike - 20, 0)
+    begin = "…" if start else ""
+    return f"{begin}{before[start:]}", f"{begin}{after[start:]}"
+
+
+def masked_headers(race: Race) -> list[str]:
+    """Headers whose values its record masks."""
+    listed = (one for column in race.columns for one in described(column.definition))
+    return list(dict.fromkeys(name for one in listed for name, value in one.headers if value == MASK))
+
+
+def secret_variables(race: Race) -> list[tuple[str, str]]:
+    """Secret variables whose values its record lacks, each after its contender; of contenders that are still in."""
+    still_in = [entrant for entrant in race.entrants if not entrant.out]
+    return [
+        (one.name, key.removeprefix(SECRET)) for one in still_in for key in one.parameters if key.startswith(SECRET)
+    ]
+
+
+def again_words(race: Race, fleet: object = "fleet.toml") -> list[str]:
+    """Options without which a printed command can't go on with a race: for what its record lacks.
+
+    A reader fills in headers (``…``) and has variables in the environment.
+    """
+    words = [word for name in masked_headers(race) for word in ("-H", f"{name}: …")]
+    words += [word for name, key in secret_variables(race) for word in ("--env", f"{name}.{key}")]
+    return words + (["--fleet", str(fleet)] if race.machine.fleet else [])
 
 
 def _described(definition: Mapping[str, Any]) -> Iterator[DescribedRequest]:

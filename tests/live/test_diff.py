@@ -77,6 +77,31 @@ def test_a_slower_commit_is_found(made: Made, tmp_path: Path) -> None:
     assert "third, slower" in again.stdout
 
 
+@pytest.mark.thorough
+@pytest.mark.timeout(580)
+def test_a_slower_commit_is_found_by_a_request_as_typed(made: Made, tmp_path: Path) -> None:
+    """Its search is continued by the same request alone; a commit that changes the response is named as the reason."""
+    request = ["--path", "/orders", "-b", '{"item":"tea"}', "-T", "application/json"]
+    request += ["-H", "Authorization: Bearer sesame-7f3a"]
+    options = ["-c", "4", "-q"]
+    found = dragstrip("bisect", "HEAD~2", "HEAD", *request, *options)
+    assert ": third, slower" in found.stdout, found.stdout + found.stderr
+    assert " at POST /orders; " in found.stdout
+    again = dragstrip("bisect", "HEAD~2", "HEAD", *request, *options)
+    assert "continues an earlier search" in again.stdout
+    made.commit("fifth, another response", server_py=server(SLOW, content='b"87654321"'))
+    changed = dragstrip("bisect", "HEAD~1", "HEAD", *request, *options)
+    assert changed.returncode == 3
+    assert "BAD is out of race" in changed.stdout
+    assert "--check status" in changed.stdout
+    less = dragstrip("bisect", "HEAD~1", "HEAD", *request, *options, "--check", "status", "--budget", "5s")
+    assert "continues an earlier search" not in less.stdout
+    assert "step 1: " in less.stdout
+    assert "out of race" not in less.stdout, less.stdout + less.stderr
+    for file in tmp_path.rglob("*"):
+        assert file.is_dir() or b"sesame-7f3a" not in file.read_bytes(), file
+
+
 def test_revisions_that_differ_in_no_file_that_matters_are_not_raced(made: Made) -> None:
     made.write(dragstrip_toml='files = ["server.py"]\n' + PROJECT)
     done = dragstrip("diff", "HEAD~3", "HEAD~2")

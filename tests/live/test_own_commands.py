@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import time
 from collections.abc import Iterator
@@ -219,7 +220,8 @@ def test_a_race_of_ones_own_commands_is_resumed_without_a_file_and_keeps_no_secr
     contenders = json.loads((tmp_path / "o.json").read_text())["contenders"]
     assert [one["out"] for one in contenders] == ["", ""]
     refused = dragstrip_run(env, "race", "--resume", "last")
-    assert "no value of X_TOKEN, because it is secret" in refused.stderr
+    assert "the record has no value of a.X_TOKEN, b.API_KEY, because they are secret" in refused.stderr
+    assert "--env a.X_TOKEN=VALUE --env b.API_KEY=VALUE" in refused.stderr
     given = ["--env", f"a.X_TOKEN={SECRET}", "--env"]
     other = dragstrip_run(env, "race", "--resume", "last", *given, "b.API_KEY=another")
     assert "API_KEY has another value than in the race's record" in other.stderr
@@ -229,3 +231,10 @@ def test_a_race_of_ones_own_commands_is_resumed_without_a_file_and_keeps_no_secr
     for file in tmp_path.rglob("*"):
         assert file.is_dir() or SECRET.encode() not in file.read_bytes(), file
     assert SECRET not in "".join((raced.stdout, raced.stderr, resumed.stdout, resumed.stderr))
+
+
+@pytest.mark.thorough
+def test_progress_shows_how_long_a_slow_start_may_take(tmp_path: Path) -> None:
+    """Until it listens it has more time than afterwards."""
+    done = dragstrip_run(settings(tmp_path), "race", "--serve", "slow=sleep 8", "--serve", "dead=false")
+    assert re.search(r"slow, \d+ s of 30 s", done.stdout), done.stdout + done.stderr

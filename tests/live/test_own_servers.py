@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -130,6 +131,8 @@ def test_a_race_of_ones_own_needs_no_file_and_shows_no_secret(tmp_path: Path) ->
     told, done = raced(env, *line, "-H", f"Authorization: {secret}", "-c", "2", "--rounds", "2")
     assert "GET /users/2 → 200, learned from honest" in done.stderr
     columns = {one["name"]: one for one in told["columns"]}
+    assert "at GET /users/2: " in done.stdout + done.stderr
+    assert not re.search(r"users-2-[0-9a-f]{6}", done.stdout + done.stderr)
     outs = [one for column in columns.values() for one in column["contenders"] if one["out"]]
     assert [one["name"] for one in outs] == ["cached"]
     refused = dragstrip_run(env, "rerun", "last")
@@ -145,6 +148,56 @@ def test_a_race_of_ones_own_needs_no_file_and_shows_no_secret(tmp_path: Path) ->
     for file in written:
         assert b"sesame-7f3a" not in file.read_bytes(), file
     assert "sesame-7f3a" not in done.stdout + done.stderr + again.stdout + again.stderr
+
+
+@pytest.mark.thorough
+def test_a_typed_request_goes_on_elsewhere_by_its_export_alone(tmp_path: Path) -> None:
+    """Imported into another store, in another folder: shown, raced again and resumed, once its secret is given."""
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    there.mkdir()
+    secret, file = "Bearer sesame-7f3a", here / "x.race"
+    given = ["-H", f"Authorization: {secret}"]
+    request = ["--path", "/users/42", "-b", '{"item": "tea"}', "-T", "application/json"]
+    paused = ["-c", "2", "--rounds", "3", "--pause-after", "1"]
+    outputs = ["--html", str(here / "o.html"), "--json", str(here / "o.json"), "--export-markdown", str(here / "o.md")]
+    env, printed = settings(here), []
+    printed.append(dragstrip_run(env, "race", *twins("honest", "order"), *request, *given, *paused, *outputs))
+    assert dragstrip_run(env, "export", "last", str(file)).returncode == 0, printed[0].stdout + printed[0].stderr
+    race_id = json.loads((here / "o.json").read_text())["race"]
+
+    def elsewhere(*words: str) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            [*DRAGSTRIP, *words],
+            env=settings(there),
+            cwd=there,
+            capture_output=True,
+            text=True,
+            timeout=200,
+            check=False,
+        )
+        printed.append(done)
+        return done
+
+    assert elsewhere("import", str(file)).returncode == 0
+    shown = elsewhere("show", race_id).stdout
+    assert "POST /users/42 → 201; compared: the status and the JSON" in shown
+    for words in (("rerun", race_id), ("race", "--resume", race_id)):
+        refused = elsewhere(*words, "--yes")
+        assert refused.returncode == 2
+        assert "the record has no value of Authorization, because it is secret" in refused.stderr
+        assert "-H 'Authorization: …'" in refused.stderr
+    other = elsewhere("race", "--resume", race_id, "--yes", "-H", "Authorization: Bearer another")
+    assert "has another value than the race had" in other.stderr
+    resumed = elsewhere("race", "--resume", race_id, "--yes", *given, "--pause-after", "1")
+    order = json.loads(elsewhere("show", race_id, "--json").stdout)["order"]
+    assert len(order) == 2, resumed.stdout + resumed.stderr
+    again = elsewhere("rerun", race_id, "--yes", *given, "-q")
+    assert "POST /users/42 → 201" in again.stdout, again.stdout + again.stderr
+    assert f"(dragstrip compare {race_id} " in again.stdout
+    for written in tmp_path.rglob("*"):
+        assert written.is_dir() or b"sesame-7f3a" not in written.read_bytes(), written
+    assert "sesame-7f3a" not in "".join(done.stdout + done.stderr for done in printed)
 
 
 def test_a_race_of_ones_own_is_resumed_without_a_file(tmp_path: Path) -> None:

@@ -13,10 +13,10 @@ from dragstrip.store.database import Store
 @pytest.mark.thorough
 def test_a_paused_race_is_resumed_and_its_record_grows_elsewhere(tmp_path: Path) -> None:
     store, outbox = tmp_path / "here.sqlite", tmp_path / "outbox"
-    outbox.mkdir()
-    refused = dragstrip("race", "nginx-return", "nginx-static", "--into", str(tmp_path / "no"), "--store", str(store))
+    (tmp_path / "file").touch()
+    refused = dragstrip("race", "nginx-return", "nginx-static", "--into", str(tmp_path / "file"), "--store", str(store))
     assert refused.returncode == 2
-    assert "--into: " in refused.stderr
+    assert "--into" in refused.stderr
     common = ["--into", str(outbox), "--exclusive", "--store", str(store), "-q"]
     words = ["--last-round", "40", "--pause-after", "2", *common]
     begun = dragstrip("race", "nginx-return", "nginx-static", *words)

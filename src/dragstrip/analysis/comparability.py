@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Literal
 
 from dragstrip.record import Entrant, Load, Race
-from dragstrip.requested import title_of
+from dragstrip.requested import differences, title_of, typed_as
 
 #: Facts of the machine without which two numbers are of two different things.
 _BLOCKING = ("cpu", "architecture", "virtual", "cores_usable", "engine_io")
@@ -32,6 +32,7 @@ class Differs(StrEnum):
 
     METHOD = "method"
     WORKLOAD = "workload"
+    REQUEST = "request"
     LOAD = "load"
     CORE_COUNT = "core count"
     CORES = "cores"
@@ -51,7 +52,8 @@ class Unlike:
     Args:
         weight: "blocks" (no comparison unless forced), "caveat" (may move the ratio by a little) or
             "change" (what the comparison may be about: a version, a definition, a fact of the parity sheet).
-        subject: the field of the load, the lane, the machine's fact or the parity sheet's; "" if there is only one.
+        subject: the workload's part, the field of the load, the lane, the machine's fact or the parity sheet's; "" if
+            there is only one.
         contender: the contender that differs; "" for a difference of the whole race.
         before, after: the value in each race; None if naming the difference is enough.
     """
@@ -79,6 +81,12 @@ def _plans(old: Race, new: Race) -> Iterator[Unlike]:
         yield Unlike(weight="blocks", what=Differs.METHOD, before=old.method, after=new.method)
     if old.workload != new.workload:
         yield Unlike(weight="blocks", what=Differs.WORKLOAD, before=_requested(old), after=_requested(new))
+    then, now = ({column.workload: column.definition for column in race.columns} for race in (old, new))
+    for name in then.keys() & now.keys():
+        for what, *values in differences(then[name], now[name]):
+            weight: Weight = "caveat" if what.endswith("compared") else "blocks"
+            subject = f"{typed_as(now[name]) or name}, {what}"
+            yield Unlike(weight=weight, what=Differs.REQUEST, subject=subject, before=values[0], after=values[1])
     for field in fields(Load):
         before, after = getattr(old.load, field.name), getattr(new.load, field.name)
         if before != after:

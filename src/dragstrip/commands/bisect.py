@@ -16,11 +16,11 @@ from rich.text import Text
 from dragstrip import analysis
 from dragstrip.commands import options as opts
 from dragstrip.commands.conclusion import finished
-from dragstrip.commands.diff import ProjectOptions, request_of, workloads_of
+from dragstrip.commands.diff import ProjectOptions, request_of, requested, workloads_of
 from dragstrip.commands.options import EXIT_FAILURE, EXIT_VOID, gathered, of_race, open_store, option, switch
 from dragstrip.commands.outputs import json_text, write_all
 from dragstrip.commands.quantities import SHARE
-from dragstrip.commands.request_options import say_unless
+from dragstrip.commands.request_options import say_unless, without_secrets
 from dragstrip.contender import Entry
 from dragstrip.errors import BadUsage, StageError
 from dragstrip.racing import run as racing
@@ -37,6 +37,8 @@ from dragstrip.revision.project import Project
 from dragstrip.revision.repository import Repository
 from dragstrip.store.database import Store
 from dragstrip.store.json_values import JSON_SCHEMA, JsonObject
+from dragstrip.workload import Workload
+from dragstrip.workload.typed import TypedRequest
 
 #: The rounds of a step after BAD's race: as few as have an interval. The search weighs each race by its interval, so
 #: several short races, each at the commit that tells most, find more than a long one.
@@ -82,7 +84,9 @@ def bisect(options: BisectOptions) -> None:
     if not commits:
         raise BadUsage(f"{good.name} and {bad.name} are the same commit; name an older revision as GOOD")
     search = Search(good=good.commit, commits=commits, threshold=options.threshold)
-    key = hashlib.sha256(f"{asked.source.text}\0{good.commit}\0{bad.commit}".encode()).hexdigest()[:16]
+    raced = [one.name if isinstance(one, Workload) else _without_secrets(one) for one in requested(asked, options)]
+    what = f"{raced!r}{options.connections}{options.metric}"
+    key = hashlib.sha256(f"{asked.source.text}\0{good.commit}\0{bad.commit}\0{what}".encode()).hexdigest()[:16]
     file = repository.cache / "searches" / f"{key}.json"
     if not options.fresh:
         search = searching.resumed(file, search)
@@ -102,6 +106,10 @@ def bisect(options: BisectOptions) -> None:
                 break
         builds.remove_old(repository)
     _conclude(console, options, repository, search)
+
+
+def _without_secrets(typed: TypedRequest) -> TypedRequest:
+    return replace(typed, headers=tuple((name, "") for name, _ in typed.headers))
 
 
 class _Races:
@@ -146,7 +154,8 @@ class _Races:
     def _race(self, entries: Sequence[Entry]) -> Race:
         known, options = self._search.of_bad(), self._options
         # What BAD is slowest at is what the other commits are raced at.
-        workloads = [workload for workload in self._workloads if not known or workload.name == known.workload]
+        slow = known.workload if known else ""
+        workloads = [workload for workload in self._workloads if slow in ("", workload.name, workload.shown)]
         request = request_of(
             self._asked,
             options,
@@ -165,7 +174,7 @@ class _Races:
                 self._store,
                 progress,
                 lambda: racing.run(request, store=self._store, progress=progress),
-                lambda _: ["dragstrip", "bisect", options.good, options.bad, *opts.in_store(options.store_path)],
+                lambda _: ["dragstrip", *without_secrets(word for word in sys.argv[1:] if word != "--fresh")],
             )
 
     def show(self, step: BisectStep) -> None:
@@ -183,11 +192,13 @@ def _step(race: Race, name: str, other: str, asked: Asked) -> BisectStep:
     verdict = analysis.judge(race)
     pairs = [
         (pair.ratio, workload, pair)
-        for workload, part in zip((column.workload for column in race.columns), verdict.columns, strict=True)
+        for workload, part in zip((column.name for column in race.columns), verdict.columns, strict=True)
         if (pair := pair_of(part, name, other)) and figures.finite(pair.low) is not None
     ]
     if not pairs:
-        return BisectStep(**asked._asdict(), why=f"race {race.id} has no interval")
+        out = next((one.out.partition("; its last lines")[0] for one in race.entrants if one.name == name), "")
+        why = f"out of race {race.id}: {out}" if out else f"race {race.id} has no interval"
+        return BisectStep(**asked._asdict(), why=why)
     ratio, workload, slowest = min(pairs, key=lambda found: found[0])
     measured = Measured(ratio=ratio, low=slowest.low, high=slowest.high, workload=workload, race=race.id)
     return BisectStep(**asked._asdict(), measured=measured)
@@ -207,7 +218,10 @@ def _conclude(console: Console, options: BisectOptions, repository: Repository, 
     bad, code, suspects = search.of_bad(), 0, search.suspects()
     lines = list[str]()
     if bad is None:
-        lines.append("The race of BAD has no interval, so there is nothing to search for; a larger --budget may help.")
+        why = search.steps[-1].why if search.steps else ""
+        out = f"BAD is {why}" if why.startswith("out of race") else ""
+        none = "The race of BAD has no interval, so there is nothing to search for; a larger --budget may help."
+        lines.append(out or none)
         code = EXIT_VOID
     elif not bad.is_slower(search.threshold):
         lines.append(f"BAD is not slower than GOOD by more than {figures.percent(search.threshold)}: {_speed(bad)}.")

@@ -26,6 +26,7 @@ from dragstrip.report.race import badge, headline
 from dragstrip.report.race import terminal as race_terminal
 from dragstrip.report.race.live import LiveProgress
 from dragstrip.report.race.summary import JudgedRace
+from dragstrip.requested import again_words
 from dragstrip.store.database import Store, default_path
 
 if TYPE_CHECKING:
@@ -123,13 +124,19 @@ def _by_thresholds(console: Console, rulings: Sequence[Ruled], strict: bool) -> 
     return 0 if rulings and all(ruled.could_say for ruled in rulings) else EXIT_VOID
 
 
+def resuming(race: Race, options: Reports, fleet: Path | None = None) -> list[str]:
+    """The command that goes on with a race, with the options that it needs again."""
+    words = ["dragstrip", "race", "--resume", race.id, *again_words(race, fleet), *opts.in_store(options.store_path)]
+    return words + [word for rule, _, _ in options.rules for word in ("--fail-if", rule)]
+
+
 def finished(
     console: Console,
     options: Reports | None,
     store: Store,
     progress: LiveProgress,
     drive: Callable[[], Race],
-    resuming: Callable[[str], Sequence[str]],
+    resuming: Callable[[Race], Sequence[str]],
     resumed: str = "",
 ) -> Race:
     """The record of a race that ran to its end; a signal ends the command with what was measured and how to go on.
@@ -137,7 +144,7 @@ def finished(
     Args:
         options: how the report of an interrupted race is shown; None: not at all.
         drive: runs the race.
-        resuming: the command that goes on with a race of this id.
+        resuming: the command that goes on with a race.
         resumed: the id of the race that is resumed; "" for a new one.
     """
     before = [line.race for line in store.runs()]
@@ -157,6 +164,6 @@ def finished(
                 conclude(console, store.load(name), options)
         if rounds:
             kept = f"{rounds} {'round is' if rounds == 1 else 'rounds are'} kept"
-            how = f"{kept}; to continue: {shlex.join(resuming(name))}"
+            how = f"{kept}; to continue: {shlex.join(resuming(store.load(name)))}"
         click.echo(f"dragstrip: ended by {ended_by.name}: {how}", err=True)
         sys.exit(128 + ended_by)  # click would print an empty line after ours

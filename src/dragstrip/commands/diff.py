@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import click
@@ -12,7 +13,7 @@ from rich.text import Text
 
 from dragstrip.analysis import NO_GATE, Gate
 from dragstrip.commands import options as opts
-from dragstrip.commands.conclusion import Reports, conclude, finished
+from dragstrip.commands.conclusion import Reports, conclude, finished, resuming
 from dragstrip.commands.options import gathered, of_race, open_store, option, switch
 from dragstrip.commands.quantities import THRESHOLD
 from dragstrip.commands.request_options import RequestOptions, asked_for, say_unless, workload_option
@@ -34,6 +35,7 @@ from dragstrip.revision.repository import Repository, Revision
 from dragstrip.store.database import Store
 from dragstrip.why.run import ProfileRequest
 from dragstrip.workload import Workload
+from dragstrip.workload.typed import TypedRequest
 
 #: Revisions are alike, so their races take longer than most; each ends as soon as it is decided.
 BUDGET_S = 120.0
@@ -139,7 +141,7 @@ def diff(options: DiffOptions) -> None:
                 store,
                 progress,
                 lambda: racing.run(request, store=store, progress=progress),
-                lambda name: _resuming(name, options),
+                partial(resuming, options=options),
             )
             if options.why:
                 result = _with_causes(result, compared, store, progress)
@@ -177,13 +179,6 @@ def _markdown_head(compared: difference.ComparedRevisions, lines: Sequence[str])
     return "\n".join(["## Dragstrip diff", "", *commits, "", *(f"- **{cell(line)}**" for line in lines), "", ""])
 
 
-def _resuming(name: str, options: DiffOptions) -> list[str]:
-    """The command that goes on with the race."""
-    words = ["dragstrip", "race", "--resume", name]
-    words += [word for rule, _, _ in options.rules for word in ("--fail-if", rule)]
-    return words + opts.in_store(options.store_path)
-
-
 def _refuse_nothing(repository: Repository, options: DiffOptions, revisions: tuple[Revision, ...]) -> None:
     """Refuses a comparison of a commit with itself unless the user named it twice.
 
@@ -199,6 +194,12 @@ def _refuse_nothing(repository: Repository, options: DiffOptions, revisions: tup
         raise BadUsage("nothing to compare: name two revisions, for example dragstrip diff main HEAD")
 
 
+def requested(asked: Project, options: ProjectOptions) -> tuple[Workload | TypedRequest, ...]:
+    """The options' workloads and paths, otherwise the project file's."""
+    words = asked.fields.race.workloads
+    return asked_for(options, [str(asked.folder / word) if word.endswith(".toml") else word for word in words])
+
+
 def workloads_of(
     asked: Project,
     options: ProjectOptions,
@@ -207,14 +208,12 @@ def workloads_of(
     *,
     of_all: bool = False,
 ) -> list[Workload]:
-    """The options' workloads, otherwise the project file's; what the first contender responds at a path is correct.
+    """What is ``requested``; what the first contender responds at a path is correct.
 
     Args:
         of_all: what all contenders' responses at a path have in common is.
     """
-    words = asked.fields.race.workloads
-    made = [str(asked.folder / word) if word.endswith(".toml") else word for word in words]
-    return list(workloads_from(asked_for(options, made), entries, of_all=of_all, say=say))
+    return list(workloads_from(requested(asked, options), entries, of_all=of_all, say=say))
 
 
 def request_of(

@@ -18,10 +18,10 @@ SKELETON = Path(__file__).parents[1] / "data" / "skeleton"
 @click.argument("name")
 @click.option(
     "--into",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    type=click.Path(path_type=Path, file_okay=False),
     default=Path(),
     show_default=False,
-    help="Folder to create it in. [default: current folder]",
+    help="Folder to create it in; created if missing. [default: current folder]",
 )
 def new(name: str, into: Path) -> None:
     """Create a contender: a folder NAME with a definition and a small server to replace with yours."""
@@ -36,7 +36,7 @@ def new(name: str, into: Path) -> None:
         raise BadUsage(f"new: {folder} already exists; use another name, or another folder (--into)")
     mark = "".join(letter for letter in name.upper() if letter.isalnum())[:4].ljust(4, "X")
     with paths.failing(f"new: {folder} can't be written", "use another folder (--into)", folder):
-        folder.mkdir()  # refuses one that another program has just made, so that what follows is ours
+        folder.mkdir(parents=True)  # refuses one that another program has just made, so that what follows is ours
     try:
         for file in sorted(SKELETON.iterdir()):
             if file.is_file():

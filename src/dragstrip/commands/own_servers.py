@@ -11,7 +11,7 @@ from typing import Protocol
 
 from dragstrip.commands.options import option
 from dragstrip.contender import Entry, image_entry, nearest, serve_entry
-from dragstrip.contender.own_command import is_secret, read, remember
+from dragstrip.contender.own_command import remember
 from dragstrip.errors import BadUsage
 from dragstrip.racing.options import RACED
 from dragstrip.record import SECRET, Entrant
@@ -99,20 +99,6 @@ def give_again(variables: Sequence[str], entrants: Iterable[Entrant]) -> None:
                     + "; leave it out"
                 )
         remember(name, values)
-
-
-def again(commands: Sequence[str], variables: Sequence[str]) -> list[str]:
-    """The options with which a printed command takes secret values from the environment of whoever pastes it.
-
-    Args:
-        commands: values of ``--serve``; variables: of ``--env``.
-    """
-    matches = [match for match in map(_VARIABLE.fullmatch, variables) if match]
-    secret = [(match[1], match[2]) for match in matches if is_secret(match[2], match[3] or "")]
-    for text in commands:
-        name, _, command = text.partition("=")
-        secret += [(name.strip(), key) for key in read(name, command).hidden]
-    return [word for name, key in dict.fromkeys(secret) for word in ("--env", f"{name}.{key}")]
 
 
 def _folders(texts: Sequence[str], names: Iterable[str]) -> Mapping[str, Path]:

@@ -15,7 +15,7 @@ from dragstrip import contender, paths
 from dragstrip.analysis import Gate
 from dragstrip.commands import options as opts
 from dragstrip.commands import own_servers
-from dragstrip.commands.conclusion import Reports, conclude, finished
+from dragstrip.commands.conclusion import Reports, conclude, finished, resuming
 from dragstrip.commands.options import gathered, open_store, option, placed, switch, taken_from
 from dragstrip.commands.quantities import ExtraSeconds
 from dragstrip.commands.request_options import (
@@ -31,12 +31,11 @@ from dragstrip.errors import BadUsage, need_extra
 from dragstrip.metrics import MetricChoice
 from dragstrip.racing import run as racing
 from dragstrip.racing.options import LOAD, RACED, TIME, DeclaredOptions
-from dragstrip.racing.request import Request, entries_of, request_of, workloads_from
+from dragstrip.racing.request import Request, entries_of, refuse_missing_secrets, request_of, workloads_from
 from dragstrip.racing.setup import Site
 from dragstrip.record import Race
 from dragstrip.report.console import Console
 from dragstrip.report.race.live import LiveProgress
-from dragstrip.store.masking import is_secret
 from dragstrip.workload import Workload
 from dragstrip.workload.typed import TypedRequest
 
@@ -97,7 +96,7 @@ class RaceOptions(DeclaredOptions, RequestOptions, Reports):
         "--into",
         type=click.Path(path_type=Path),
         metavar="FOLDER",
-        help="Also write the record into this folder as ID.race, whole and synced to the disk.",
+        help="Also write the record into this folder as ID.race, whole and synced to the disk; created if missing.",
     )
     yes: bool = opts.yes_option()
     fleet: Path | None = opts.fleet_option()
@@ -145,11 +144,11 @@ def race(options: RaceOptions) -> None:
     opts.refuse_strict_alone(options.rules, strict=options.strict)
     if options.why and options.fleet is not None:
         raise BadUsage("--why can't be combined with --fleet: causes are measured on a single machine; leave one out")
-    if options.into is not None and (problem := paths.refusal(options.into / "x.race")) is not None:
-        raise BadUsage(f"--into: {problem}")
     # With a "-", standard output holds only the JSON or the Markdown.
     console = Console(stderr="-" in (str(options.json_path), str(options.markdown_path)))
-    asked = None if options.resume_id else _request(options)  # a refused request creates no store
+    asked = None if options.resume_id else _request(options)  # a refused request creates no store and no folder
+    if options.into is not None:
+        paths.own_folder(options.into, "give --into another folder")
     with (
         placed(
             options.fleet,
@@ -174,7 +173,9 @@ def race(options: RaceOptions) -> None:
             drive = partial(resume, resumed, asked, extra_s=extra_s)
         progress = later.enter_context(LiveProgress(console, quiet=options.quiet))
         driven = partial(drive, store=store, progress=progress)
-        result = finished(console, options, store, progress, driven, partial(_resuming, options), resumed)
+        result = finished(
+            console, options, store, progress, driven, partial(resuming, options=options, fleet=options.fleet), resumed
+        )
         if options.why:
             from dragstrip.commands.why import with_causes
 
@@ -188,6 +189,8 @@ def _continuing(options: RaceOptions, race: Race, site: Site) -> Request:
     """What continues a race; if it was imported, shows its contenders' commands and asks first."""
     racing_on = [entrant for entrant in race.entrants if not entrant.out]
     own_servers.give_again(options.variables, racing_on)
+    asked, headers = of_record(options)
+    refuse_missing_secrets(race, None if asked else headers)
     entries = entries_of(racing_on)
     if race.imported:
         from dragstrip.commands.consent import ask_to_run
@@ -195,7 +198,6 @@ def _continuing(options: RaceOptions, race: Race, site: Site) -> Request:
 
         refuse_other_machine(race, site)
         ask_to_run(f"race {race.id}", entries, yes=options.yes)
-    asked, headers = of_record(options)
     workloads = workloads_from(asked, entries, say=say_unless(options.quiet))
     return replace(
         request_of(race, workloads, entries, options.allowed, headers),
@@ -307,16 +309,3 @@ def _with_own_names(
     renamed = [f"{name}={word}" for name, word in zip(own_names, words, strict=False)]
     commands = [text.partition("=")[2] if re.match(r"[a-z0-9.+-]+=", text) else text for text in serve]
     return renamed, [f"{name}={command}" for name, command in zip(own_names[len(contenders) :], commands, strict=True)]
-
-
-def _resuming(options: RaceOptions, name: str) -> list[str]:
-    """The command that resumes a race, with the options that it needs again."""
-    words = ["dragstrip", "race", "--resume", name]
-    words += ["--fleet", str(options.fleet)] if options.fleet else []
-    return (
-        words
-        + [word for header, _ in headers_of(options) if is_secret(header) for word in ("-H", f"{header}: …")]
-        + own_servers.again(options.serve, options.variables)
-        + opts.in_store(options.store_path)
-        + [word for rule, _, _ in options.rules for word in ("--fail-if", rule)]
-    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,6 +17,7 @@ from dragstrip.errors import BadUsage
 from dragstrip.paths import is_file
 from dragstrip.racing.options import REQUEST
 from dragstrip.report.figures import visible
+from dragstrip.store.masking import is_secret
 from dragstrip.workload import Workload, load
 from dragstrip.workload.typed import CHECKS, TypedRequest, is_path
 
@@ -265,6 +266,21 @@ def of_record(
         return asked_for(options, ()), ()
     _refuse_pathless(options, but=("-H", "-C", "-a"))
     return (), headers_of(options)
+
+
+def without_secrets(typed: Iterable[str]) -> Iterator[str]:
+    """The words of a command line as they were typed, with ``…`` for secrets: a reader fills them in."""
+    before = ""
+    for word in typed:
+        attached = re.fullmatch(r"(--(?:header|cookie|basic-auth)=|-[HCa](?=.))(.*)", word, re.DOTALL)
+        flag, value = (attached[1], attached[2]) if attached else ("", word)
+        if (flag or before).rstrip("=") in ("--header", "-H"):
+            name, colon, _ = value.partition(":")
+            value = f"{name}: …" if colon and is_secret(name) else value
+        elif (flag or before).rstrip("=") in ("--cookie", "-C", "--basic-auth", "-a"):
+            value = re.sub(r"[=:].*", lambda found: f"{found[0][0]}…", value, flags=re.DOTALL)
+        before = word
+        yield flag + value
 
 
 def say_unless(quiet: bool) -> Callable[[str], None]:

@@ -15,7 +15,7 @@ from dragstrip.commands.consent import ask_to_run
 from dragstrip.commands.options import EXIT_FAILURE, EXIT_VOID, gathered, open_store, option, placed, read_race
 from dragstrip.commands.request_options import header_option
 from dragstrip.racing import run as racing
-from dragstrip.racing.request import request_of
+from dragstrip.racing.request import out_and_unknown, refuse_missing_secrets, request_of
 from dragstrip.record import Ending, Race
 from dragstrip.report import comparison
 from dragstrip.report.console import Console
@@ -55,6 +55,9 @@ def rerun(options: RerunOptions) -> None:
     console = Console()
     before = read_race(options.run, options.store_path)
     own_servers.give_again(options.variables, before.entrants)
+    refuse_missing_secrets(before, None if options.workload else options.headers)
+    for name in out_and_unknown(before):
+        console.print(f"{name}: left out: it was out of race {before.id}, and a secret of it is not given (--env)")
     request = request_of(before, workloads_of(options.workload) if options.workload else (), headers=options.headers)
     if before.imported:
         ask_to_run(f"race {before.id}", request.entries, yes=options.yes)

@@ -21,7 +21,7 @@ from dragstrip.commands.request_options import RequestOptions, of_record, say_un
 from dragstrip.commands.signals import as_interruptions, number_of
 from dragstrip.errors import BadUsage, DragstripError
 from dragstrip.racing.options import RACED, TIME, IntRange
-from dragstrip.racing.request import entries_of, workloads_from, workloads_of
+from dragstrip.racing.request import entries_of, refuse_missing_secrets, workloads_from, workloads_of
 from dragstrip.record import Race
 from dragstrip.report import glyphs
 from dragstrip.report.console import Console
@@ -31,6 +31,7 @@ from dragstrip.report.race import export as race_export
 from dragstrip.report.race import formats
 from dragstrip.report.race.live import LiveProgress
 from dragstrip.report.race.summary import JudgedRace
+from dragstrip.requested import again_words
 from dragstrip.store.database import Store
 from dragstrip.why.run import BUDGET_S, LAUNCHES, LONGEST, ProfileRequest, profile
 from dragstrip.workload import Workload
@@ -140,6 +141,7 @@ def explained(
         asked: its workloads, if an older version raced it; (): as the record has them.
         headers: whose values the record masks. yes: an imported race's commands run without asking.
     """
+    refuse_missing_secrets(race, None if asked else headers)
     entries = entries_of(entrant for entrant in race.entrants if not entrant.out)
     if race.imported:
         ask_to_run(f"race {race.id}", entries, yes=yes)
@@ -154,7 +156,7 @@ def explained(
     except KeyboardInterrupt as error:
         progress.close()
         kept = len(store.load(race.id).profiles)
-        words = shlex.join(["dragstrip", "why", race.id, *opts.in_store(store.path)])
+        words = shlex.join(["dragstrip", "why", race.id, *again_words(race), *opts.in_store(store.path)])
         click.echo(
             f"dragstrip: ended by {number_of(error).name}: {kept} launches are kept; to continue: {words}", err=True
         )

@@ -67,6 +67,9 @@ URL, AT, CACERT, INSECURE = "url", "address", "cacert", "insecure"
 #: The parameter of a command's own start time, its default and its maximum, as a definition's ``start.wake_s``.
 WAKE, USUAL_WAKE_S, MAX_WAKE_S = "wake_s", 10.0, 120.0
 
+#: Seconds that a command without a time of its own gets until it listens; until then no response can come.
+LISTENING_S = 30.0
+
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
@@ -139,9 +142,9 @@ class Entry:
         return float(str(self.parameters.get(WAKE, USUAL_WAKE_S)))
 
     @property
-    def waits_to_listen(self) -> bool:
-        """Whether a start that takes longer than ``wake_s`` has more time while nothing listens: nobody set a time."""
-        return bool(self.command) and WAKE not in self.parameters
+    def listening_s(self) -> float:
+        """Seconds within which it must listen, if nobody set a time for its start; otherwise 0: ``wake_s`` counts."""
+        return LISTENING_S if self.command and WAKE not in self.parameters else 0.0
 
     @property
     def missing_secrets(self) -> tuple[str, ...]:

@@ -60,9 +60,6 @@ DATA = "data"
 CERTIFICATE, CERTIFICATE_KEY = "certificate.pem", "certificate.pem.key"
 
 
-#: Seconds that a command without a time of its own gets until it listens; until then no response can come.
-LISTENING_S = 30.0
-
 #: Seconds in which a wrapper passes its stop signal on, before Dragstrip sends it to the processes below as well.
 PASSES_ON_S = 2.0
 
@@ -402,7 +399,7 @@ def _prepare_command(entry: Entry, scratch: Path, port: int, values: Mapping[str
         any_port=True,
         stop_all_after_s=0.0 if entry.needs_shell else PASSES_ON_S,
         wake_s=entry.wake_s,
-        listening_s=LISTENING_S if entry.waits_to_listen else 0.0,
+        listening_s=entry.listening_s,
         unprivileged=False,
         kind=entry.kind,
     )

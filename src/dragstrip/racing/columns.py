@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dragstrip.contender import Missing, Ready
@@ -13,7 +14,7 @@ from dragstrip.racing.qualification_store import QualificationStore
 from dragstrip.racing.request import Request
 from dragstrip.racing.setup import RaceSetup
 from dragstrip.record import Column, Load, Plan
-from dragstrip.requested import typed_as
+from dragstrip.workload import Workload
 from dragstrip.workload.recorded import recorded
 
 
@@ -47,15 +48,15 @@ def prepare_columns(
     Args:
         states: results of ``contender.check`` by name. kept: by workload, qualifications that may be reused.
     """
-    columns = []
+    columns, names = [], shown_names(request.workloads)
     for workload in request.workloads:
         closed = setup.for_workload(workload, 0.0)
         entries = [entry for entry in request.entries if entry.serves(workload.served_as)]
         absent = tuple(entry.name for entry in request.entries if not entry.serves(workload.served_as))
         shown = progress
         if request.also:
-            shown = ColumnProgress(progress, workload.name)
-            progress.phase(f"workload {workload.name}")
+            shown = ColumnProgress(progress, names[workload.name])
+            progress.phase(f"workload {names[workload.name]}")
         for name in absent:
             shown.out(name, "it doesn't support this workload, and races without it")
         qualification = qualify_all(closed, entries, states, shown, kept[workload.name], request.site)
@@ -80,10 +81,11 @@ def _rates(request: Request, workload: str, qualification: Qualification) -> Ite
 def columns_of(request: Request, entered: Sequence[PreparedColumn]) -> tuple[Column, ...]:
     """The columns of the record."""
     definitions = {column.workload: recorded(column.setup.workload) for column in entered}
+    names = shown_names(column.setup.workload for column in entered)
     plans = plans_of(request, [(column.qualification, column.setup.load) for column in entered])
     return tuple(
         Column(
-            name=_name(column, entered, definitions),
+            name=_name(column, entered, names[column.workload]),
             workload=column.workload,
             load=column.setup.load,
             plan=plan,
@@ -96,15 +98,16 @@ def columns_of(request: Request, entered: Sequence[PreparedColumn]) -> tuple[Col
     )
 
 
-def _name(column: PreparedColumn, entered: Sequence[PreparedColumn], definitions: Mapping[str, str]) -> str:
-    """A column's workload, its rate, or both: whatever distinguishes it from the others.
+def shown_names(workloads: Iterable[Workload]) -> dict[str, str]:
+    """Workloads by their names, as a reader sees them: typed requests as typed, unless several have method and path."""
+    shown = {workload.name: workload.shown for workload in workloads}
+    alike = Counter(shown.values())
+    return {name: text if alike[text] == 1 else name for name, text in shown.items()}
 
-    A typed request is named as it was typed, if no other column has the same method and path.
-    """
+
+def _name(column: PreparedColumn, entered: Sequence[PreparedColumn], workload: str) -> str:
+    """A column's workload, as a reader sees it, its rate, or both: whatever distinguishes it from the others."""
     rate = f"{column.setup.load.rate_per_s:,g}/s"
-    typed = [typed_as(definition) for definition in definitions.values()]
-    title = typed_as(definitions[column.workload])
-    workload = title if typed.count(title) == 1 and title else column.workload
     several = sum(other.workload == column.workload for other in entered) > 1
     if not several:
         return workload

@@ -340,6 +340,6 @@ def _remedy(entry: Entry, workload: Workload, first: Exchange) -> str:
             "--accept-change"
         )
     return (
-        f"if that response is correct, give its path in place of {workload.name}, like --path {first.path}: what "
+        f"if that response is correct, give its path in place of {workload.shown}, like --path {first.path}: what "
         "the first contender sends is then the correct response"
     )

@@ -137,7 +137,7 @@ def _installed(request: Request) -> dict[str, Ready | Missing]:
                     entry.for_workload(workload.served_as, asks_database=workload.asks_database)
                 )
                 if isinstance(asking, Missing):
-                    raise NotReady(f"{entry.name} is not ready for {workload.name}: {asking.reason}; {asking.remedy}")
+                    raise NotReady(f"{entry.name} is not ready for {workload.shown}: {asking.reason}; {asking.remedy}")
     return states
 
 
@@ -245,7 +245,8 @@ class _Candidate:
         """Its name, and how much of its time limit its current check has used."""
         if self.limit is None:
             return self.name
-        return f"{self.name}, {self.limit.spent_s:.0f} s of {self.limit.within_s:.0f} s"
+        spent_s, within_s = self.limit.spent_s, self.limit.within_s  # a second start, at another port, has its own time
+        return f"{self.name}, {spent_s:.0f} s{f' of {within_s:.0f} s' if spent_s <= within_s else ''}"
 
     def announce(self, progress: Progress) -> None:
         """Shows the result on the display."""
@@ -335,7 +336,7 @@ def _still_in_the_common_network(candidates: Sequence[_Candidate]) -> list[_Cand
 
 def _launch_and_check(setup: RaceSetup, servers: Servers, candidate: _Candidate, room: threading.Semaphore) -> None:
     """Starts a contender and checks its responses; runs in its own thread."""
-    candidate.limit = Deadline(candidate.entry.wake_s)
+    candidate.limit = Deadline(max(candidate.entry.wake_s, candidate.entry.listening_s))
     try:
         candidate.launched = servers.add(setup.launch(candidate.entry))
     except StageError as error:

@@ -9,12 +9,14 @@ from dataclasses import dataclass, field, fields, replace
 from dragstrip import contender, machine
 from dragstrip.analysis import NO_GATE, Gate
 from dragstrip.contender import AllowedHost, Entry, allowance, refuse_beyond
+from dragstrip.contender.own_command import remembered
 from dragstrip.errors import BadUsage
 from dragstrip.machine import show_cores
 from dragstrip.metrics import AUTO, MetricChoice
 from dragstrip.racing import options, schedule
 from dragstrip.racing.setup import LOCAL, Site
-from dragstrip.record import DEFAULT_CONNECTIONS, Entrant, Load, Purpose, Race
+from dragstrip.record import DEFAULT_CONNECTIONS, SECRET, Entrant, Load, Purpose, Race
+from dragstrip.requested import masked_headers, secret_variables
 from dragstrip.workload import HTTP2, Workload
 from dragstrip.workload import load as load_workload
 from dragstrip.workload.recorded import reopened
@@ -248,8 +250,8 @@ def _refuse_own_paths(request: Request) -> None:
         paths = {kind.request.path for kind in workload.kinds}
         if len(request.workloads) > 1 or len(workload.kinds) > 1 or any("{{" in path for path in paths):
             raise BadUsage(
-                f"workload {workload.name} has paths of its own, and {having.name} is asked at {having.url.path}; give "
-                "its URL without a path, or a workload of one request whose path doesn't vary"
+                f"workload {workload.shown} has paths of its own, and {having.name} is asked at {having.url.path}; "
+                "give its URL without a path, or a workload of one request whose path doesn't vary"
             )
 
 
@@ -257,15 +259,15 @@ def _refuse_unlike_loads(request: Request) -> None:
     """Several workloads of one race share its connections; each has its own pipelining."""
     if len(request.workloads) == 1:
         return
-    closing = [workload.name for workload in request.workloads if not workload.traffic.keepalive]
+    closing = [workload.shown for workload in request.workloads if not workload.traffic.keepalive]
     if closing and len(closing) < len(request.workloads):
         raise BadUsage(
             f"workload {closing[0]} has a new connection for each request, the others keep theirs; race it by itself"
         )
-    framed = [workload.name for workload in request.workloads if workload.traffic.http == HTTP2]
+    framed = [workload.shown for workload in request.workloads if workload.traffic.http == HTTP2]
     if framed and len(framed) < len(request.workloads):
         raise BadUsage(f"workload {framed[0]} is sent over HTTP/2, the others need not be; race it by itself")
-    meant = {workload.name: workload.traffic.connections or DEFAULT_CONNECTIONS for workload in request.workloads}
+    meant = {workload.shown: workload.traffic.connections or DEFAULT_CONNECTIONS for workload in request.workloads}
     if request.connections is None and len(set(meant.values())) > 1:
         counts = ", ".join(f"{name} for {count:,}" for name, count in meant.items())
         raise BadUsage(
@@ -284,17 +286,17 @@ def _refuse_unfit(request: Request, workload: Workload, *, open_loop: bool) -> N
     plain = next((entry.name for entry in request.entries if not entry.tls), None)
     if plain and workload.traffic.tls != "any":
         raise BadUsage(
-            f"workload {workload.name} is about TLS, and {plain} is raced without TLS; race all over TLS (--tls)"
+            f"workload {workload.shown} is about TLS, and {plain} is raced without TLS; race all over TLS (--tls)"
         )
     running = [entry.name for entry in request.entries if entry.url is not None]
     if running and workload.needs_data:
         raise BadUsage(
-            f"workload {workload.name} puts files into the folder of each launch, which {running[0]} can't have: it "
+            f"workload {workload.shown} puts files into the folder of each launch, which {running[0]} can't have: it "
             "runs already; use --serve with its command, which may name {data}"
         )
     if running and workload.asks_database:
         raise BadUsage(
-            f"workload {workload.name} has a fresh database for each round, which {running[0]} can't know: it runs "
+            f"workload {workload.shown} has a fresh database for each round, which {running[0]} can't know: it runs "
             "already; use --serve with its command"
         )
 
@@ -323,7 +325,8 @@ def request_of(
 ) -> Request:
     """The same contenders, plan, load and seed; the same cores if this machine has them, otherwise its own choice.
 
-    Contenders that were out before the first round are checked again; one that is missing here is left out and named.
+    Contenders that were out before the first round are checked again, apart from those that ``out_and_unknown`` names;
+    one that is missing here is left out and named.
 
     Args:
         workloads: in place of those of the record.
@@ -341,11 +344,12 @@ def request_of(
     load["threads"] = race.load.threads if engine_cores else None
     load["rate_per_s"] = next((column.load.rate_per_s for column in race.columns if column.load.rate_per_s), None)
     first, *also = workloads or workloads_of(race, headers)
+    known = [entrant for entrant in race.entrants if entrant.name not in out_and_unknown(race)]
     rates: dict[str, tuple[float, ...]] = {}
     for column in race.columns:
         rates[column.workload] = (*rates.get(column.workload, ()), column.load.rate_per_s)
     return Request(
-        entries=entries_of(race.entrants) if entries is None else tuple(entries),
+        entries=entries_of(known) if entries is None else tuple(entries),
         workload=first,
         also=tuple(also),
         offered=rates,
@@ -385,16 +389,48 @@ def entries_of(entrants: Iterable[Entrant]) -> tuple[Entry, ...]:
     """The contenders that a record names, as they are defined today.
 
     Raises:
-        BadUsage: a definition no longer exists, or a secret value is missing or differs.
+        BadUsage: a definition no longer exists, or a secret value differs.
     """
-    entries = tuple(contender.entry_of(entrant.name, entrant.kind, entrant.parameters) for entrant in entrants)
-    for entry in entries:
-        if missing := entry.missing_secrets:
-            raise BadUsage(
-                f"{entry.name}: the record has no value of {missing[0]}, because it is secret; give the same value as "
-                f"then by --env {entry.name}.{missing[0]}=VALUE"
-            )
-    return entries
+    return tuple(contender.entry_of(entrant.name, entrant.kind, entrant.parameters) for entrant in entrants)
+
+
+def out_and_unknown(race: Race) -> tuple[str, ...]:
+    """Contenders that are out and have a secret variable whose value was not given: a race does not need them."""
+    return tuple(
+        entrant.name
+        for entrant in race.entrants
+        if entrant.out
+        and any(
+            remembered(entrant.name, key.removeprefix(SECRET)) is None
+            for key in entrant.parameters
+            if key.startswith(SECRET)
+        )
+    )
+
+
+def refuse_missing_secrets(race: Race, headers: Sequence[tuple[str, str]] | None) -> None:
+    """Names all secrets that a record lacks, and that are needed to go on with it, at once.
+
+    Args:
+        headers: that were given; None: its requests are replaced. Variables are those that the process was given.
+
+    Raises:
+        BadUsage: a secret is missing.
+    """
+    given = {name.lower() for name, _ in headers or ()}
+    lacking = {name: f"-H '{name}: …'" for name in masked_headers(race) if headers is not None}
+    lacking = {name: option for name, option in lacking.items() if name.lower() not in given}
+    lacking |= {
+        f"{name}.{key}": f"--env {name}.{key}=VALUE"
+        for name, key in secret_variables(race)
+        if remembered(name, key) is None
+    }
+    if lacking:
+        what, values = ("it is", "value") if len(lacking) == 1 else ("they are", "values")
+        raise BadUsage(
+            f"race {race.id}: the record has no value of {', '.join(lacking)}, because {what} secret; give the same "
+            f"{values} as then: {' '.join(lacking.values())}"
+        )
 
 
 def _core_list(cores: Sequence[int]) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -21,6 +22,7 @@ from dragstrip.racing.race_loop import RaceLoop
 from dragstrip.racing.request import Request, database_lane, refuse_elsewhere
 from dragstrip.racing.setup import RaceSetup, Site
 from dragstrip.record import METHOD_VERSION, Ending, EventKind, Race
+from dragstrip.requested import again_words
 from dragstrip.store.database import Store
 from dragstrip.workload import Workload
 
@@ -96,7 +98,7 @@ def _refuse_other_method(race: Race) -> None:
     if race.method != METHOD_VERSION:
         raise BadUsage(
             f"race {race.id} was raced by method {race.method}, and this Dragstrip races by method {METHOD_VERSION}: "
-            f"it can't add rounds to it; `dragstrip rerun {race.id}` races the same again"
+            f"it can't add rounds to it; `{_rerun(race)}` races the same again"
         )
 
 
@@ -163,8 +165,12 @@ def _refuse_other_facts(race: Race, facts: Facts) -> None:
         imported = "was imported and " if race.imported else ""
         raise BadUsage(
             f"race {race.id} {imported}ran on another machine ({_listed(then)}; this one: {_listed(now)}), so its "
-            f"rounds would be from two machines; race it again here instead: `dragstrip rerun {race.id}`"
+            f"rounds would be from two machines; race it again here instead: `{_rerun(race)}`"
         )
+
+
+def _rerun(race: Race) -> str:
+    return shlex.join(["dragstrip", "rerun", race.id, *again_words(race)])
 
 
 def _listed(facts: Sequence[str | None]) -> str:

@@ -68,12 +68,12 @@ def verify(
             entry = tried.for_workload(request.workload.served_as, asks_database=request.workload.asks_database)
             if entry is not tried and isinstance(state := check(entry), Missing):
                 reason = f"{state.reason}; {state.remedy}"
-                yield Proof(contender=entry.name, workload=name, status=ProofStatus.MISSING, reason=reason)
+                yield Proof(contender=entry.name, workload=asked.shown, status=ProofStatus.MISSING, reason=reason)
                 continue
             lanes = lanes_of(request)
             with race_setup(request.workload, load_of(request, lanes), lanes, seed=secrets.randbits(32)) as setup:
                 (result,) = qualify_all(setup, [entry], {entry.name: state}, Silent()).contenders
             if isinstance(result, Rejected):
-                yield Proof(contender=entry.name, workload=name, status=ProofStatus.FAILED, reason=result.reason)
+                yield Proof(contender=entry.name, workload=asked.shown, status=ProofStatus.FAILED, reason=result.reason)
             else:
-                yield Proof(contender=entry.name, workload=name, status=ProofStatus.PASSED, facts=result.facts)
+                yield Proof(contender=entry.name, workload=asked.shown, status=ProofStatus.PASSED, facts=result.facts)

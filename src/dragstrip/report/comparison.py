@@ -105,6 +105,7 @@ def difference_text(difference: Unlike) -> str:
     about = {
         Differs.METHOD: "raced by method",
         Differs.WORKLOAD: "workload",
+        Differs.REQUEST: f"workload {difference.subject}",
         Differs.LOAD: f"load, {subject}",
         Differs.CORE_COUNT: subject,
         Differs.CORES: subject,
@@ -130,7 +131,7 @@ def _value_text(what: Differs, value: object) -> object:
         return f"{value / 1e6:g} ms"
     if what is Differs.MACHINE and isinstance(value, Mapping):
         return "some" if value else "none"
-    if what is Differs.MACHINE:
+    if what in (Differs.MACHINE, Differs.REQUEST):
         text = str(value)
         return text if len(text) < 60 else f"{text[:57]}…"
     return (value or "unknown") if what is Differs.VERSION else value

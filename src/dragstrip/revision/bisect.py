@@ -105,8 +105,8 @@ class Search:
         return self.commits[-1]
 
     def of_bad(self) -> Measured | None:
-        """BAD's race; None before it."""
-        return next((step.measured for step in self.steps if step.commit == self.bad), None)
+        """BAD's first race that measured something; None before it."""
+        return next((step.measured for step in self.steps if step.commit == self.bad and step.measured), None)
 
     def probabilities(self) -> list[float]:
         """For each commit, the probability that it is the one that made the server slower."""

@@ -100,7 +100,7 @@ def _chosen(race: Race, entries: Mapping[str, Entry], request: ProfileRequest, w
     if not chosen:
         raise BadUsage(
             f"race {race.id} has no contender that Dragstrip can launch: servers that were already running show no "
-            f"causes at {workload.name}"
+            f"causes at {workload.shown}"
         )
     return chosen
 

@@ -14,6 +14,7 @@ from typing import Self
 from dragstrip.contender import Entry, Key, Source
 from dragstrip.contender.template import Json, TemplateRefused, budget, names_in, render, spend
 from dragstrip.errors import BadUsage
+from dragstrip.requested import typed_as
 from dragstrip.workload import draw
 from dragstrip.workload.draw import Data, Drawn, drawn
 from dragstrip.workload.exchange import (
@@ -60,6 +61,11 @@ class Workload:
     def name(self) -> str:
         """Its own name; see ``served_as``."""
         return self.fields.name
+
+    @cached_property
+    def shown(self) -> str:
+        """Its name for a reader: method and path of a typed request, ``POST /orders``; otherwise its own name."""
+        return typed_as(self.source.text) or self.name
 
     @property
     def traffic(self) -> TrafficFields:
@@ -258,7 +264,7 @@ class Asking:
         workload, kind = self.workload, self.workload.kinds[number]
         if workload.needs_mark and not re.fullmatch(rf"[!-~]{{{MARK_LENGTH}}}", self.mark):
             raise BadUsage(
-                f"workload {workload.name} needs each contender's mark in its responses, but {self.mark!r} is not a"
+                f"workload {workload.shown} needs each contender's mark in its responses, but {self.mark!r} is not a"
                 f' valid mark; write mark = "{MARK_LENGTH} characters" into its contender.toml'
             )
         request, answer, http = kind.request, kind.answer, HTTP2 if self.framed else http

@@ -598,6 +598,8 @@ def test_what_dragstrip_creates_by_itself_replaces_no_file_of_others(at: Path) -
     (at / "own").symlink_to("nowhere")
     done = dragstrip("new", "own", "--into", str(at))
     assert (done.returncode, "already exists" in done.stderr) == (2, True)
+    done = dragstrip("new", "own", "--into", str(at / "not" / "yet"))
+    assert (done.returncode, (at / "not" / "yet" / "own" / "contender.toml").is_file()) == (0, True)
     assert mine.read_text() == '{"patients": []}'
     assert not (at / "nowhere.toml").exists()
     assert (at / "own").is_symlink()

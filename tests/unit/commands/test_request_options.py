@@ -8,7 +8,7 @@ import click
 import pytest
 
 from dragstrip.commands.options import gathered
-from dragstrip.commands.request_options import RequestOptions, asked_for, typed_requests
+from dragstrip.commands.request_options import RequestOptions, asked_for, typed_requests, without_secrets
 from dragstrip.errors import BadUsage
 from dragstrip.workload import Workload
 from dragstrip.workload.typed import TypedRequest
@@ -117,3 +117,22 @@ def test_an_odd_request_is_refused_with_what_is_valid(words: list[str], message:
     with pytest.raises(BadUsage) as refused:
         asked_for(options(*words))
     assert message in str(refused.value)
+
+
+def test_a_command_is_printed_again_without_its_secrets() -> None:
+    """In every form in which an option has its value; what is no secret stays."""
+    typed = [
+        "bisect",
+        "v1",
+        "-H",
+        "Authorization: Bearer x",
+        "-HX-Api-Key: y",
+        "--header=Accept: text/html",
+        "-C",
+        "a=z",
+    ]
+    typed += ["--cookie=b=c=d", "-a", "me:pass", "--path", "/a=b", "-c", "4"]
+    assert list(without_secrets(typed)) == [
+        *("bisect", "v1", "-H", "Authorization: …", "-HX-Api-Key: …", "--header=Accept: text/html", "-C", "a=…"),
+        *("--cookie=b=…", "-a", "me:…", "--path", "/a=b", "-c", "4"),
+    ]

@@ -6,6 +6,7 @@ import json
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -165,6 +166,63 @@ def test_what_can_not_be_compared_is_named() -> None:
     found = compare(old, moved)
     assert found.reference is None
     assert {one.weight for one in found.unlike} == {"change"}
+
+
+WORKLOAD: dict[str, Any] = {
+    "name": "shop",
+    "title": "a shop",
+    "request": {"path": "/", "headers": {"Authorization": f"masked: {'0' * 32}:{'0' * 64}"}},
+    "answer": {"compare": "values", "changing": ["/at"], "body": '{"id": 1, "at": 5}'},
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"request": {**WORKLOAD["request"], "method": "POST"}}, ["shop, method: GET, then POST"]),
+        ({"request": {**WORKLOAD["request"], "path": "/a"}}, ["shop, path: /, then /a"]),
+        ({"request": {**WORKLOAD["request"], "body": "x"}}, ["shop, body: none, then x"]),
+        (
+            {"request": {"path": "/"}},
+            ["shop, headers: authorization: «masked», then none"],
+        ),
+        ({"answer": {**WORKLOAD["answer"], "status": 201}}, ["shop, expected status: 200, then 201"]),
+        (
+            {"answer": {**WORKLOAD["answer"], "body": '{"at": 7, "id": 22}'}},
+            ['shop, expected response: {"id": 1}, then {"id": 22}'],
+        ),
+        ({"load": {"connections": 4}}, ['shop, load: {}, then {"load": {"connections": 4}}']),
+        # Values that change, another salt, and another form are no differences; nor is a title.
+        (
+            {
+                "title": "the shop",
+                "request": {"path": "/", "headers": {"authorization": f"masked: {'1' * 32}:{'1' * 64}"}},
+                "answer": {**WORKLOAD["answer"], "changing": ["/at", "/id"], "body": '{"at": 7, "id": 22}'},
+            },
+            [],
+        ),
+    ],
+)
+def test_one_name_of_two_requests_is_not_compared(change: dict[str, Any], said: list[str]) -> None:
+    """Records hold the definitions: what differs is named."""
+    old = fixed(BASE, seed=1, workload="shop", definition=json.dumps(WORKLOAD))
+    found = compare(old, fixed(BASE, seed=2, workload="shop", definition=json.dumps(WORKLOAD | change)))
+    assert found.comparable is not bool(said)
+    assert [comparison.difference_text(one) for one in found.unlike] == [f"workload {text}" for text in said]
+
+
+def test_less_compared_is_a_caveat_and_a_long_response_is_shown_where_it_differs() -> None:
+    """As is a record without its definition."""
+    old = fixed(BASE, seed=1, workload="shop", definition=json.dumps(WORKLOAD))
+    assert compare(old, fixed(BASE, seed=2, workload="shop")).unlike == ()
+    plain = [json.dumps(WORKLOAD | {"answer": {"body": f"{'x' * 200}{end}"}}) for end in "ab"]
+    a, b = (fixed(BASE, seed=3 + at, workload="shop", definition=text) for at, text in enumerate(plain))
+    (one,) = compare(a, b).unlike
+    assert comparison.difference_text(one) == f"workload shop, expected response: …{'x' * 20}a, then …{'x' * 20}b"
+    less = json.dumps(WORKLOAD | {"answer": {"compare": "status"}})
+    found = compare(old, fixed(BASE, seed=5, workload="shop", definition=less))
+    assert [*map(comparison.difference_text, found.unlike)] == ["workload shop, compared: values, then status"]
+    assert found.comparable
 
 
 def test_one_race_with_itself_and_strangers_are_refused() -> None:

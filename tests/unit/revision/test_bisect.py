@@ -94,6 +94,16 @@ def test_the_last_race_is_of_the_suspect_against_its_parent() -> None:
     assert first.steps[-1].commit == COMMITS[0]
 
 
+def test_a_race_of_bad_without_an_interval_is_raced_again() -> None:
+    """And what that measures counts."""
+    search = Search(good="good", commits=COMMITS, threshold=0.01, steps=[BisectStep(commit=COMMITS[-1], why="noise")])
+    asked = search.next()
+    assert asked is not None
+    assert asked.commit == COMMITS[-1]
+    search.steps.append(_race(random.Random(2), COMMITS[-1], 6, -0.03, 0.003))
+    assert search.of_bad() == search.steps[-1].measured
+
+
 def test_more_races_of_one_build_say_little_more_of_its_commit() -> None:
     """Ten races of one commit that reads slower are not ten times the evidence: its layout may be the cause."""
     rng = random.Random(2)

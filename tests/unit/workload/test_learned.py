@@ -7,6 +7,7 @@ import json
 import pytest
 
 from dragstrip.errors import BadUsage
+from dragstrip.racing.columns import shown_names
 from dragstrip.requested import described
 from dragstrip.store import masking
 from dragstrip.workload import Asking, load, names
@@ -195,6 +196,20 @@ def test_a_secret_that_a_server_says_is_in_no_record() -> None:
     assert masking.hide("theme of a user, Basic") == "theme of a user, Basic"
     (exchange,) = Asking(reopened(definition, "race x", headers)).exchanges()
     assert exchange.body == body
+
+
+def test_a_typed_request_is_called_as_it_was_typed_unless_two_are_alike() -> None:
+    """Hashes only keep requests of the same method and path apart."""
+    typed = [
+        TypedRequest(path="/two"),
+        TypedRequest(path="/"),
+        TypedRequest(path="/", headers=(("Accept", "text/plain"),)),
+    ]
+    made = [answered(one, seen(b"2", b"2"), "one") for one in typed]
+    assert [workload.shown for workload in (made[0], load("hello"))] == ["GET /two", "hello"]
+    names = shown_names(made)
+    assert names[made[0].name] == "GET /two"
+    assert [names[one.name] for one in made[1:]] == [one.name for one in made[1:]]
 
 
 @pytest.mark.parametrize("name", names())

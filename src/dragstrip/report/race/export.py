@@ -15,7 +15,7 @@ from dragstrip.report.race import causes, database, external, latency, wording
 from dragstrip.report.race.badge import KIND, column_badge, race_badge
 from dragstrip.report.race.headline import column_headline, headline
 from dragstrip.report.race.latency import KindRow, kind_rows
-from dragstrip.report.race.summary import JudgedRace, Part, changes
+from dragstrip.report.race.summary import JudgedRace, Part, changes, own_paths
 from dragstrip.requested import described
 from dragstrip.store.json_values import JSON_SCHEMA, Json, JsonObject, picked, plain
 from dragstrip.validity import noise
@@ -98,6 +98,7 @@ def _column(part: Part) -> JsonObject:
         "name": part.name,
         "workload": race.workload,
         "requests": [plain(one) for one in described(race.columns[0].definition)],
+        "own_paths": {name: path for path, names in own_paths(race).items() for name in names},
         "rate_per_s": race.load.rate_per_s,
         "pipelining": race.load.pipelining,
         "absent": list(part.absent),

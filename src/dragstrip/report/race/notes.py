@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -10,6 +11,7 @@ from dragstrip.record import Ending, Race
 from dragstrip.report import figures
 from dragstrip.report.race.summary import JudgedRace, Part
 from dragstrip.report.race.wording import contradiction_text, pauses_text
+from dragstrip.requested import again_words
 from dragstrip.validity import Check, CheckName, Status, noise
 
 #: This many notes are shown unasked. One longer than this many characters is cut at a word, what was seen after the
@@ -106,7 +108,8 @@ def undecided_hint(judged: JudgedRace, run: str) -> str:
         return f"{which} open" if race.plan.rounds_fixed else f"{which} undecided; the time needed can't be predicted"
     it = "it" if open_ == 1 else "them"
     needed, about = figures.as_budget(verdict.more_s), figures.more_time(verdict.more_s)
-    return f"{which} open; about {about} more would decide {it}: dragstrip race --resume {run} --budget +{needed}"
+    words = shlex.join(["--budget", f"+{needed}", *again_words(race)])
+    return f"{which} open; about {about} more would decide {it}: dragstrip race --resume {run} {words}"
 
 
 def notes(part: Part) -> list[RaceNote]:

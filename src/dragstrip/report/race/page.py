@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from jinja2 import Template
 from markupsafe import Markup, escape
@@ -283,7 +284,10 @@ def _request_words(race: Race) -> list[str]:
     """What is requested: a typed request as it was typed, other workloads by their names."""
     definitions = {column.workload: column.definition for column in race.columns}
     named = [name for name, definition in definitions.items() if not typed_as(definition)]
-    return [*(["--workload", ",".join(named)] if named else []), *_typed_requests(race)]
+    typed = _typed_requests(race)
+    if any(urlsplit(str(e.parameters.get("url", ""))).path not in ("", "/") for e in race.entrants if e.kind == "url"):
+        typed = typed[2:]  # a URL's path is the path that is requested
+    return [*(["--workload", ",".join(named)] if named else []), *typed]
 
 
 def _typed_requests(race: Race) -> list[str]:
@@ -313,7 +317,10 @@ def _common_words(race: Race) -> list[str]:
 def _entry_words(entrant: Entrant, *, folder: bool) -> list[str]:
     """The words that name a contender; ``folder``: with the folder of its command."""
     if entrant.kind != "serve":
-        return [entrant.name]
+        word = str(entrant.parameters.get("url", entrant.parameters.get("typed", entrant.name)))
+        trust = ["--cacert", str(entrant.parameters["cacert"])] if "cacert" in entrant.parameters else []
+        trust += ["--insecure"] if "insecure" in entrant.parameters else []
+        return [word if word == entrant.name else f"{entrant.name}={word}", *trust]
     option = "image" if "image" in entrant.parameters else "serve"
     text = entrant.parameters.get("image" if option == "image" else "command", "…")
     wake = ["--wake", f"{entrant.parameters['wake_s']}s"] if "wake_s" in entrant.parameters else []

@@ -12,6 +12,7 @@ from enum import StrEnum
 from functools import cached_property
 from itertools import combinations
 from typing import Self
+from urllib.parse import urlsplit
 
 from dragstrip.analysis import ColumnVerdict, Estimate, Interval, Pair, UnfitReason, Verdict, ahead, by_column, judge
 from dragstrip.metrics import KNOWN
@@ -236,15 +237,36 @@ class JudgedRace:
         return self.standing is Standing.VOID
 
 
+def own_paths(race: Race) -> dict[str, list[str]]:
+    """Running servers' own paths, which replace the workload's: each path with the names of its contenders."""
+    asked = {one.request.split(" ")[1] for column in race.columns for one in described(column.definition)}
+    at: dict[str, list[str]] = {}
+    for entrant in race.entrants:
+        parts = urlsplit(str(entrant.parameters.get("url", ""))) if entrant.kind == "url" else None
+        path = f"{parts.path}{parts.query and f'?{parts.query}'}" if parts else ""
+        if path not in {"", "/", *asked}:
+            at.setdefault(path, []).append(entrant.name)
+    return at
+
+
+def with_own_paths(race: Race, text: str) -> str:
+    """A request in words, and which contenders are requested at other paths: ``GET /users → 200 (b: /api/users)``."""
+    own = ", ".join(f"{', '.join(names)}: {path}" for path, names in own_paths(race).items())
+    return f"{text} ({own})" if own else text
+
+
 def title(race: Race) -> str:
     """What the race requests, in a line: ``POST /orders → 201``, or ``hello: GET / → 200``."""
-    return figures.several(tuple(dict.fromkeys(title_of(part.workload, part.definition) for part in race.columns)))
+    titles = tuple(dict.fromkeys(title_of(part.workload, part.definition) for part in race.columns))
+    return with_own_paths(race, figures.several(titles))
 
 
 def requests(race: Race) -> list[tuple[str, tuple[DescribedRequest, ...]]]:
     """Each workload's title and requests; of older races none."""
     definitions = {column.workload: column.definition for column in race.columns if column.definition}
-    return [(title_of(*one), described(one[1])) for one in definitions.items() if described(one[1])]
+    return [
+        (with_own_paths(race, title_of(*one)), listed) for one in definitions.items() if (listed := described(one[1]))
+    ]
 
 
 def compared(race: Race) -> list[str]:

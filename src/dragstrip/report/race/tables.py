@@ -15,6 +15,7 @@ from dragstrip.report import figures
 from dragstrip.report.race import chart_data
 from dragstrip.report.race.summary import JudgedRace, better_first, pair_of, title
 from dragstrip.report.race.wording import ended, sentence
+from dragstrip.requested import typed_as
 from dragstrip.validity.messages import void_text
 
 #: What one cell can hold.
@@ -58,9 +59,10 @@ def block_rows(race: Race) -> Iterator[Row]:
     if len(race.columns) > 1:
         yield from _by_column(race, block_rows)
         return
+    workload = _workload(race)
     for fated in chart_data.blocks(race):
         block = fated.block
-        row: Row = {"race": race.id, "started": race.started, "workload": race.workload, "kind": fated.kind.value}
+        row: Row = {"race": race.id, "started": race.started, "workload": workload, "kind": fated.kind.value}
         row["at_s"] = round((block.started_ns - race.started_ns) / 1e9, 6)
         row |= {name: _cell(getattr(block, name)) for name in _BLOCK}
         row["void"] = "; ".join(map(void_text, block.void))
@@ -69,17 +71,23 @@ def block_rows(race: Race) -> Iterator[Row]:
         yield row
 
 
+def _workload(race: Race) -> str:
+    """The only column's workload: a typed request by method and path, any other by its name."""
+    return typed_as(race.columns[0].definition) or race.workload
+
+
 def round_rows(race: Race) -> Iterator[Row]:
     """One row per contender and round that counts: its deciding numbers; if there are several columns, its column."""
     if len(race.columns) > 1:
         yield from _by_column(race, round_rows)
         return
+    workload = _workload(race)
     tables = {column: round_numbers(race, metric) for metric, column in ROUND_COLUMNS.items()}
     first = next(iter(tables.values()))
     for row, index in enumerate(first.rounds):
         for column, name in enumerate(first.names):
             if first.ran[row, column]:
-                place: Row = {"race": race.id, "workload": race.workload, "round": index, "contender": name}
+                place: Row = {"race": race.id, "workload": workload, "round": index, "contender": name}
                 numbers = {key: figures.finite(table.totals[row, column]) for key, table in tables.items()}
                 yield {**place, **numbers, "settled": bool(first.settled[row, column])}
 

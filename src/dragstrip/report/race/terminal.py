@@ -36,6 +36,7 @@ from dragstrip.report.race.summary import (
     shown_pairs,
     ties_wide,
     title,
+    with_own_paths,
 )
 from dragstrip.requested import title_of
 from dragstrip.validity import Status
@@ -412,7 +413,8 @@ def _asked(race: Race) -> str:
     rates: dict[str, list[str]] = {}
     for column in race.columns:
         rates.setdefault(title_of(column.workload, column.definition), []).append(f"{column.load.rate_per_s:,g}/s")
-    return figures.several(tuple(f"{name} at {figures.several(tuple(offered))}" for name, offered in rates.items()))
+    listed = figures.several(tuple(f"{name} at {figures.several(tuple(offered))}" for name, offered in rates.items()))
+    return with_own_paths(race, listed)
 
 
 def _cores(cores: Sequence[int]) -> str:
