@@ -92,7 +92,7 @@ def test_a_slower_commit_is_found_by_a_request_as_typed(made: Made, tmp_path: Pa
     made.commit("fifth, another response", server_py=server(SLOW, content='b"87654321"'))
     changed = dragstrip("bisect", "HEAD~1", "HEAD", *request, *options)
     assert changed.returncode == 3
-    assert "BAD is out of race" in changed.stdout
+    assert "BAD can't be compared with GOOD: it is out of race" in changed.stdout
     assert "--check status" in changed.stdout
     less = dragstrip("bisect", "HEAD~1", "HEAD", *request, *options, "--check", "status", "--budget", "5s")
     assert "continues an earlier search" not in less.stdout

@@ -196,8 +196,9 @@ def _step(race: Race, name: str, other: str, asked: Asked) -> BisectStep:
         if (pair := pair_of(part, name, other)) and figures.finite(pair.low) is not None
     ]
     if not pairs:
-        out = next((one.out.partition("; its last lines")[0] for one in race.entrants if one.name == name), "")
-        why = f"out of race {race.id}: {out}" if out else f"race {race.id} has no interval"
+        out = next((one.out for one in race.entrants if one.name == name), "")
+        none = f"race {race.id} has no interval; a larger --budget may help"
+        why = f"it is out of race {race.id}: {out}" if out else none
         return BisectStep(**asked._asdict(), why=why)
     ratio, workload, slowest = min(pairs, key=lambda found: found[0])
     measured = Measured(ratio=ratio, low=slowest.low, high=slowest.high, workload=workload, race=race.id)
@@ -218,10 +219,7 @@ def _conclude(console: Console, options: BisectOptions, repository: Repository, 
     bad, code, suspects = search.of_bad(), 0, search.suspects()
     lines = list[str]()
     if bad is None:
-        why = search.steps[-1].why if search.steps else ""
-        out = f"BAD is {why}" if why.startswith("out of race") else ""
-        none = "The race of BAD has no interval, so there is nothing to search for; a larger --budget may help."
-        lines.append(out or none)
+        lines.append(f"BAD can't be compared with GOOD: {search.steps[-1].why.splitlines()[0]}")
         code = EXIT_VOID
     elif not bad.is_slower(search.threshold):
         lines.append(f"BAD is not slower than GOOD by more than {figures.percent(search.threshold)}: {_speed(bad)}.")

