@@ -25,12 +25,12 @@ from dragstrip.scrutiny import (
     Server,
     check_correctness,
     connection_behaviour,
-    count_from_now,
     fairness,
     fault,
     fetch,
     is_right,
 )
+from dragstrip.scrutiny.server_count import count_from_now
 from dragstrip.workload import Asking, Exchange, load
 
 CORE = max(os.sched_getaffinity(0))

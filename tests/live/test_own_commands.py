@@ -236,5 +236,7 @@ def test_a_race_of_ones_own_commands_is_resumed_without_a_file_and_keeps_no_secr
 @pytest.mark.thorough
 def test_progress_shows_how_long_a_slow_start_may_take(tmp_path: Path) -> None:
     """Until it listens it has more time than afterwards."""
-    done = dragstrip_run(settings(tmp_path), "race", "--serve", "slow=sleep 8", "--serve", "dead=false")
+    done = dragstrip_run(
+        settings(tmp_path), "race", "--serve", "slow=sleep 8", "--serve", "dead=false", "--workload", "hello"
+    )
     assert re.search(r"slow, \d+ s of 30 s", done.stdout), done.stdout + done.stderr

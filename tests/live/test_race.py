@@ -248,6 +248,7 @@ def test_a_hostile_name_and_hostile_headers_are_shown_as_text(crowd: Raced) -> N
 def test_what_a_program_reads_stands_alone_on_the_standard_output(tmp_path: Path) -> None:
     """`--json -` may be piped on: the report is on the other output. Each that is out is named once in its reason."""
     two = ("--serve", "one=false {port}", "--serve", "two=false {port}", "--store", str(tmp_path / "races.sqlite"))
+    two = (*two, "--workload", "hello")  # nothing is learned of servers that don't respond
     done = process("race", *two, "--json", "-")
     told = json.loads(done.stdout)
     assert (done.returncode, told["finished"]) == (1, "too few contenders")

@@ -28,7 +28,6 @@ from dragstrip.scrutiny import (
     Findings,
     Head,
     Server,
-    count_from_now,
     describe_error,
     difference,
     reference_heads,
@@ -131,7 +130,11 @@ class RaceSetup:
         return difference(launched.server, exchanges[0], sample) if len(exchanges) == 1 else ""
 
     def count_from_now(self, launched: LaunchedServer) -> Callable[[], int | None]:
-        """Starts a contender's own count of its requests; see ``scrutiny.count_from_now``."""
+        """Starts a contender's own count of its requests; see ``scrutiny.server_count``."""
+        if launched.own_count is None:
+            return lambda: None
+        from dragstrip.scrutiny.server_count import count_from_now  # few contenders have such a count
+
         return count_from_now(launched.own_count, launched.server)
 
     def watch(self, running: Running, session: int) -> None:

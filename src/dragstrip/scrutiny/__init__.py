@@ -23,4 +23,3 @@ from dragstrip.scrutiny.responses import (
     nothing_right,
 )
 from dragstrip.scrutiny.server import ALPN, Encryption, Server, refused_certificate
-from dragstrip.scrutiny.server_count import count_from_now

@@ -20,7 +20,7 @@ from dragstrip.process.running import Running, ServerEnd
 from dragstrip.racing.launching import LaunchedServer, Launching
 from dragstrip.racing.machine_events import MachineMonitor
 from dragstrip.racing.setup import waiting_engine
-from dragstrip.scrutiny import count_from_now
+from dragstrip.scrutiny.server_count import count_from_now
 
 if TYPE_CHECKING:
     from dragstrip._engine import Observer
