@@ -20,7 +20,7 @@ from click.shell_completion import get_completion_class
 from click_man.core import write_man_pages
 
 from dragstrip.commands.main import COMMANDS, cli
-from dragstrip.version import __version__
+from dragstrip import __version__
 
 ROOT = Path(__file__).resolve().parents[1]
 
