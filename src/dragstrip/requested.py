@@ -155,7 +155,7 @@ def _rest(part: Mapping[str, Any], *but: str) -> str:
 def _whole(part: Mapping[str, Any], free: Collection[str]) -> str:
     """A body; of JSON that is compared by value, without the ``free`` fields and in one form."""
     if part.get("compare") == "values":
-        value = json_by_value.parsed(_text_of(part).encode())
+        value = json.loads(_text_of(part))
         return json.dumps(_without(value, free), sort_keys=True, ensure_ascii=False)
     listed = [_plain(str(part[key])) for key in _BODIES if key in part]
     return " ".join(listed) or "none"

@@ -194,7 +194,7 @@ def test_a_typed_request_goes_on_elsewhere_by_its_export_alone(tmp_path: Path) -
     assert len(order) == 2, resumed.stdout + resumed.stderr
     again = elsewhere("rerun", race_id, "--yes", *given, "-q")
     assert "POST /users/42 → 201" in again.stdout, again.stdout + again.stderr
-    assert f"(dragstrip compare {race_id} " in again.stdout
+    assert f"(dragstrip compare {race_id} " in again.stdout, again.stderr
     for written in tmp_path.rglob("*"):
         assert written.is_dir() or b"sesame-7f3a" not in written.read_bytes(), written
     assert "sesame-7f3a" not in "".join(done.stdout + done.stderr for done in printed)

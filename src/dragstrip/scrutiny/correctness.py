@@ -413,7 +413,7 @@ def _changed_fields(responses: Sequence[Response]) -> str:
         values = [json_by_value.parsed(response.body) for response in responses if coding_of(response) == IDENTITY]
     except ValueError:
         return "none"
-    return (", ".join(json_by_value.changing(values)) if values else "") or "none"
+    return (", ".join(sorted(json_by_value.changing(values))) if values else "") or "none"
 
 
 def _framing(response: Response, session: type[Session]) -> parity.Framing:
