@@ -9,12 +9,14 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import samples
 
+from dragstrip.analysis import with_column
 from dragstrip.commands import own_servers
 from dragstrip.commands.request_options import say_unless
 from dragstrip.contender import Entry, Start, entrants, entry_of, own_command, prepare, serve_entry, usual_workload
 from dragstrip.errors import BadUsage, StageError
-from dragstrip.racing.request import entries_of
+from dragstrip.racing.request import entries_of, refuse_missing_secrets
 from dragstrip.record import SECRET, Entrant
 from dragstrip.store import masking
 
@@ -126,8 +128,9 @@ def test_a_record_without_its_secret_asks_for_it_and_takes_only_the_same(monkeyp
     entry = serve_entry("mine=./server", environment={"API_KEY": PASSWORD, "LEVEL": "3"})
     entrant = _entrant(entry)
     monkeypatch.setattr(own_command, "_given", {})
-    with pytest.raises(BadUsage, match=r"no value of API_KEY.*--env mine\.API_KEY=VALUE"):
-        entries_of([entrant])
+    race = with_column(samples.race(), 0, [entrant])
+    with pytest.raises(BadUsage, match=r"no value of mine\.API_KEY.*--env mine\.API_KEY=VALUE"):
+        refuse_missing_secrets(race, ())
     with pytest.raises(BadUsage, match="is not set here"):
         own_servers.give_again(["mine.API_KEY"], [entrant])
     with pytest.raises(BadUsage, match=r"has the variables of mine, apart from secret ones \(API_KEY\)"):
@@ -137,6 +140,7 @@ def test_a_record_without_its_secret_asks_for_it_and_takes_only_the_same(monkeyp
         entries_of([entrant])
     monkeypatch.setenv("API_KEY", PASSWORD)
     own_servers.give_again(["mine.API_KEY"], [entrant])
+    refuse_missing_secrets(race, ())
     assert entries_of([entrant]) == (entry,)
 
 
