@@ -19,8 +19,8 @@ import click
 from click.shell_completion import get_completion_class
 from click_man.core import write_man_pages
 
-from dragstrip.commands.main import COMMANDS, cli
 from dragstrip import __version__
+from dragstrip.commands.main import COMMANDS, cli
 
 ROOT = Path(__file__).resolve().parents[1]
 
