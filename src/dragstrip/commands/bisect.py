@@ -37,6 +37,7 @@ from dragstrip.revision.project import Project
 from dragstrip.revision.repository import Repository
 from dragstrip.store.database import Store
 from dragstrip.store.json_values import JSON_SCHEMA, JsonObject
+from dragstrip.store.masking import is_secret
 from dragstrip.workload import Workload
 from dragstrip.workload.typed import TypedRequest
 
@@ -109,7 +110,7 @@ def bisect(options: BisectOptions) -> None:
 
 
 def _without_secrets(typed: TypedRequest) -> TypedRequest:
-    return replace(typed, headers=tuple((name, "") for name, _ in typed.headers))
+    return replace(typed, headers=tuple((name, "" if is_secret(name) else value) for name, value in typed.headers))
 
 
 class _Races:

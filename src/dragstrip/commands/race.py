@@ -237,8 +237,7 @@ def _request(options: RaceOptions) -> Request:
         trust=Trust.given(options.cacert, insecure=options.insecure),
     )
     path = contender.workload_word_of(known) or None
-    # What is learned here is not known on a fleet's machines.
-    usual = line_up.workload if line_up else "hello" if options.fleet else contender.usual_workload(known)
+    usual = line_up.workload if line_up else contender.usual_workload(known, learns=not options.fleet)
     asked = asked_for(options, (usual,), default_path=path)
     if options.fleet and (typed := next((one for one in asked if isinstance(one, TypedRequest)), None)):
         raise BadUsage(

@@ -170,7 +170,7 @@ def _request(options: SweepOptions) -> SweepRequest:
         raise BadUsage("no contender given: name one (`dragstrip contenders` lists them), or give --serve")
     trust = contender.Trust.given(options.cacert, insecure=options.insecure)
     named = contender.entrants(options.contenders, extra_dirs=options.folders, settings=options.settings, trust=trust)
-    usual = "hello" if options.fleet else contender.usual_workload(named)
+    usual = contender.usual_workload(named, learns=not options.fleet)
     asked = asked_for(options, (usual,), default_path=contender.workload_word_of(named) or None)
     if len(asked) > 1:
         raise BadUsage(f"{len(asked)} workloads or paths are given, and a sweep has one; sweep each by itself")

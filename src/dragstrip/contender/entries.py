@@ -719,9 +719,13 @@ def workload_word_of(entries: Sequence[Entry]) -> str:
     return next((entry.url.path for entry in entries if entry.url is not None and entry.url.path), "")
 
 
-def usual_workload(entries: Iterable[Entry]) -> str:
-    """The workload if none is named: "/", whose response is learned, unless a definition names workloads of its own."""
-    return "/" if all(entry.contender is None for entry in entries) else "hello"
+def usual_workload(entries: Iterable[Entry], *, learns: bool = True) -> str:
+    """The workload if none is named: "/", whose response is learned, unless a definition names workloads of its own.
+
+    Args:
+        learns: False: nothing can be learned, because what is learned here is not known on a fleet's machines.
+    """
+    return "/" if learns and all(entry.contender is None for entry in entries) else "hello"
 
 
 def entry_of(name: str, kind: str, parameters: Mapping[str, object]) -> Entry:

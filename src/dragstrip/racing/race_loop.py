@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from math import ceil
 from statistics import fmean
 
 from dragstrip import analysis, validity
@@ -122,7 +121,7 @@ class RaceLoop:
         """
         missing_s = sum(max(schedule.MIN_ROUNDS - column.done, 0) * column.coming_s() for column in open_)
         needed_s = sum(column.spent_s for column in self.columns) + missing_s
-        budget_s = min(10.0 * ceil(needed_s / 10), schedule.MAX_USUAL_S)
+        budget_s = schedule.grown_budget_s(needed_s)
         if not self.grows or not missing_s or budget_s <= self.race.plan.budget_s:
             return
         self.store.extend(self.race.id, budget_s=budget_s)

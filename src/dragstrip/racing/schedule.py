@@ -286,7 +286,16 @@ def usual_budget_s(round_s: float, columns: int = 1) -> float:
         columns: how many columns share it.
     """
     wanted_s = ROUNDS_WANTED * round_s / (1 - RESERVE)
-    return min(max(USUAL_S / columns, 10.0 * ceil(wanted_s / 10)), MAX_USUAL_S / columns)
+    return min(max(USUAL_S / columns, _in_tens(wanted_s)), MAX_USUAL_S / columns)
+
+
+def grown_budget_s(needed_s: float) -> float:
+    """A race's default budget when its rounds turned out to need this time; five minutes at most."""
+    return min(_in_tens(needed_s), MAX_USUAL_S)
+
+
+def _in_tens(seconds: float) -> float:
+    return 10.0 * ceil(seconds / 10)
 
 
 #: Most rounds that a record may plan.
