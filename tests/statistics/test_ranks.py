@@ -25,7 +25,7 @@ from dragstrip.record import Race
 from dragstrip.report.race import charts, columns, export, markdown, terminal
 from dragstrip.report.race.badge import column_badge
 from dragstrip.report.race.headline import column_headline
-from dragstrip.report.race.summary import JudgedRace, Part, pair_of
+from dragstrip.report.race.summary import JudgedRace, Part, leaders, pair_of
 
 #: What a badge says of the first of several, and of the first of two.
 BEST = re.compile(r"^(FASTEST|FASTER|LEAST CPU|LESS CPU) (n\d+)")
@@ -116,7 +116,7 @@ def test_no_order_contradicts_a_separated_pair_and_the_best_is_separated_from_al
         said = [found[2] for text in [column_badge(part).line] if (found := BEST.match(text))]
         headline = column_headline(part)
         said += [name for name in part.names if re.match(rf"{name} (is the fastest|needs the least CPU)", headline)]
-        for name in (*said, *(columns.leaders(part) if len(columns.leaders(part)) == 1 else ())):
+        for name in (*said, *(leaders(part) if len(leaders(part)) == 1 else ())):
             best += 1
             others = [pair_of(part.verdict, name, other) for other in part.names if other != name]
             assert all(pair and pair.verdict is PairVerdict.FASTER for pair in others), (seed, name)

@@ -216,7 +216,7 @@ def calibrate(setup: RaceSetup, launched: LaunchedServer) -> Calibrated:
         StageError: it sent no correct response, or died.
     """
     entry, running = launched.entry, launched.running
-    warm = launched.warm_up = warm_up(setup, launched, learns=entry.contender is None)
+    warm = launched.warm_up = warm_up(setup, launched, learns=setup.learning if entry.contender is None else 0.0)
     before = running.thread_cpu_ns()
     tally = _load(setup, launched, warm.p50_ns)
     worked = machine.who_worked(before, running.thread_cpu_ns())
@@ -230,7 +230,7 @@ def calibrate(setup: RaceSetup, launched: LaunchedServer) -> Calibrated:
     if short_blocks is None or not running.alive():
         differs = setup.difference(launched, tally.sample)
         raise StageError(nothing_right(tally.errors, tally.sample, running.log_tail(5), differs))
-    learned, warm_up_s = _learned_warm_up(entry, warm)
+    learned, warm_up_s = _learned_warm_up(entry, warm, MAX_LEARNED_S * setup.learning)
     return Calibrated(
         entry=learned,
         calibration=Calibration(
@@ -263,8 +263,8 @@ def _load(setup: RaceSetup, launched: LaunchedServer, p50_ns: int) -> Tally:
     return tally
 
 
-def _learned_warm_up(entry: Entry, warm: WarmUp) -> tuple[Entry, float]:
-    """The entry with the learned warm-up, and the seconds that its warm-ups will take.
+def _learned_warm_up(entry: Entry, warm: WarmUp, most_s: float) -> tuple[Entry, float]:
+    """The entry with the learned warm-up, at most ``most_s`` seconds, and the seconds that its warm-ups will take.
 
     An ad hoc server's runtime is unknown, so it was warmed up as long as a just-in-time runtime. If its speed did not
     rise, the rounds need not wait as long; their own warm-ups still end when slices show no rise.
@@ -272,7 +272,7 @@ def _learned_warm_up(entry: Entry, warm: WarmUp) -> tuple[Entry, float]:
     warm_up_s = warm.lasted_ns / 1e9
     if entry.contender is not None:
         return entry, warm_up_s
-    least_s = min(max(MIN_LEARNED_S, warm.enough_s), MAX_LEARNED_S)
+    least_s = max(MIN_LEARNED_S, min(warm.enough_s, most_s))
     return replace(entry, warm_up_least_s=least_s), min(warm_up_s, least_s)
 
 

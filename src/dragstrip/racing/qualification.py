@@ -18,6 +18,7 @@ from dragstrip import parity
 from dragstrip.contender import BUILD_S, Entry, Missing, Ready
 from dragstrip.errors import NotReady, StageError
 from dragstrip.machine import Lanes
+from dragstrip.racing import schedule
 from dragstrip.racing.calibration import Calibrated, Calibration, calibrate, idle_shares, with_equal_warm_ups
 from dragstrip.racing.launching import LaunchedServer, Servers, left_text
 from dragstrip.racing.progress import Progress
@@ -121,6 +122,7 @@ def set_up(
     states = _installed(request)
     setting = request.site.race_setup(request.workload, load, lanes, seed, request.io, request.awake, request.wait)
     with setting as setup:
+        setup.learning = schedule.learning_share(request.budget_s, request.rounds)
         setup.stand_by(entry for entry in request.entries if isinstance(states[entry.name], Ready))
         yield setup, states
 

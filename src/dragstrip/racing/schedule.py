@@ -294,6 +294,16 @@ def grown_budget_s(needed_s: float) -> float:
     return min(_in_tens(needed_s), MAX_USUAL_S)
 
 
+def learning_share(budget_s: float | None, rounds: int | None) -> float:
+    """Share of the usual time in which the warm-up of an unknown server is learned, at most 1.
+
+    Args:
+        budget_s: the requested budget; one below the usual does not pay for long warm-ups. None: the default.
+        rounds: the requested number; a few rounds are a look. None: as many as the budget pays for.
+    """
+    return min(1.0, (budget_s or USUAL_S) / USUAL_S, (rounds or MIN_ROUNDS) / MIN_ROUNDS)
+
+
 def _in_tens(seconds: float) -> float:
     return 10.0 * ceil(seconds / 10)
 

@@ -53,6 +53,7 @@ class RaceSetup:
         instance: the instance that is up now.
         observed: servers' CPU time is read on another machine.
         heads: by workload and contender, the heads of its reference responses at its first launch.
+        learning: share of the usual time in which an unknown server's warm-up is learned; ``schedule.learning_share``.
     """
 
     engine: Engine
@@ -66,6 +67,7 @@ class RaceSetup:
     instance: Instance | None = None
     observed: bool = False
     heads: dict[tuple[str, str], list[list[Head]]] = field(default_factory=dict)
+    learning: float = 1.0
 
     def for_workload(self, workload: Workload, rate_per_s: float) -> RaceSetup:
         """The same engine, cores and supervisors for another workload, or another rate (0: a closed loop)."""

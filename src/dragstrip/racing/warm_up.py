@@ -59,7 +59,7 @@ WATCHED_REQUESTS, WATCHED_S = 10_000, 3.0
 LOOKS_NS = (20_000_000, 400_000_000, 4_000_000_000)
 
 
-def warm_up(setup: RaceSetup, launched: LaunchedServer, p50_ns: int | None = None, *, learns: bool = False) -> WarmUp:
+def warm_up(setup: RaceSetup, launched: LaunchedServer, p50_ns: int | None = None, *, learns: float = 0.0) -> WarmUp:
     """Connects to a server and loads it until successive slices show no rise, or its ``warm_up.most_s`` is spent.
 
     Time that other programs took from its core or the engine's warms nothing up: only the rest counts towards the
@@ -69,7 +69,7 @@ def warm_up(setup: RaceSetup, launched: LaunchedServer, p50_ns: int | None = Non
     Args:
         p50_ns: its typical latency, for the length of a slice; None if still unknown.
         learns: the time that it needs is learned, so it is watched for ``WATCHED_TIMES`` as long, and for
-            ``WATCHED_REQUESTS`` or ``WATCHED_S``.
+            ``WATCHED_REQUESTS`` or ``WATCHED_S``. The share of these times, above 0, that the budget pays for.
 
     Raises:
         StageError: it accepts no connections, or sends no correct response.
@@ -97,8 +97,8 @@ def warm_up(setup: RaceSetup, launched: LaunchedServer, p50_ns: int | None = Non
         if counted_s < launched.entry.warm_up_least_s:
             continue
         enough = enough_s(speeds, slice_ns / 1e9)
-        seen_enough = requests >= WATCHED_REQUESTS or counted_s >= WATCHED_S
-        watched = not learns or (seen_enough and counted_s >= WATCHED_TIMES * min(enough, MAX_LEARNED_S))
+        seen_enough = requests >= WATCHED_REQUESTS or counted_s >= WATCHED_S * learns
+        watched = not learns or (seen_enough and counted_s >= WATCHED_TIMES * min(enough, MAX_LEARNED_S * learns))
         flat = settled(speeds) and watched
         # A server that sends only incorrect responses gets no faster; the blocks will show them.
         only_incorrect = failed > 0 and not any(speeds[-WINDOW:])

@@ -454,7 +454,7 @@ def _launches(sides: Sequence[_PairSide]) -> Check:
 #: What helps a contender that gets faster within the rounds, by its kind; and one that gets slower.
 _WARMER = {
     "": "give it a longer warm-up in its definition",
-    "serve": "dragstrip init writes a definition for it, in which warm_up.least_s can be longer",
+    "serve": "a budget of a minute or more learns longer warm-ups; in a definition, dragstrip init has warm_up.least_s",
     "url": "load it longer before the race, by dragstrip load",
 }
 _SLOWER = "look for memory, caches and logs that grow while it serves"

@@ -21,6 +21,7 @@ from dragstrip.racing.schedule import (
     block_of,
     lead_in_delay_ns,
     lead_in_phases,
+    learning_share,
     loaded_s,
     order_of,
     own_lengths,
@@ -164,6 +165,11 @@ def test_the_usual_budget_is_a_minute_or_what_twelve_rounds_take_and_five_minute
     assert planned_rounds(usual_budget_s(12.0), 12.0) == 12
     assert usual_budget_s(60.0) == 300.0
     assert (usual_budget_s(0.5, 3), usual_budget_s(5.0, 3), usual_budget_s(60.0, 3)) == (20.0, 70.0, 100.0)
+
+
+def test_a_short_budget_or_few_rounds_shorten_the_learning_of_warm_ups() -> None:
+    assert learning_share(None, None) == learning_share(120.0, 20) == 1.0
+    assert (learning_share(15.0, None), learning_share(None, 2), learning_share(30.0, 2)) == (0.25, 0.2, 0.2)
 
 
 # --- counted parts that begin anywhere in a wave ---------------------------------------------------------------------
