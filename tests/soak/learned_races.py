@@ -1,7 +1,8 @@
 """Races of one's own commands with learned JSON: how often A against A is called, and a planted 5 % is found.
 
-``learned_races.py [--races N] [--budget TIME]`` prints a line for each race and counts at the end. The servers are
-Node's; most of a request's time is a loop, which is 5 % longer in the slower one. Two fields of the JSON change.
+``learned_races.py [--races N] [--budget TIME] [--record]`` prints a line for each race and counts at the end;
+``--record`` writes the counts into docs/evidence/own-servers.md. The servers are Node's; most of a request's time is a
+loop, which is 5 % longer in the slower one. Two fields of the JSON change.
 """
 
 from __future__ import annotations
@@ -14,6 +15,11 @@ import sys
 import tempfile
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+
+from pages import ROOT, circumstances, splice
+
+PAGE = ROOT / "docs" / "evidence" / "own-servers.md"
 #: Turns of the loop for each request, and how many times as long the slower one's is: the rest of a request costs some.
 TURNS, LONGER = 300_000, 1.055
 
@@ -33,6 +39,7 @@ def main() -> None:
     words = argparse.ArgumentParser()
     words.add_argument("--races", type=int, default=10)
     words.add_argument("--budget", default="", help="of each race; by default the race's own")
+    words.add_argument("--record", action="store_true", help="write the counts into docs/evidence/own-servers.md")
     told = words.parse_args()
     called = found = 0
     with tempfile.TemporaryDirectory() as folder:
@@ -42,8 +49,15 @@ def main() -> None:
             called += same in ("a", "b")
             found += planted == "a"
             print(f"{number + 1}: A against A: {same}; 5 % planted: {planted}", flush=True)
-    print(f"of {told.races} races: A against A called {called} times, the planted difference found {found} times")
+    print(summary(told.races, called, found))
+    if told.record:
+        splice(PAGE, "learned-races", f"{summary(told.races, called, found)} ({circumstances()})")
     sys.exit(called > max(told.races // 10, 1) or found < 0.9 * told.races)
+
+
+def summary(races: int, called: int, found: int) -> str:
+    """The counts in a sentence."""
+    return f"Of {races} races each: A against A was called in {called}, a planted 5 % was found in {found}."
 
 
 def _raced(folder: str, budget: str, longer: float) -> str:

@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -388,6 +389,8 @@ def entrants(
         if is_address(word):
             entries.append(url_entry(word, allowed, label=label, trust=trust))
             continue
+        if len(word.split()) > 1 and not Path(word.partition(":")[0]).exists():
+            raise BadUsage(f"unknown contender {word!r}; a command is raced by --serve {shlex.quote(text)}")
         name, overrides = parse_entry(word)
         contender = find(name, dirs)
         typed, places = dict(overrides), dict[str, str]()

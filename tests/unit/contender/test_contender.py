@@ -211,6 +211,8 @@ def test_an_unknown_name_is_refused_with_the_nearest() -> None:
         contender.find("./nowhere")
     with pytest.raises(BadUsage, match="did you mean default"):
         contender.line_up("defualt")
+    with pytest.raises(BadUsage, match=r"a command is raced by --serve 'mine=\./server --port=3:4'"):
+        contender.entrants(["mine=./server --port=3:4"])
 
 
 def test_a_definition_is_found_by_file_by_folder_and_by_name_in_a_given_folder(folder: Path) -> None:
