@@ -104,6 +104,12 @@ def typed_words(definition: str) -> list[str]:
     return [*words, "--status", str(answer["status"])]
 
 
+def ignore_words(definition: str) -> list[str]:
+    """Options that compare by type the fields of a typed request's response that the record compares so."""
+    answer = json.loads(definition)["answer"]
+    return [word for pointer in answer.get("changing", ()) if pointer for word in ("--ignore", _plain(str(pointer)))]
+
+
 def differences(before: str, after: str) -> list[tuple[str, str, str]]:
     """In what two definitions that one workload has in two records differ: what, then, now; [] if one is unknown.
 
@@ -253,7 +259,7 @@ def _compared(answer: Mapping[str, Any]) -> str:
             return "the status and every value of the JSON"
         return (
             f"the status and the JSON: {len(fields) - free} of {len(fields)} fields by value, {free} by type because "
-            f"they change ({', '.join(changing)})"
+            f"{'it changes' if free == 1 else 'they change'} ({', '.join(changing)})"
         )
     whole = compare in ("bytes", "json", "digest", "echo")
     return "the status and every byte of the body" if whole else "the status and the rows"

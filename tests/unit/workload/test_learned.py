@@ -49,7 +49,7 @@ def seen(*bodies: bytes, status: int = 200, **words: bool | str) -> list[SeenRes
             seen(b'{"a":1,"b":{"c":2}}', b'{"a":2,"b":{"c":2}}'),
             "auto",
             "values",
-            "the status and the JSON: 1 of 2 fields by value, 1 by type because they change (/a)",
+            "the status and the JSON: 1 of 2 fields by value, 1 by type because it changes (/a)",
         ),
         (
             seen(b'{"a":1}', b'{"a":"x"}'),
@@ -75,7 +75,7 @@ def seen(*bodies: bytes, status: int = 200, **words: bool | str) -> list[SeenRes
             seen(b'{"a":1,"b":1}', b'{"a":1}'),
             "auto",
             "values",
-            "the status and the JSON: 1 of 2 fields by value, 1 by type because they change (/b)",
+            "the status and the JSON: 1 of 2 fields by value, 1 by type because it changes (/b)",
         ),
     ],
 )

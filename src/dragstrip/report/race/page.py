@@ -41,7 +41,7 @@ from dragstrip.report.race.summary import (
     ties_wide,
     title,
 )
-from dragstrip.requested import typed_as, typed_words
+from dragstrip.requested import ignore_words, typed_as, typed_words
 from dragstrip.store.json_values import Json, encode
 
 #: A page stays below 3 MiB: a longer race's blocks are exported instead. Bytes of base64.
@@ -291,13 +291,14 @@ def _request_words(race: Race) -> list[str]:
 
 
 def _typed_requests(race: Race) -> list[str]:
-    """The options of typed requests; all have the same but their paths."""
-    typed = [column.definition for column in race.columns if typed_as(column.definition)]
-    words = [
-        typed_words(definition) if at == 0 else typed_words(definition)[:2]
-        for at, definition in enumerate(dict.fromkeys(typed))
-    ]
-    return [word for one in words for word in one]
+    """The options of typed requests; all have the same but their paths.
+
+    Fields that change are named for a single one: of several, each response has its own, and they are learned again.
+    """
+    typed = list(dict.fromkeys(column.definition for column in race.columns if typed_as(column.definition)))
+    words = [typed_words(definition)[: None if at == 0 else 2] for at, definition in enumerate(typed)]
+    ignored = ignore_words(typed[0]) if len(typed) == 1 else []
+    return [*(word for one in words for word in one), *ignored]
 
 
 def _common_words(race: Race) -> list[str]:
