@@ -123,6 +123,7 @@ def test_a_path_whose_response_changes_is_compared_by_its_length(made: Made, mon
     assert "Extra launches after the race: 1 of " in " ".join(done.stdout.split())
 
 
+@pytest.mark.thorough
 def test_a_change_of_the_response_is_out_unless_it_is_accepted(made: Made) -> None:
     """Then only what both revisions' responses have in common is compared, and a line says what that is."""
     made.commit("before", server_py=server(content='b"12345678"'))
@@ -136,6 +137,7 @@ def test_a_change_of_the_response_is_out_unless_it_is_accepted(made: Made) -> No
     assert "is out" not in done.stdout
 
 
+@pytest.mark.thorough
 def test_a_race_of_revisions_at_a_path_goes_on_without_a_file(
     made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

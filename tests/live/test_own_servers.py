@@ -123,6 +123,7 @@ def test_dishonest_twins_are_out_or_named(tmp_path: Path) -> None:
     assert "one that stays may be stale" in " ".join(dragstrip_run(env, "show", "last", "-v").stdout.split())
 
 
+@pytest.mark.thorough
 def test_a_race_of_ones_own_needs_no_file_and_shows_no_secret(tmp_path: Path) -> None:
     """Raced, resumed, explained and raced again by its record; a secret is in nothing that is stored or written."""
     env = settings(tmp_path)
@@ -200,11 +201,12 @@ def test_a_typed_request_goes_on_elsewhere_by_its_export_alone(tmp_path: Path) -
     assert "sesame-7f3a" not in "".join(done.stdout + done.stderr for done in printed)
 
 
+@pytest.mark.thorough
 def test_a_race_of_ones_own_is_resumed_without_a_file(tmp_path: Path) -> None:
     """With nothing but its id, from another folder; and `why` goes on with it."""
     env = settings(tmp_path)
     done = dragstrip_run(
-        env, "race", *twins("one", "other"), "--path", "/users/1", "-c", "2", "--last-round", "10", "--pause-after", "1"
+        env, "race", *twins("one", "other"), "--path", "/users/1", "-c", "2", "--rounds", "3", "--pause-after", "1"
     )
     assert "ended: interrupted" in done.stdout, done.stdout + done.stderr
     there = tmp_path / "elsewhere"

@@ -154,6 +154,7 @@ def test_another_users_server_is_read_by_root(tmp_path: Path, start: Starts) -> 
     assert "runs as: 4242\n" in done.stdout
 
 
+@pytest.mark.thorough
 def test_https_is_raced_with_the_certificate_named_or_with_any(tmp_path: Path, start: Starts) -> None:
     """A certificate that nobody signed, for localhost alone; the sheet says how it was checked."""
     authority = certificate.make(tmp_path)

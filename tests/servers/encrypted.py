@@ -7,6 +7,7 @@ import sys
 
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    wbufsize = 65536  # head and body leave together
 
     def do_GET(self) -> None:
         body = b"hello world\n"

@@ -20,6 +20,8 @@ class Hello(BaseHTTPRequestHandler):
     """Says hello over connections that are kept."""
 
     protocol_version = "HTTP/1.1"
+    #: Head and body leave together: as two small segments they would wait for the client's delayed acknowledgement.
+    wbufsize = 65536
     status = 200
 
     def do_GET(self) -> None:
