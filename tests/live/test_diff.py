@@ -67,13 +67,12 @@ def test_the_working_tree_is_raced_against_the_default_branch(made: Made, tmp_pa
 @pytest.mark.thorough
 def test_a_slower_commit_is_found(made: Made, tmp_path: Path) -> None:
     """Between a commit that costs nothing and another."""
-    half = ("--budget", "30s", "-q")  # so that warm-ups are learned in half of the usual time
-    found = dragstrip("bisect", "HEAD~3", "HEAD", *half, "--json", str(tmp_path / "search.json"))
+    found = dragstrip("bisect", "HEAD~3", "HEAD", "-q", "--json", str(tmp_path / "search.json"))
     assert found.returncode == 0, found.stdout + found.stderr
     search = json.loads((tmp_path / "search.json").read_text())
     likeliest = max(search["commits"], key=lambda commit: commit["probability"])
     assert likeliest["subject"] == "third, slower"
-    again = dragstrip("bisect", "HEAD~3", "HEAD", *half)
+    again = dragstrip("bisect", "HEAD~3", "HEAD", "-q")
     assert "continues an earlier search" in again.stdout
     assert "third, slower" in again.stdout
 
@@ -84,7 +83,7 @@ def test_a_slower_commit_is_found_by_a_request_as_typed(made: Made, tmp_path: Pa
     """Its search is continued by the same request alone; a commit that changes the response is named as the reason."""
     request = ["--path", "/orders", "-b", '{"item":"tea"}', "-T", "application/json"]
     request += ["-H", "Authorization: Bearer sesame-7f3a"]
-    options = ["-c", "4", "--budget", "30s", "-q"]
+    options = ["-c", "4", "-q"]
     found = dragstrip("bisect", "HEAD~2", "HEAD", *request, *options)
     assert ": third, slower" in found.stdout, found.stdout + found.stderr
     assert " at POST /orders; " in found.stdout
@@ -95,7 +94,7 @@ def test_a_slower_commit_is_found_by_a_request_as_typed(made: Made, tmp_path: Pa
     assert changed.returncode == 3
     assert "BAD can't be compared with GOOD: it is out of race" in changed.stdout
     assert "--check status" in changed.stdout
-    less = dragstrip("bisect", "HEAD~1", "HEAD", *request, *options[:2], "--check", "status", "--budget", "5s", "-q")
+    less = dragstrip("bisect", "HEAD~1", "HEAD", *request, *options, "--check", "status", "--budget", "5s")
     assert "continues an earlier search" not in less.stdout
     assert "step 1: " in less.stdout
     assert "out of race" not in less.stdout, less.stdout + less.stderr

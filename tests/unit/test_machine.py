@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from races import until
 
 from dragstrip import machine
 from dragstrip.errors import BadUsage
@@ -190,3 +195,15 @@ def test_waiting_gives_up_in_time_and_says_how_busy_it_still_was() -> None:
     share = wait_for_quiet([0], at_most_s=2.0, busy=world.busy, clock=world.clock, sleep=world.sleep)
     assert share == pytest.approx(0.7)
     assert 2.0 <= world.now_s < 2.0 + 2 * machine.WINDOW_S
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_a_bounded_command_ends_with_whoever_started_it(tmp_path: Path, number: signal.Signals) -> None:
+    """A build's whole session, whatever ends Dragstrip: compilers would go on for minutes."""
+    command = f"sleep 300 & echo $! > {tmp_path}/half && mv {tmp_path}/half {tmp_path}/pid && wait"
+    code = f"from dragstrip.machine.bounded_command import bounded; bounded(['/bin/sh', '-c', {command!r}], 300)"
+    with subprocess.Popen([sys.executable, "-c", code]) as asking:
+        until(lambda: (tmp_path / "pid").exists(), 60, "the command did not begin")
+        asking.send_signal(number)
+    pid = int((tmp_path / "pid").read_text())
+    until(lambda: not psutil.pid_exists(pid), 60, "the command outlived who started it")

@@ -6,8 +6,8 @@ import os
 import signal
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,7 +50,8 @@ def bounded(
 ) -> Ended:
     """Runs a program, and kills all processes of its session when it has ended or after a time, in seconds.
 
-    The output is written to a file, because its length has no limit.
+    If this process is killed, a shell kills them: a build would go on for minutes. The output is written to a file,
+    because its length has no limit.
 
     Args:
         log: a file to which the whole output is added; None: only the end is kept.
@@ -65,14 +66,34 @@ def bounded(
             start_new_session=True,
         )  # fmt: skip
         late = False
-        try:
-            running.wait(timeout=at_most_s)
-        except subprocess.TimeoutExpired:
-            late = True
-        finally:
-            with suppress(ProcessLookupError):
-                os.killpg(running.pid, signal.SIGKILL)
-            running.wait()
+        with _guard(running.pid):
+            try:
+                running.wait(timeout=at_most_s)
+            except subprocess.TimeoutExpired:
+                late = True
+            finally:
+                with suppress(ProcessLookupError):
+                    os.killpg(running.pid, signal.SIGKILL)
+                running.wait()
         size = output.seek(0, os.SEEK_END)
         output.seek(max(size - TAIL_BYTES, before))
         return Ended(running.returncode, output.read().decode(errors="replace"), late)
+
+
+@contextmanager
+def _guard(session: int) -> Iterator[None]:
+    """A shell waits for the end of a pipe whose other end only this process holds.
+
+    Without a line before that end, this process was killed; then the shell kills the session's processes. Its own session shields it from Ctrl-C.
+    """
+    with subprocess.Popen(
+        ["/bin/sh", "-c", 'read -r _ || kill -s KILL -- "-$1"', "sh", str(session)],
+        stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/",
+        start_new_session=True, bufsize=0,
+    ) as shell:  # fmt: skip
+        try:
+            yield
+        finally:
+            assert shell.stdin is not None
+            with suppress(BrokenPipeError):
+                shell.stdin.write(b"\n")
