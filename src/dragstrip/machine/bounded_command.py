@@ -84,7 +84,8 @@ def bounded(
 def _guard(session: int) -> Iterator[None]:
     """A shell waits for the end of a pipe whose other end only this process holds.
 
-    Without a line before that end, this process was killed; then the shell kills the session's processes. Its own session shields it from Ctrl-C.
+    Without a line before that end, this process was killed; then the shell kills the session's processes. Its own
+    session shields it from Ctrl-C.
     """
     with subprocess.Popen(
         ["/bin/sh", "-c", 'read -r _ || kill -s KILL -- "-$1"', "sh", str(session)],
