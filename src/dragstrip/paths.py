@@ -186,15 +186,24 @@ def temporary(base: Path | None = None, *, after_kill: str = "") -> Iterator[Pat
 
 @contextmanager
 def _guard(folder: Path, after_kill: str) -> Iterator[None]:
-    """A shell waits for the end of a pipe whose other end only this process holds, and then removes the folder.
-
-    Without a line before that end, this process was killed. The shell waits until no process locks the folder
-    (flock(1)). Its own session shields it from Ctrl-C.
-    """
+    """A shell removes the folder after the block or this process, once no process locks it (flock(1))."""
     remove = '[ ! -d "$1" ] || { chmod -R u+rwx -- "$1"; flock -w 60 "$1" rm -rf -- "$1"; }'
-    command = f"read -r _; killed=$?; {remove}; [ $killed = 0 ] || {after_kill}"
+    with guarded(f"{remove}; [ $killed = 0 ] || {after_kill}", str(folder)):
+        yield
+
+
+@contextmanager
+def guarded(command: str, word: str) -> Iterator[None]:
+    """A shell runs a command after the block, or after this process if that is killed in it.
+
+    It waits for the end of a pipe whose other end only this process holds; without a line before that end, this process
+    was killed. Its own session shields it from Ctrl-C.
+
+    Args:
+        command: ``$1`` is ``word`` in it, and ``$killed`` is 0 if this process was not killed.
+    """
     with subprocess.Popen(
-        ["/bin/sh", "-c", command, "sh", str(folder)],
+        ["/bin/sh", "-c", f"read -r _; killed=$?; {command}", "sh", word],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

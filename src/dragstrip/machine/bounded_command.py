@@ -6,10 +6,12 @@ import os
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+from dragstrip.paths import guarded
 
 #: The lines of an output that a message shows, and the bytes that they are taken from.
 TAIL_LINES, TAIL_BYTES = 15, 65_536
@@ -66,7 +68,7 @@ def bounded(
             start_new_session=True,
         )  # fmt: skip
         late = False
-        with _guard(running.pid):
+        with guarded('[ $killed = 0 ] || kill -s KILL -- "-$1"', str(running.pid)):
             try:
                 running.wait(timeout=at_most_s)
             except subprocess.TimeoutExpired:
@@ -78,23 +80,3 @@ def bounded(
         size = output.seek(0, os.SEEK_END)
         output.seek(max(size - TAIL_BYTES, before))
         return Ended(running.returncode, output.read().decode(errors="replace"), late)
-
-
-@contextmanager
-def _guard(session: int) -> Iterator[None]:
-    """A shell waits for the end of a pipe whose other end only this process holds.
-
-    Without a line before that end, this process was killed; then the shell kills the session's processes. Its own
-    session shields it from Ctrl-C.
-    """
-    with subprocess.Popen(
-        ["/bin/sh", "-c", 'read -r _ || kill -s KILL -- "-$1"', "sh", str(session)],
-        stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/",
-        start_new_session=True, bufsize=0,
-    ) as shell:  # fmt: skip
-        try:
-            yield
-        finally:
-            assert shell.stdin is not None
-            with suppress(BrokenPipeError):
-                shell.stdin.write(b"\n")

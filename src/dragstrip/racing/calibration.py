@@ -216,7 +216,7 @@ def calibrate(setup: RaceSetup, launched: LaunchedServer) -> Calibrated:
         StageError: it sent no correct response, or died.
     """
     entry, running = launched.entry, launched.running
-    warm = launched.warm_up = warm_up(setup, launched, learns=setup.learning if entry.contender is None else 0.0)
+    warm = launched.warm_up = warm_up(setup, launched, learns=entry.contender is None)
     before = running.thread_cpu_ns()
     tally = _load(setup, launched, warm.p50_ns)
     worked = machine.who_worked(before, running.thread_cpu_ns())

@@ -55,8 +55,7 @@ def resume(race_id: str, request: Request, *, store: Store, progress: Progress, 
         if request.exclusive:
             resources.enter_context(machine_lock.held(machine_lock.of_cores(lanes.all), progress.phase))
         with site.race_setup(first, race.load, lanes, race.seed, race.backend, *awake_and_wait_of(race)) as setup:
-            fixed = race.plan.planned_rounds if race.plan.rounds_fixed else None
-            setup.learning = schedule.learning_share(race.plan.budget_s, fixed)
+            setup.learning = schedule.learning_share(request.budget_s, request.rounds)
             if extra_s is not None:
                 race = _extended(race, extra_s, store)
             loop = _loop(replace(race, finished=Ending.NONE), racing_on, by_name, setup, store, progress, site)

@@ -59,7 +59,7 @@ WATCHED_REQUESTS, WATCHED_S = 10_000, 3.0
 LOOKS_NS = (20_000_000, 400_000_000, 4_000_000_000)
 
 
-def warm_up(setup: RaceSetup, launched: LaunchedServer, p50_ns: int | None = None, *, learns: float = 0.0) -> WarmUp:
+def warm_up(setup: RaceSetup, launched: LaunchedServer, p50_ns: int | None = None, *, learns: bool = False) -> WarmUp:
     """Connects to a server and loads it until successive slices show no rise, or its ``warm_up.most_s`` is spent.
 
     Time that other programs took from its core or the engine's warms nothing up: only the rest counts towards the
@@ -69,7 +69,7 @@ def warm_up(setup: RaceSetup, launched: LaunchedServer, p50_ns: int | None = Non
     Args:
         p50_ns: its typical latency, for the length of a slice; None if still unknown.
         learns: the time that it needs is learned, so it is watched for ``WATCHED_TIMES`` as long, and for
-            ``WATCHED_REQUESTS`` or ``WATCHED_S``. The share of these times, above 0, that the budget pays for.
+            ``WATCHED_REQUESTS`` or ``WATCHED_S``; ``setup.learning`` is the share of these times.
 
     Raises:
         StageError: it accepts no connections, or sends no correct response.
@@ -82,6 +82,7 @@ def warm_up(setup: RaceSetup, launched: LaunchedServer, p50_ns: int | None = Non
     server_cores = len(setup.lanes.server)
     speeds: list[float] = []
     own_ns, requests = 0.0, 0
+    watched_s, most_s = WATCHED_S * setup.learning, MAX_LEARNED_S * setup.learning
     while True:
         gave_up, failed = False, 0
         for tally in setup.engine.run([block_plan(session, counted_ns=slice_ns)] * WINDOW):
@@ -97,8 +98,8 @@ def warm_up(setup: RaceSetup, launched: LaunchedServer, p50_ns: int | None = Non
         if counted_s < launched.entry.warm_up_least_s:
             continue
         enough = enough_s(speeds, slice_ns / 1e9)
-        seen_enough = requests >= WATCHED_REQUESTS or counted_s >= WATCHED_S * learns
-        watched = not learns or (seen_enough and counted_s >= WATCHED_TIMES * min(enough, MAX_LEARNED_S * learns))
+        seen_enough = requests >= WATCHED_REQUESTS or counted_s >= watched_s
+        watched = not learns or (seen_enough and counted_s >= WATCHED_TIMES * min(enough, most_s))
         flat = settled(speeds) and watched
         # A server that sends only incorrect responses gets no faster; the blocks will show them.
         only_incorrect = failed > 0 and not any(speeds[-WINDOW:])

@@ -127,7 +127,7 @@ def test_a_server_that_sends_only_incorrect_responses_is_not_warmed_up_to_the_en
 def test_an_unknown_server_is_watched_for_twice_the_time_that_it_needs(first_slices: list[int], slices: int) -> None:
     """Slices are of 5 ms, and no server is watched for less than half a second."""
     speeds = [*first_slices, *[100] * 200]
-    assert warmed_up(speeds, 1, least_s=0.5, learns=1.0) == (slices, True)
+    assert warmed_up(speeds, 1, least_s=0.5, learns=True) == (slices, True)
     assert warmed_up(speeds, 1, least_s=0.5) == (10 * WINDOW, True)
 
 
@@ -142,19 +142,19 @@ def test_an_unknown_server_is_watched_for_twice_the_time_that_it_needs(first_sli
 )
 def test_an_unknown_server_is_watched_until_it_answered_many_requests(rate: int, share: float, slices: int) -> None:
     """Runtimes compile what was called often."""
-    assert warmed_up([rate] * 1000, 1, least_s=0.5, most_s=10.0, learns=share) == (slices, True)
+    assert warmed_up([rate] * 1000, 1, least_s=0.5, most_s=10.0, learns=True, learning=share) == (slices, True)
 
 
 def test_a_slow_rise_of_an_unknown_server_is_seen() -> None:
     """Each window of 0.25 s rises by 2.5 %, which noise could hide, for 4 s: it is not called settled before."""
     rising = [round(1000 * min(1.0025**number, 1.5)) for number in range(2000)]
-    slices, flat = warmed_up(rising, 5, least_s=0.5, most_s=10.0, learns=1.0)
+    slices, flat = warmed_up(rising, 5, least_s=0.5, most_s=10.0, learns=True)
     assert (slices >= 160, flat) == (True, True)
 
 
-@pytest.mark.parametrize(("learns", "slices"), [(1.0, 50 * WINDOW), (0.0, 30 * WINDOW)])
+@pytest.mark.parametrize(("learns", "slices"), [(True, 50 * WINDOW), (False, 30 * WINDOW)])
 def test_what_an_unknown_server_needs_is_learned_in_time_of_its_own(
-    monkeypatch: pytest.MonkeyPatch, learns: float, slices: int
+    monkeypatch: pytest.MonkeyPatch, learns: bool, slices: int
 ) -> None:
     """Others leave it a fifth of the clock: half a second of its own takes 2.5 s, a known server's at most 1.5 s."""
     clock_ns = [0]
@@ -170,7 +170,11 @@ def test_what_an_unknown_server_needs_is_learned_in_time_of_its_own(
         ]
 
     setup = SimpleNamespace(
-        connect=lambda _: 7, watch=lambda *_: None, engine=SimpleNamespace(run=run), lanes=SimpleNamespace(server=(1,))
+        connect=lambda _: 7,
+        watch=lambda *_: None,
+        engine=SimpleNamespace(run=run),
+        lanes=SimpleNamespace(server=(1,)),
+        learning=1.0,
     )
     entry = SimpleNamespace(warm_up_least_s=0.495, warm_up_most_s=10.0)
     launched = SimpleNamespace(session=None, running=None, entry=entry)
@@ -203,14 +207,15 @@ def warmed_up(
     failed: int = 0,
     least_s: float = 0.05,
     most_s: float = 2.0,
-    learns: float = 0.0,
+    learns: bool = False,
+    learning: float = 1.0,
 ) -> tuple[int, bool]:
     """The slices that a warm-up takes if they are of these speeds, and whether it says that the server has settled.
 
     Args:
         failed: incorrect responses in each slice.
         least_s, most_s: the definition's shortest and longest warm-up.
-        learns: the time that the server needs is learned, in this share of the usual time.
+        learns: the time that the server needs is learned, in the share ``learning`` of the usual time.
     """
     coming, given = iter(speeds), []
 
@@ -228,7 +233,11 @@ def warmed_up(
         ]
 
     setup = SimpleNamespace(
-        connect=lambda _: 7, watch=lambda *_: None, engine=SimpleNamespace(run=run), lanes=SimpleNamespace(server=(1,))
+        connect=lambda _: 7,
+        watch=lambda *_: None,
+        engine=SimpleNamespace(run=run),
+        lanes=SimpleNamespace(server=(1,)),
+        learning=learning,
     )
     launched = SimpleNamespace(
         session=None, running=None, entry=SimpleNamespace(warm_up_least_s=least_s, warm_up_most_s=most_s)
